@@ -1,0 +1,51 @@
+"""What an Example holds: the declaration that encoder, schema, verification and loader share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+DType = Literal["int64", "float32", "string"]
+Kind = Literal["value", "text", "label", "image", "raw"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One feature of an Example.
+
+    dtype: the list an Example stores it in: int64, float32, or string (bytes).
+    shape: () one value; (3,) three; (None,) any number of them, none included (a nullable value is
+      written as (None,) and absent from the Example where it is null).
+    kind: what the values mean. `text` is UTF-8; `label` a class number into labels.txt; `image`
+      an encoded picture; `raw` the bytes of one array, little-endian, C order, whose dtype and
+      shape are `raw_dtype` and `raw_shape` (None where it varies from record to record).
+    """
+
+    dtype: DType
+    shape: tuple[int | None, ...] = ()
+    kind: Kind = "value"
+    raw_dtype: str | None = None
+    raw_shape: tuple[int | None, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The feature as it stands in dataset.json."""
+        out: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape), "kind": self.kind}
+        if self.raw_dtype is not None and self.raw_shape is not None:
+            out |= {"raw_dtype": self.raw_dtype, "raw_shape": list(self.raw_shape)}
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Feature:
+        """The inverse of `to_json`."""
+        raw_shape = data.get("raw_shape")
+        return cls(
+            dtype=data["dtype"],
+            shape=tuple(data["shape"]),
+            kind=data["kind"],
+            raw_dtype=data.get("raw_dtype"),
+            raw_shape=None if raw_shape is None else tuple(raw_shape),
+        )
+
+
+Features = Mapping[str, Feature]

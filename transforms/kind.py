@@ -1,0 +1,110 @@
+"""What a kind of data is made of: a source, an encoder, perhaps a check. Nothing here knows Beam.
+
+The values are frozen and picklable: they travel to workers and into encoder processes, so modules
+that define them must not import Beam either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.errors import Filtered, RecordError, Reject, Stage
+from recordmill.features import Features
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A part of a listing: up to `batch.ROWS` rows, and what did not become a row."""
+
+    rows: pa.RecordBatch | None = None
+    rejects: Sequence[Reject] = ()
+    filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what filtered it
+
+
+class Source(Protocol):
+    """Lists an input. Every part has the same schema: `__key__`, `__label__`, `__group__`,
+    `__split__` (all string), for references `__path__`, `__size__`, `__mtime__`, and user columns.
+    """
+
+    @property
+    def unique_keys(self) -> bool:
+        """Whether keys cannot repeat (a folder walk); otherwise the road proves it."""
+
+    def scan(self) -> Iterator[Listed]:
+        """Yields the listing in parts, in any order. Raises ConfigError for an unusable input."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sorted:
+    """Rows of a batch, sorted into kept, rejected and filtered (int64 indices of the kept)."""
+
+    kept: npt.NDArray[np.int64]
+    rejects: Sequence[Reject] = ()
+    filtered: Sequence[tuple[str, str]] = ()  # (key, option)
+
+
+class Check(Protocol):
+    """Finds the rows that can be known to be bad before planning."""
+
+    def check(self, rows: pa.RecordBatch) -> Sorted:
+        """Runs in an encoder process."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """What an encoder may know beside its rows: the same for every row of a run."""
+
+    seed: int
+    labels: tuple[str, ...] = ()  # sorted class names; a label's number is its index + offset
+    label_offset: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """The Examples of a batch as columns: `columns` has a row per kept record, a column a feature."""
+
+    columns: pa.RecordBatch
+    rows: Sorted
+
+
+class Encoder(Protocol):
+    """Turns rows into the columns of Examples."""
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        """What every Example holds, given the columns of the listing."""
+
+    def versions(self) -> Mapping[str, str]:
+        """{library: version} of what shapes the bytes."""
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Runs in an encoder process, on rows in their final order."""
+
+
+class Sorter:
+    """Collects the outcome of a loop over rows."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._kept: list[int] = []
+        self._rejects: list[Reject] = []
+        self._filtered: list[tuple[str, str]] = []
+
+    def keep(self, row: int) -> None:
+        self._kept.append(row)
+
+    def leave_out(self, key: str, error: RecordError | Filtered) -> None:
+        if isinstance(error, Filtered):
+            self._filtered.append((key, error.option))
+        else:
+            self._rejects.append(Reject(key, self._stage, error.reason, error.detail))
+
+    def result(self) -> Sorted:
+        return Sorted(
+            kept=np.array(self._kept, np.int64), rejects=self._rejects, filtered=self._filtered
+        )
