@@ -1,12 +1,17 @@
 """A batch: the element of every PCollection on the road, a `pyarrow.RecordBatch` of records.
 
 Columns that start with two underscores are ours, all others the user's. A record's key is hashed
-once; what orders, splits and balances it are ranks, mixed from that hash with a salt each.
+once; what splits, balances and orders it are ranks, mixed from that hash with a salt each.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 KEY = "__key__"  # string: unique and stable name of the record
@@ -24,3 +29,130 @@ MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 ROWS = 1 << 16  # rows of a batch, at most
 
 UInt64Array = npt.NDArray[np.uint64]
+
+
+def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
+    """xxh3_64 of each string's UTF-8 bytes: uint64[n]; 0 for null."""
+    digest = xxhash.xxh3_64_intdigest
+    hashes = [0 if text is None else digest(text) for text in values.cast(pa.binary()).to_pylist()]
+    return np.array(hashes, np.uint64)
+
+
+def salt(seed: int, purpose: str) -> int:
+    """A 64-bit constant that keeps the ranks of one purpose independent of all others."""
+    return int(xxhash.xxh3_64_intdigest(purpose.encode(), seed=seed & (2**64 - 1)))
+
+
+def mix(values: UInt64Array, salt: int) -> UInt64Array:
+    """A bijection of uint64[n] whose outputs look random (Stafford's variant 13, as SplitMix64)."""
+    x = values + np.uint64(salt)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def scale(ranks: UInt64Array, parts: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Maps ranks in [0, 2^64) to equal intervals 0 .. parts-1, in their order: int64[n]."""
+    high = ranks >> np.uint64(32)
+    return ((high * np.asarray(parts).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def with_hash(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Adds the `__hash__` column."""
+    return rows.append_column(HASH, pa.array(hash_strings(rows[KEY])))
+
+
+def hashes(rows: pa.RecordBatch) -> UInt64Array:
+    """The `__hash__` column as uint64[n], computed where the batch does not carry it."""
+    if HASH in rows.schema.names:
+        return np.asarray(rows[HASH])
+    return hash_strings(rows[KEY])
+
+
+def unit_hashes(rows: pa.RecordBatch) -> UInt64Array:
+    """What is split together: the hash of the group, of the key where there is no group."""
+    own = hashes(rows)
+    if GROUP not in rows.schema.names or rows[GROUP].null_count == len(rows):
+        return own
+    codes, groups = encode(rows[GROUP])
+    # A salt of its own, so that the group "a" and the key "a" are not the same unit.
+    by_group = mix(hash_strings(groups), salt(0, "group"))
+    return np.where(codes >= 0, by_group[codes], own)
+
+
+def copies(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+    """The `__copy__` column as int32[n]; zeros where the batch does not carry it."""
+    if COPY in rows.schema.names:
+        return np.asarray(rows[COPY])
+    return np.zeros(len(rows), np.int32)
+
+
+def order_ranks(rows: pa.RecordBatch, *, seed: int) -> UInt64Array:
+    """The rank that orders a dataset: a function of (seed, key, copy)."""
+    turned = hashes(rows) + copies(rows).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return mix(turned, salt(seed, "order"))
+
+
+def sort_order(ranks: UInt64Array, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Indices that sort rows by (rank, key, copy): int64[n]."""
+    order = np.argsort(ranks, kind="stable")
+    ordered = ranks[order]
+    if not (ordered[1:] == ordered[:-1]).any():
+        return order
+    columns = {"rank": ranks, "key": rows[KEY], "copy": copies(rows)}
+    keys = [(name, "ascending") for name in columns]
+    return np.asarray(pc.sort_indices(pa.table(columns), sort_keys=keys)).astype(np.int64)
+
+
+def encode(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Dictionary-encodes: codes int64[n] (-1 for null) and the distinct values."""
+    coded = column.dictionary_encode()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, coded.dictionary
+
+
+def set_column(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    """Replaces the column, or adds it."""
+    at = rows.schema.get_field_index(name)
+    return rows.append_column(name, values) if at < 0 else rows.set_column(at, name, values)
+
+
+def hash_rows(rows: pa.RecordBatch) -> tuple[UInt64Array, UInt64Array]:
+    """Two independent hashes of each whole row, whatever its columns: (uint64[n], uint64[n]).
+
+    Summed over all rows they tell whether two inputs are the same, in whatever order they come.
+    """
+    first = second = np.zeros(len(rows), np.uint64)
+    for name in sorted(rows.schema.names):
+        values = _hash_column(rows[name])
+        first = mix(first ^ values, salt(1, name))
+        second = mix(second ^ values, salt(2, name))
+    return first, second
+
+
+def _hash_column(column: pa.Array) -> UInt64Array:
+    kind = column.type
+    if pa.types.is_integer(kind) and column.null_count == 0:
+        return mix(np.asarray(column).astype(np.uint64), 0)
+    codes, values = encode(column)
+    if not pa.types.is_string(kind):
+        values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
+    return np.append(hash_strings(values), np.uint64(0))[codes]
+
+
+def to_bytes(rows: pa.RecordBatch) -> bytes:
+    """One self-describing Arrow IPC stream; a slice takes its own rows only, not its parent's."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def from_bytes(data: bytes) -> pa.RecordBatch:
+    """The inverse of `to_bytes`."""
+    return pa.ipc.open_stream(data).read_next_batch()
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Joins batches of one schema into one."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ class Listed:
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what filtered it
 
 
+@runtime_checkable
 class Source(Protocol):
     """Lists an input. Every part has the same schema: `__key__`, `__label__`, `__group__`,
     `__split__` (all string), for references `__path__`, `__size__`, `__mtime__`, and user columns.
@@ -49,6 +50,7 @@ class Sorted:
     filtered: Sequence[tuple[str, str]] = ()  # (key, option)
 
 
+@runtime_checkable
 class Check(Protocol):
     """Finds the rows that can be known to be bad before planning."""
 
@@ -63,6 +65,11 @@ class Context:
     seed: int
     labels: tuple[str, ...] = ()  # sorted class names; a label's number is its index + offset
     label_offset: int = 0
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)  # feature: name in Examples
+
+    def name(self, feature: str) -> str:
+        """The name a feature has in the Examples."""
+        return self.rename.get(feature, feature)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,6 +80,7 @@ class Encoded:
     rows: Sorted
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """Turns rows into the columns of Examples."""
 

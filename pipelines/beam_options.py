@@ -1,0 +1,79 @@
+"""Beam's own pipeline options, which pass through by their own names once they are known to be."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from pipelines.job_file import Given
+from recordmill.errors import ConfigError
+
+
+def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
+    """What is given, as `--name=value`, if Beam has an option of that name and takes the value.
+
+    ours: our own keys, among which to look for the nearest spelling.
+
+    Raises:
+      ConfigError: Beam does not know it either, or does not take the value.
+    """
+    tokens = [(token, one) for one in given for token in _tokens(one)]
+    if not tokens:
+        return []
+    parser = _parser()
+    for token, one in tokens:
+        try:
+            known, unknown = parser.parse_known_args([token])
+        except ConfigError as error:
+            prefix = f"{one.line}: " if one.line else ""
+            raise ConfigError(f"{prefix}Beam does not take {token}: {error}") from error
+        if unknown:
+            raise ConfigError(_unknown(one, [*ours, *vars(known)]))
+    return [token for token, _ in tokens]
+
+
+def by_name(tokens: Iterable[str]) -> dict[str, str | bool | list[str]]:
+    """What `passthrough` returned, as a job file holds it."""
+    out: dict[str, str | bool | list[str]] = {}
+    for token in tokens:
+        name, equals, text = token[2:].partition("=")
+        before = out.get(name)
+        if not equals:
+            out[name] = True
+        elif isinstance(before, list):
+            before.append(text)
+        else:
+            out[name] = [before, text] if isinstance(before, str) else text
+    return out
+
+
+def _tokens(given: Given) -> list[str]:
+    if given.bare:
+        return [f"--{given.key}"]
+    return [f"--{given.key}={text}" for text in given.texts]
+
+
+def _unknown(given: Given, candidates: Sequence[str]) -> str:
+    dashes = "" if given.line else "--"
+    prefix = f"{given.line}: " if given.line else ""
+    # Ours and Beam's, compared with dashes, so that --num_shards leads to --num-shards.
+    spelled = {name.replace("_", "-"): name for name in reversed(candidates)}
+    nearest = difflib.get_close_matches(given.key.replace("_", "-"), spelled, n=1)
+    hint = f"did you mean {dashes}{spelled[nearest[0]]}?" if nearest else "--help lists all"
+    return f"{prefix}unknown option {dashes}{given.key}; {hint}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    # Beam takes more than a second to import: only whoever gives it options waits for it here.
+    from apache_beam.options import pipeline_options
+
+    class Parser(pipeline_options._BeamArgumentParser):  # type: ignore[misc]
+        def error(self, message: str) -> NoReturn:
+            raise ConfigError(message)
+
+    parser: Any = Parser(add_help=False, allow_abbrev=False)
+    for options in pipeline_options.PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    return parser  # type: ignore[no-any-return]

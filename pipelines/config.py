@@ -1,0 +1,282 @@
+"""The options that every kind of data has in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pipelines import values
+from pipelines.options import Group, option
+from recordmill.errors import ConfigError
+
+# Kinds of data put their own groups between these, by the order they give them.
+PLACES = Group(10, "Input and output")
+MEANING = Group(20, "What the input means")
+SPLITS = Group(40, "Splits")
+BALANCE = Group(50, "Balance (of the split train)")
+OUTPUT = Group(60, "The dataset's files")
+RUN = Group(80, "How the job runs")
+
+TRAIN = "train"
+_FIRST = (TRAIN, "validation", "test")  # the order in which splits are shown; others follow
+_SHARD_SIZE = 128 * 10**6
+_SUM_TOLERANCE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CommonConfig:
+    """What to read, how to split and balance it, what to write and how to run.
+
+    Raises:
+      ConfigError: a value that cannot work, or two that cannot work together.
+    """
+
+    input: str = option(
+        group=PLACES,
+        metavar="WHERE",
+        help="Folder, file or glob to read: a local path, or s3://, gs://, abfss://, hdfs://.",
+    )
+    output: str = option(
+        group=PLACES, metavar="FOLDER", help="Folder of the dataset; made where it is missing."
+    )
+
+    path_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Where the input is a table: the column that names each record's file.",
+    )
+    input_root: str | None = option(
+        None,
+        group=MEANING,
+        metavar="FOLDER",
+        help="What the paths in a listing are relative to. Default: the listing's own folder.",
+    )
+    key_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Column of each record's unique, stable name. Default: its path, or file#row.",
+    )
+    label_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Column of the class. Default: the folder a file stands in.",
+    )
+    group_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Column of what must not part, such as a patient: a group stays in one split.",
+    )
+    labels_file: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="FILE",
+        help="Class names, one a line, in the order of their numbers. Default: sorted by name.",
+    )
+    label_offset: int = option(
+        0, group=MEANING, shapes_bytes=True, help="Number of the first class."
+    )
+    unlabelled: Literal["reject", "keep"] = option(
+        "reject", group=MEANING, shapes_bytes=True, help="What becomes of records without a class."
+    )
+
+    splits: Mapping[str, float] = option(
+        {"train": 0.8, "validation": 0.1, "test": 0.1},
+        group=SPLITS,
+        shapes_bytes=True,
+        parse=values.fractions,
+        metavar="NAME=X,...",
+        help="The splits and the fraction of the records in each.",
+    )
+    split_column: str | None = option(
+        None,
+        group=SPLITS,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Column that names each record's split.",
+    )
+    stratify: bool = option(
+        False,
+        group=SPLITS,
+        shapes_bytes=True,
+        help="Give every split the same mix of classes, exactly.",
+    )
+    seed: int = option(
+        0,
+        group=SPLITS,
+        shapes_bytes=True,
+        help="Decides splits, copies and order; the same seed gives the same dataset.",
+    )
+
+    balance: Literal["none", "oversample", "undersample", "weights"] = option(
+        "none",
+        group=BALANCE,
+        shapes_bytes=True,
+        help="Repeat records of the rare classes, leave out some of the frequent ones, or only "
+        "write class weights.",
+    )
+    balance_target: int | Literal["median"] | None = option(
+        None,
+        group=BALANCE,
+        shapes_bytes=True,
+        parse=values.balance_target,
+        metavar="N|median",
+        help="Records per class. Default: as many as the largest class has (oversample) or the "
+        "smallest (undersample).",
+    )
+
+    num_shards: int | Mapping[str, int] | None = option(
+        None,
+        group=OUTPUT,
+        shapes_bytes=True,
+        parse=values.shard_counts,
+        metavar="N|NAME=N,...",
+        help="Files per split, instead of --shard-size.",
+    )
+    shard_size: int = option(
+        _SHARD_SIZE,
+        group=OUTPUT,
+        shapes_bytes=True,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="About how large a file gets, before compression.",
+    )
+    compression: Literal["none", "gzip"] = option(
+        "none", group=OUTPUT, shapes_bytes=True, help="Compression of the files."
+    )
+    rename: Mapping[str, str] = option(
+        {},
+        group=OUTPUT,
+        shapes_bytes=True,
+        parse=values.renames,
+        repeat=True,
+        metavar="OLD=NEW",
+        help="Give a feature another name, such as image/encoded=image_raw; may be repeated.",
+    )
+
+    max_reject_fraction: float = option(
+        0.01,
+        group=RUN,
+        help="Fail, and publish nothing, where more than this fraction of the input is bad.",
+    )
+    overwrite: bool = option(
+        False, group=RUN, help="Replace a dataset of other options or other input."
+    )
+    dry_run: bool = option(
+        False, group=RUN, help="Read and plan, print the plan, write no dataset."
+    )
+    quiet: bool = option(False, group=RUN, help="Print errors only.")
+    runner: Literal["direct", "flink"] = option(
+        "direct",
+        group=RUN,
+        parse=values.runner,
+        metavar="direct|flink",
+        help="This machine, or a Flink cluster.",
+    )
+    spill_above: int = option(
+        64 * 2**20,
+        group=RUN,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Shuffle through files where the planned references take more memory than this.",
+    )
+    workers: int = option(0, group=RUN, help="Processes on this machine; 0 is one per core.")
+
+    def __post_init__(self) -> None:
+        _check_splits(self.splits)
+        # Their order as given means nothing, so it must not show anywhere.
+        ordered = {name: float(self.splits[name]) for name in sorted(self.splits, key=_rank)}
+        object.__setattr__(self, "splits", ordered)
+        _in_range("--seed", self.seed, least=0, below=2**63)
+        _in_range("--label-offset", self.label_offset, least=0)
+        _in_range("--workers", self.workers, least=0)
+        _in_range("--shard-size", self.shard_size, least=1)
+        if not 0 <= self.max_reject_fraction <= 1:
+            raise ConfigError(
+                f"--max-reject-fraction: expected 0 to 1, got {self.max_reject_fraction:g}"
+            )
+        self._check_balance()
+        self._check_shards()
+        _check_renames(self.rename)
+
+    def _check_balance(self) -> None:
+        if self.balance_target is not None:
+            if self.balance not in ("oversample", "undersample"):
+                raise ConfigError(
+                    "--balance-target: expected --balance oversample or undersample with it, "
+                    f"got --balance {self.balance}"
+                )
+            if isinstance(self.balance_target, int):
+                _in_range("--balance-target", self.balance_target, least=1)
+        if self.balance != "none" and self.split_column is None and TRAIN not in self.splits:
+            raise ConfigError(
+                f"--balance {self.balance} is about the split {TRAIN}; "
+                f"expected it in --splits, got {', '.join(self.splits)}"
+            )
+
+    def _check_shards(self) -> None:
+        if isinstance(self.num_shards, Mapping):
+            for name, number in self.num_shards.items():
+                _check_split_name("--num-shards", name)
+                _in_range(f"--num-shards {name}", number, least=1)
+        elif self.num_shards is not None:
+            _in_range("--num-shards", self.num_shards, least=1)
+            if self.shard_size != _SHARD_SIZE:
+                raise ConfigError(
+                    f"expected one of --num-shards and --shard-size, got {self.num_shards} and "
+                    f"{values.show_bytes(self.shard_size)}; leave one out"
+                )
+
+
+def _check_splits(splits: Mapping[str, float]) -> None:
+    for name, fraction in splits.items():
+        _check_split_name("--splits", name)
+        if not fraction > 0:
+            raise ConfigError(
+                f"--splits: expected fractions above 0, got {name}={fraction:g}; leave {name} out"
+            )
+    total = math.fsum(splits.values())
+    if not abs(total - 1) <= _SUM_TOLERANCE:
+        raise ConfigError(
+            f"--splits: expected fractions that sum to 1, got "
+            f"{' + '.join(f'{fraction:g}' for fraction in splits.values()) or 'none'} = {total:g}"
+        )
+
+
+def _check_split_name(flag: str, name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise ConfigError(
+            f"{flag}: expected names of letters, digits, _ and -, which become names of files; "
+            f"got {name!r}"
+        )
+
+
+def _check_renames(rename: Mapping[str, str]) -> None:
+    olds: dict[str, str] = {}
+    for old, new in rename.items():
+        if new in olds:
+            raise ConfigError(f"--rename: both {olds[new]!r} and {old!r} would become {new!r}")
+        olds[new] = old
+
+
+def _in_range(flag: str, value: int, *, least: int, below: int | None = None) -> None:
+    if value < least or (below is not None and value >= below):
+        expected = f"{least} or more" if below is None else f"{least} to {below - 1}"
+        raise ConfigError(f"{flag}: expected {expected}, got {value}")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)

@@ -1,0 +1,302 @@
+"""A job from its options to its published dataset: what stands before and after the pipeline."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from pipelines import options as option_machinery
+from pipelines.config import CommonConfig
+from pipelines.road import Road
+from recordmill import lock, publishing
+from recordmill.errors import ConfigError, Reject, RunError
+from recordmill.files import Location, StorageError, shown
+from recordmill.manifest import JOB, MANIFEST, Manifest, ManifestError, load
+from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
+from transforms.kind import Check, Context, Encoder, Source
+from transforms.listing import read_part, stage_listing
+from transforms.plan import PlanOptions
+from transforms.publish import Publication
+
+RunPipeline = Callable[[Road], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of data: what it takes beside the road."""
+
+    name: str
+    source: Source
+    encoder: Encoder
+    check: Check | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a job ended.
+
+    status: published, unchanged, planned (a dry run), or refused, with the verdict.
+    plan: as plan.json has it. rejects: of a refused job.
+    """
+
+    status: Literal["published", "unchanged", "planned", "refused"]
+    verdict: Verdict | None = None
+    plan: Mapping[str, Any] | None = None
+    rejects: tuple[Reject, ...] = ()
+
+
+class Job:
+    """One run of one command, under the lock of its output."""
+
+    def __init__(self, config: CommonConfig, kind: Kind) -> None:
+        self.config = config
+        self.kind = kind
+        self.output = Location.parse(config.output)
+        self.shaping = {
+            key: value for key, value in option_machinery.shaping(config).items() if key != "seed"
+        }
+        self.shaping["kind"] = kind.name
+        self.labels = _read_labels(config.labels_file)
+        if self.labels is not None:
+            self.shaping["labels_file"] = list(self.labels)
+        self.encoders = dict(kind.encoder.versions())
+        if config.compression == "gzip":
+            self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
+        self.id = hashlib.sha256(
+            to_json([self.shaping, config.seed, self.encoders])
+        ).hexdigest()[:16]
+        self.staging = Staging.of(self.output, self.id)
+
+    def check_output(self) -> None:
+        """Refuses an output that is not ours.
+
+        Raises:
+          ConfigError: it is a file, lies in the input, or holds what is not a dataset of ours.
+        """
+        output = self.output
+        _not_nested(Location.parse(self.config.input), output)
+        if not output.exists():
+            return
+        if not output.is_dir():
+            raise ConfigError(f"--output: expected a folder, got the file {shown(output)}")
+        if (output / FOLDER).exists():
+            return
+        if (output / MANIFEST).exists():
+            try:
+                load(output)
+            except ManifestError as error:
+                raise ConfigError(
+                    f"--output {shown(output)} holds a {MANIFEST} that is not ours ({error}): choose"
+                    " another folder"
+                ) from error
+            return
+        found = [entry.name for entry in output.list_dir()]
+        if found:
+            raise ConfigError(
+                f"--output {shown(output)} is not empty and no dataset of ours (it holds"
+                f" {', '.join(map(repr, found[:3]))}{', ...' if len(found) > 3 else ''}): choose an"
+                " empty or a new folder; --overwrite replaces datasets only"
+            )
+
+    def run(self, run_pipeline: RunPipeline, *, on_listed: Callable[[int], None]) -> Outcome:
+        """Does what is left to do.
+
+        Raises:
+          ConfigError, RunError
+        """
+        self.check_output()
+        with lock.held(self.output / FOLDER):
+            return self._run(run_pipeline, on_listed)
+
+    def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> Outcome:
+        stale = publishing.interrupted(self.output)
+        if stale is not None and (stale.root == self.staging.root or not self.config.overwrite):
+            publishing.finish(stale)
+            stale.sweep()
+        published = self._published()
+        if published is not None and not self.config.overwrite:
+            self._same_job(published[0])
+        listing = stage_listing(
+            self.kind.source, self.staging, labels=self.labels, on_rows=on_listed
+        )
+        fingerprint = f"{self.id}-{listing.fingerprint}"
+        if published is not None and published[1].get("fingerprint") == fingerprint:
+            missing = self._damaged(published[0])
+            if missing is None:
+                self.staging.sweep()
+                return Outcome(status="unchanged")
+            if not self.config.overwrite:
+                self.staging.sweep()
+                raise RunError(
+                    f"the dataset in {shown(self.output)} is damaged: {missing}; --overwrite writes"
+                    " it anew"
+                )
+        elif published is not None and not self.config.overwrite:
+            self.staging.sweep()
+            raise ConfigError(
+                f"the input has changed since {shown(self.output)} was written: --overwrite"
+                " replaces the dataset, another --output keeps it"
+            )
+        self._check_listing(listing)
+        self.staging.place("verdict.json").delete(missing_ok=True)
+        run_pipeline(self._road(listing, fingerprint))
+        verdict = self.staging.verdict()
+        plan = self.staging.read_json("plan.json")
+        if verdict is not None:
+            return Outcome(
+                status="refused", verdict=verdict, plan=plan, rejects=self.staging.rejects()
+            )
+        self.staging.sweep()
+        return Outcome(status="planned" if self.config.dry_run else "published", plan=plan)
+
+    def _published(self) -> tuple[Manifest, Mapping[str, Any]] | None:
+        """The dataset that is there, and its job.json."""
+        if not (self.output / MANIFEST).exists():
+            return None
+        manifest = load(self.output)
+        job = Staging(self.output).read_json(JOB)
+        return manifest, job or {}
+
+    def _same_job(self, manifest: Manifest) -> None:
+        theirs = {**manifest.options, "seed": manifest.seed, **_versions(manifest.encoders)}
+        ours = {**self.shaping, "seed": self.config.seed, **_versions(self.encoders)}
+        ours = json.loads(to_json(ours))  # as it would be read back: tuples are lists
+        differ = sorted(
+            name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)
+        )
+        if differ:
+            shown_ = "; ".join(
+                f"{_flag(name)} was {theirs.get(name)!r}, is {ours.get(name)!r}" for name in differ
+            )
+            raise ConfigError(
+                f"{shown(self.output)} holds a dataset of other options ({shown_}): --overwrite"
+                " replaces it, another --output keeps it"
+            )
+
+    def _damaged(self, manifest: Manifest) -> str | None:
+        """What is missing at a glance; `recordmill verify` looks closer."""
+        for split in manifest.splits.values():
+            for shard in split.shards:
+                place = self.output / shard.file
+                if not place.exists() or place.size() != shard.bytes:
+                    return f"{shard.file} is missing or has another size"
+        for name in manifest.paths():
+            if not (self.output / name).exists():
+                return f"{name} is missing"
+        return None
+
+    def _check_listing(self, listing: Listing) -> None:
+        config = self.config
+        for flag, wanted in (
+            (f"--balance {config.balance}", config.balance != "none"),
+            ("--stratify", config.stratify),
+        ):
+            if wanted and not listing.labelled:
+                raise ConfigError(
+                    f"{flag} needs classes, and the input has none: put the files into a folder per"
+                    " class, name a --label-column, or leave the option out"
+                )
+
+    def _road(self, listing: Listing, fingerprint: str) -> Road:
+        config = self.config
+        options = PlanOptions(
+            seed=config.seed,
+            splits=tuple(config.splits),
+            num_shards=config.num_shards,
+            shard_bytes=config.shard_size,
+            compression=config.compression,
+            labels=self.labels,
+            label_offset=config.label_offset,
+            rename=config.rename,
+            max_reject_fraction=config.max_reject_fraction,
+            listing_rejects=len(listing.rejects),
+            spill_above=config.spill_above,
+            workers=config.workers,
+        )
+        columns = _columns(listing, self.staging)
+        # A column that no feature can hold is an error now, not when all is written.
+        self.kind.encoder.features(columns, Context(seed=config.seed))
+        publication = Publication(
+            staging=self.staging,
+            encoder=self.kind.encoder,
+            columns=columns,
+            options=self.shaping,
+            job={
+                "fingerprint": fingerprint,
+                "input": config.input,
+                "options": option_machinery.shaping(config),
+                "python": platform.python_version(),
+            },
+            encoders=self.encoders,
+            seed=config.seed,
+            split_names=tuple(config.splits),
+            compression=config.compression,
+            max_reject_fraction=config.max_reject_fraction,
+        )
+        return Road(
+            listing=listing,
+            staging=self.staging,
+            encoder=self.kind.encoder,
+            check=self.kind.check,
+            unique_keys=self.kind.source.unique_keys,
+            fractions=config.splits,
+            stratify=config.stratify,
+            balance=config.balance,
+            balance_target=config.balance_target,
+            options=options,
+            publication=publication,
+            dry_run=config.dry_run,
+        )
+
+
+def _columns(listing: Listing, staging: Staging) -> pa.Schema:
+    if not listing.parts:
+        return pa.schema([])
+    return read_part(listing.parts[0], staging=staging).schema
+
+
+def _read_labels(path: str | None) -> tuple[str, ...] | None:
+    if path is None:
+        return None
+    try:
+        lines = Location.parse(path).read_bytes().decode().splitlines()
+    except (StorageError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--labels-file: cannot read {path!r}: {error}") from error
+    labels = [line for line in lines if line]
+    repeated = sorted({label for label in labels if labels.count(label) > 1})
+    if not labels or repeated:
+        raise ConfigError(
+            f"--labels-file: expected class names, one a line, each once, got"
+            f" {f'{repeated[0]!r} twice' if repeated else 'none'} in {path!r}"
+        )
+    return tuple(labels)
+
+
+def _not_nested(source: Location, output: Location) -> None:
+    """A dataset inside its own input would be listed by the next run, and the reverse removed."""
+    if (source.root, source.query) != (output.root, output.query):
+        return
+    inner, outer = f"{output.path.rstrip('/')}/", f"{source.path.rstrip('/')}/"
+    if source.is_local:
+        inner, outer = (f"{os.path.realpath(path)}/" for path in (inner, outer))
+    if inner.startswith(outer):
+        raise ConfigError(
+            f"--output {shown(output)} lies inside --input {shown(source)}: its files would be"
+            " listed as input by the next run; choose a folder outside of it"
+        )
+
+
+def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
+    return {f"the version of {name}": version for name, version in encoders.items()}
+
+
+def _flag(name: str) -> str:
+    return name if " " in name else f"--{name.replace('_', '-')}"

@@ -1,0 +1,210 @@
+"""Values as text: what may stand after a flag, read strictly and shown in one canonical way.
+
+A reader raises ValueError that says what was expected and what was got; whoever calls it adds
+which option it was. What a `show_` function returns reads back as the same value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_UNITS = {
+    "": 1, "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+_SHOWN_UNITS = ("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "KB")
+_COLOURS = {"black": (0, 0, 0), "white": (255, 255, 255), "gray": (128, 128, 128)}
+_RUNNERS: dict[str, Literal["direct", "flink"]] = {
+    "direct": "direct",
+    "directrunner": "direct",
+    "flink": "flink",
+    "flinkrunner": "flink",
+}
+
+
+def boolean(text: str) -> bool:
+    """`true`, `yes`, `on`, `1` and their opposites, in any case."""
+    if text.lower() in _TRUE + _FALSE:
+        return text.lower() in _TRUE
+    raise ValueError(f"expected true or false, got {text!r}")
+
+
+def text(text: str) -> str:
+    """Any text but none."""
+    if not text:
+        raise ValueError("expected a value, got nothing")
+    return text
+
+
+def whole_number(text: str) -> int:
+    """A whole number of any sign; underscores may group its digits."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected a whole number, got {text!r}") from None
+
+
+def number(text: str) -> float:
+    """A decimal number, and a finite one."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"expected a number, got {text!r}")
+    return value
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """A reader of one of some words."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}; got {text!r}")
+        return text
+
+    return read
+
+
+def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
+    """A reader of a set of words from repeated flags and comma lists, in the order of `choices`."""
+
+    def read(texts: Sequence[str]) -> tuple[str, ...]:
+        given = {word.strip() for text in texts for word in text.split(",") if word.strip()}
+        if unknown := sorted(given.difference(choices)):
+            raise ValueError(f"expected some of {', '.join(choices)}; got {unknown[0]!r}")
+        return tuple(word for word in choices if word in given)
+
+    return read
+
+
+def size(text: str) -> tuple[int, int]:
+    """`224` or `480x640` -> (height, width) in pixels."""
+    match = re.fullmatch(r"(\d{1,6})(?:[xX](\d{1,6}))?", text.strip(), re.ASCII)
+    if match is None:
+        raise ValueError(f"expected N or HEIGHTxWIDTH, such as 224 or 480x640; got {text!r}")
+    height, width = int(match[1]), int(match[2] or match[1])
+    if not height or not width:
+        raise ValueError(f"expected a size of at least one pixel, got {text!r}")
+    return height, width
+
+
+def show_size(value: tuple[int, int] | None) -> str | None:
+    """The inverse of `size`: a square shows as one number."""
+    if value is None:
+        return None
+    height, width = value
+    return str(height) if height == width else f"{height}x{width}"
+
+
+def byte_size(text: str) -> int:
+    """`128MB`, `1GiB`, `1.5GB` or `1000000` -> bytes; MB is 10^6, MiB 2^20."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"expected bytes, such as 128MB, 1GiB or 1000000; got {text!r}")
+    whole, _, decimals = match[1].partition(".")
+    # In whole numbers: a float holds no more than 15 digits.
+    return int(whole + decimals) * _UNITS[match[2]] // int(10 ** len(decimals))
+
+
+def show_bytes(value: int | None) -> str | None:
+    """The inverse of `byte_size`: in the largest unit that divides it."""
+    if not value:
+        return None if value is None else "0"
+    for unit in _SHOWN_UNITS:
+        if value % _UNITS[unit.lower()] == 0:
+            return f"{value // _UNITS[unit.lower()]}{unit}"
+    return str(value)
+
+
+def colour(text: str) -> tuple[int, int, int]:
+    """`255,255,255`, `#ffffff` or a name -> red, green, blue of 0..255."""
+    lowered = text.strip().lower().replace("grey", "gray")
+    if lowered in _COLOURS:
+        return _COLOURS[lowered]
+    if re.fullmatch(r"#[0-9a-f]{6}", lowered):
+        red, green, blue = bytes.fromhex(lowered[1:])
+        return red, green, blue
+    match = re.fullmatch(r"(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})", lowered, re.ASCII)
+    if match is None or max(map(int, match.groups())) > 255:
+        raise ValueError(
+            "expected a colour as R,G,B of 0 to 255, as #rrggbb, or one of "
+            f"{', '.join(_COLOURS)}; got {text!r}"
+        )
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def show_colour(value: tuple[int, int, int] | None) -> str | None:
+    """The inverse of `colour`."""
+    return None if value is None else ",".join(map(str, value))
+
+
+def fractions(text: str) -> dict[str, float]:
+    """`train=0.8,test=0.2` -> {name: fraction}, names in the order given."""
+    expected = "expected NAME=FRACTION,..., such as train=0.8,test=0.2"
+    return {name: _number(value, expected) for name, value in _pairs(text, expected).items()}
+
+
+def shard_counts(text: str) -> int | dict[str, int]:
+    """`16` for every split, or `train=16,test=2`."""
+    expected = "expected a number of shards, such as 16 or train=16,test=2"
+    if "=" not in text:
+        return _count(text, expected)
+    return {name: _count(value, expected) for name, value in _pairs(text, expected).items()}
+
+
+def balance_target(text: str) -> int | Literal["median"]:
+    """A number of records, or `median`."""
+    if text == "median":
+        return "median"
+    return _count(text, "expected a number of records or median")
+
+
+def renames(texts: Sequence[str]) -> dict[str, str]:
+    """`image/encoded=image_raw`, repeated -> {old: new}. The old name may hold anything."""
+    out: dict[str, str] = {}
+    for text in texts:
+        old, _, new = text.rpartition("=")
+        if not old or not new:
+            raise ValueError(f"expected OLD=NEW, such as image/encoded=image_raw; got {text!r}")
+        if out.setdefault(old, new) != new:
+            raise ValueError(f"expected one new name for {old!r}, got {out[old]!r} and {new!r}")
+    return out
+
+
+def runner(text: str) -> Literal["direct", "flink"]:
+    """`direct` or `flink`, also as Beam spells them, which is what schedulers pass."""
+    if text.lower() not in _RUNNERS:
+        raise ValueError(f"expected direct or flink (or DirectRunner, FlinkRunner); got {text!r}")
+    return _RUNNERS[text.lower()]
+
+
+def _pairs(text: str, expected: str) -> Mapping[str, str]:
+    out: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f"{expected}; got {text!r}")
+        if name in out:
+            raise ValueError(f"{expected}; got {name!r} twice")
+        out[name] = value
+    return out
+
+
+def _number(text: str, expected: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{expected}; got {text!r}") from None
+
+
+def _count(text: str, expected: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{expected}; got {text!r}") from None

@@ -1,0 +1,250 @@
+"""Arrow columns to tf.train.Example and back, without protobuf or TensorFlow.
+
+    message Example   { Features features = 1; }
+    message Features  { map<string, Feature> feature = 1; }
+    message Feature   { oneof kind { BytesList = 1; FloatList = 2; Int64List = 3; } }
+    message *List     { repeated ... value = 1; }   (numbers are packed)
+
+Source: https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core/example and
+https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.framing import HEAD, TAIL, frame_heads, mask_crcs
+from recordmill.varint import decode_varints, encode_varint, encode_varints, read_varint
+from recordmill.weave import Bytes, Field, Ints, items, lay, offsets_of, Strand, sum_sizes, weave
+
+_Number = TypeVar("_Number", bound=np.generic)
+Value = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float32] | None
+
+_ROWS = 1 << 14  # rows encoded at once: their bytes should stay in the processor's cache
+
+# A tag is a field's number and its wire type. Fields are of type "bytes of a given length" wherever
+# they are a message, a string or a packed list, which is everywhere in what is written here.
+_FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
+_BYTES, _FLOATS, _INTS = _FIRST, _SECOND, _THIRD
+
+
+class ExampleError(ValueError):
+    """Bytes that are not a tf.train.Example."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedExamples:
+    """Serialised Examples one after another; number i is data[offsets[i]:offsets[i + 1]]."""
+
+    data: bytes
+    offsets: Ints
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Frames:
+    """Framed Examples one after another, as a shard holds them; `lengths` are those of frames."""
+
+    data: bytes
+    lengths: Ints
+
+
+def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
+    """Encodes a row as an Example, a column as a feature.
+
+    Integers and bools become int64, floats float32, strings and binary bytes; lists of those become
+    several values, a null no feature. The bytes are those of protobuf's deterministic
+    serialisation.
+
+    Raises:
+        ValueError: a column of another type, a null inside a list, or two columns of one name.
+    """
+    pieces: list[memoryview] = []
+    sizes = [np.zeros(0, np.int64)]
+    for strands in _examples(columns):
+        woven = weave(strands)
+        pieces.extend(woven.pieces())
+        sizes.append(woven.sizes)
+    return EncodedExamples(data=b"".join(pieces), offsets=offsets_of(np.concatenate(sizes)))
+
+
+def encode_frames(columns: pa.RecordBatch) -> Frames:
+    """Encodes rows as `encode_examples` does, and frames them.
+
+    Raises:
+        ValueError: as `encode_examples`, or a row takes more than a record can hold.
+    """
+    pieces: list[memoryview] = []
+    lengths = [np.zeros(0, np.int64)]
+    for strands in _examples(columns):
+        head = frame_heads(sum_sizes(strands))
+        tail = np.zeros((len(head), TAIL), np.uint8)
+        woven = weave([_fixed(head), *strands, _fixed(tail)])
+        crcs = mask_crcs(woven.crcs(skip=HEAD, drop=TAIL)).astype("<u4")
+        items(woven.buffer, TAIL)[woven.edges[1:] - TAIL] = crcs.view(f"V{TAIL}")
+        pieces.extend(woven.pieces())
+        lengths.append(woven.sizes)
+    return Frames(data=b"".join(pieces), lengths=np.concatenate(lengths))
+
+
+def _examples(columns: pa.RecordBatch) -> Iterator[list[Strand]]:
+    """What Examples are woven of, some rows at a time: their head and an entry per feature."""
+    names = columns.schema.names
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"expected one column per feature, got several named {twice}: rename them")
+    # Protobuf sorts the keys of a map by their UTF-8, which is the order of code points.
+    fields = [_field(name, columns.column(name)) for name in sorted(names)]
+    for start in range(0, columns.num_rows, _ROWS):
+        stop = min(start + _ROWS, columns.num_rows)
+        entries = [lay(field.rows(start, stop)) for field in fields]
+        sizes = sum_sizes(entries) if entries else np.zeros(stop - start, np.int64)
+        data, widths = encode_varints(sizes)
+        starts = offsets_of(widths)[:-1]
+        head = Field(data=data, starts=starts, sizes=widths, head=lambda _: _FIRST)
+        yield [lay(head), *entries]
+
+
+def _fixed(rows: Bytes) -> Strand:
+    """A strand of the rows as they are, uint8[n, width]."""
+    starts = np.arange(len(rows)) * rows.shape[1]
+    sizes = np.full(len(rows), rows.shape[1])
+    return lay(Field(data=rows.reshape(-1), starts=starts, sizes=sizes))
+
+
+def _field(name: str, column: pa.Array) -> Field:
+    """The map entries of a column."""
+    if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+        kind, data, edges = _lists(name, column)
+        as_item = kind != _BYTES
+    else:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        kind, data, edges = _values(name, column)
+        as_item = True
+    sizes = np.diff(edges)
+    if column.null_count:
+        sizes[_nulls(column)] = -1
+    head = functools.partial(_entry_head, name.encode(), kind, as_item)
+    return Field(data=data, starts=edges[:-1], sizes=sizes, head=head)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _entry_head(name: bytes, kind: bytes, as_item: bool, size: int) -> bytes:
+    """What stands before `size` bytes of values of a feature, from the map's entry on.
+
+    as_item: the values are one byte string, or numbers to pack (none are written as nothing);
+    otherwise they are byte strings that have their heads already.
+    """
+    head = _item_head(size) if as_item and (size or kind == _BYTES) else b""
+    head = kind + encode_varint(len(head) + size) + head
+    head = _SECOND + encode_varint(len(head) + size) + head
+    head = _FIRST + encode_varint(len(name)) + name + head
+    return _FIRST + encode_varint(len(head) + size) + head
+
+
+def _item_head(size: int) -> bytes:
+    """What stands before a byte string of a list, or before all numbers of one."""
+    return _FIRST + encode_varint(size)
+
+
+def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
+    """What `_values` gives, with an item for every list."""
+    if isinstance(column, pa.FixedSizeListArray):
+        size = column.type.list_size
+        edges = (np.arange(len(column) + 1) + column.offset) * size
+    else:
+        edges = _numbers(column.offsets, np.int64)
+    values = column.values.slice(int(edges[0]), int(edges[-1] - edges[0]))
+    edges = edges - edges[0]
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.null_count:
+        rows = np.searchsorted(edges, np.flatnonzero(_nulls(values)), side="right") - 1
+        rows = rows[~_nulls(column)[rows]]  # what stands behind a null list does not count
+        if rows.size:
+            raise ValueError(
+                f"column {name!r}, row {rows[0]}: expected a list of values, got one with a null "
+                "inside, which an Example cannot hold: fill it, or make the list itself null"
+            )
+    kind, data, ends = _values(name, values)
+    if kind == _BYTES:
+        strand = lay(Field(data=data, starts=ends[:-1], sizes=np.diff(ends), head=_item_head))
+        data = np.frombuffer(b"".join(weave([strand]).pieces()), np.uint8)
+        ends = offsets_of(strand.sizes)
+    return kind, data, ends[edges]
+
+
+def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
+    """The kind of list for such values, their bytes, and where they begin and end, int64[n + 1]."""
+    dtype = values.type
+    if pa.types.is_boolean(dtype) or (pa.types.is_integer(dtype) and dtype != pa.uint64()):
+        data, sizes = encode_varints(_numbers(values, np.int64))
+        return _INTS, data, offsets_of(sizes)
+    if pa.types.is_floating(dtype):
+        floats = _numbers(values, np.float32)
+        return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
+    if dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        return _BYTES, *_texts(values.cast(pa.large_binary()))
+    raise ValueError(
+        f"column {name!r} has the type {dtype}, which an Example cannot hold: cast it to integers "
+        "(no uint64), floats, bools, strings or binary, or to lists of those"
+    )
+
+
+def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which values are null, bool[n]."""
+    return _numbers(array.is_null(), np.uint8).astype(np.bool_)
+
+
+def _numbers(array: pa.Array, dtype: type[_Number]) -> npt.NDArray[_Number]:
+    """Numbers or bools as an array of the type; what stands at a null means nothing."""
+    cast = array.cast(pa.from_numpy_dtype(dtype))
+    buffer = cast.buffers()[1]
+    if not len(cast):  # then Arrow may have no buffer
+        return np.zeros(0, dtype)
+    return np.frombuffer(buffer, dtype, len(cast), cast.offset * np.dtype(dtype).itemsize)
+
+
+def _texts(array: pa.LargeBinaryArray) -> tuple[Bytes, Ints]:
+    """The bytes of byte strings, and where they begin and end, int64[n + 1]."""
+    if not len(array):
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    _, edges, data = array.buffers()
+    edges = np.frombuffer(edges, np.int64, len(array) + 1, array.offset * 8)
+    return np.frombuffer(data or b"", np.uint8), edges
+
+
+# ---- reading
+
+
+def decode_example(payload: bytes) -> dict[str, Value]:
+    """Reads a serialised tf.train.Example: its features by name, None for one of no kind.
+
+    Fields that an Example does not have are skipped, the last of several entries of one name
+    counts, numbers may be packed or not: as protobuf reads it.
+
+    Raises:
+        ExampleError: the bytes are not a tf.train.Example.
+    """
+    try:
+        return _example(payload)
+    except UnicodeDecodeError as error:
+        raise ExampleError("the name of a feature is not UTF-8") from error
+
+
+def _example(data: bytes) -> dict[str, Value]:
+    features: dict[str, Value] = {}
+    for tag, at, stop in _spans(data, 0, len(data)):
+        if tag == _FIRST:
+            for tag, at, stop in _spans(data, at, stop):
+                if tag == _FIRST:
+                    name, value = _entry(data, at, stop)
+                    features[name] = value
+    return features

@@ -1,0 +1,225 @@
+"""The TFRecord wire format: frames with masked CRC32C checksums, plain or as gzip members.
+
+A frame is the payload's length (uint64, little-endian), the masked checksum of those 8 bytes
+(uint32), the payload, and the masked checksum of the payload (uint32).
+Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Literal
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+Compression = Literal["none", "gzip"]
+
+HEAD = 12  # bytes before the payload
+TAIL = 4  # bytes after it
+LARGEST = (1 << 31) - 1  # bytes of a payload: the most that a protobuf message can hold
+
+_MASK_DELTA = 0xA282EAD8
+_CHUNK = 1 << 20  # bytes read, or inflated, at once
+_GZIP_CHUNK = 1 << 16  # bytes read of a gzip stream; zlib copies what is left of it per member
+_GZIP_MAGIC = b"\x1f\x8b"
+# Deflate, no flags, no time, no extra flags, unknown system: zlib would fill in the machine's own.
+_GZIP_HEADER = _GZIP_MAGIC + b"\x08\x00\x00\x00\x00\x00\x00\xff"
+
+
+class FrameError(ValueError):
+    """A stream that is not whole frames.
+
+    record: number of the first record that cannot be read, from 0.
+    offset: where its frame begins, in bytes of the uncompressed stream.
+    what: what is wrong, in our own words.
+    """
+
+    def __init__(self, *, record: int, offset: int, what: str) -> None:
+        super().__init__(f"record {record}, at byte {offset}: {what}")
+        self.record = record
+        self.offset = offset
+        self.what = what
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _frame_error, (self.record, self.offset, self.what)
+
+
+def _frame_error(record: int, offset: int, what: str) -> FrameError:
+    return FrameError(record=record, offset=offset, what=what)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frame:
+    """A record as it stands in a file; `offset` is its frame's, in the uncompressed stream."""
+
+    offset: int
+    payload: bytes
+
+
+def masked_crc32c(data: bytes) -> int:
+    """The checksum that frames carry: CRC32C, rotated and shifted, uint32."""
+    crc: int = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def mask_crcs(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Masks CRC32C values, uint32[n] to uint32[n], as `masked_crc32c` does."""
+    return ((crcs >> np.uint32(15)) | (crcs << np.uint32(17))) + np.uint32(_MASK_DELTA)
+
+
+def _length_tables() -> npt.NDArray[np.uint32]:
+    """uint32[4, 256]: what each byte of a length below 2**32 adds to the CRC of its 8 bytes."""
+    none = google_crc32c.value(bytes(8))
+    return np.array(
+        [
+            [google_crc32c.value(struct.pack("<Q", b << 8 * i)) ^ none for b in range(256)]
+            for i in range(4)
+        ],
+        np.uint32,
+    )
+
+
+_LENGTH_TABLES = _length_tables()
+_LENGTH_ZERO = np.uint32(google_crc32c.value(bytes(8)))
+
+
+def frame_heads(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """What stands before payloads of these lengths, uint8[n, 12].
+
+    A CRC is affine over XOR, so that of a length is put together from one table per byte.
+    Raises ValueError for a length outside 0..`LARGEST`.
+    """
+    if lengths.size and not 0 <= lengths.min() <= lengths.max() <= LARGEST:
+        raise ValueError(
+            f"a record holds 0 to {LARGEST} bytes, got {lengths.max()}: store less in one record"
+        )
+    heads = np.zeros(lengths.size, np.dtype([("length", "<u8"), ("crc", "<u4")]))
+    heads["length"] = lengths
+    crcs = np.full(lengths.size, _LENGTH_ZERO)
+    for i, table in enumerate(_LENGTH_TABLES):
+        crcs ^= table[(lengths >> 8 * i) & 0xFF]
+    heads["crc"] = mask_crcs(crcs)
+    return heads.view(np.uint8).reshape(-1, HEAD)
+
+
+def frame(payload: bytes) -> bytes:
+    """One payload as a frame."""
+    length = struct.pack("<Q", len(payload))
+    return b"".join(
+        (
+            length,
+            struct.pack("<I", masked_crc32c(length)),
+            payload,
+            struct.pack("<I", masked_crc32c(payload)),
+        )
+    )
+
+
+def gzip_member(data: bytes) -> bytes:
+    """Data as one gzip member; equal data give equal bytes (with the same zlib).
+
+    A file may be any number of members one after another, so they can be compressed side by side.
+    Source: RFC 1952.
+    """
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+    return b"".join((_GZIP_HEADER, deflate.compress(data), deflate.flush(), trailer))
+
+
+def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame]:
+    """Yields the records of a TFRecord stream, every checksum checked.
+
+    A stream without a byte holds no records, compressed or not, as for TensorFlow.
+
+    Raises:
+        FrameError: the stream is damaged; the records before the damage have been yielded (of a
+            gzip stream those that the damage left readable).
+    """
+    source = _Source(_plain(stream) if compression == "none" else _inflated(stream))
+    unpack_head = struct.Struct("<QI").unpack
+    record = offset = 0
+    try:
+        while head := source.take(HEAD):
+            _expect(len(head) == HEAD, "the file ends inside a record")
+            length, crc = unpack_head(head)
+            _expect(masked_crc32c(head[:8]) == crc, "length checksum does not match")
+            _expect(length <= LARGEST, f"claims {length} bytes; a record holds {LARGEST} at most")
+            body = source.take(length + TAIL)
+            _expect(len(body) == length + TAIL, "the file ends inside a record")
+            payload = body[:length]
+            crc = int.from_bytes(body[length:], "little")
+            _expect(masked_crc32c(payload) == crc, "payload checksum does not match")
+            yield Frame(offset, payload)
+            record += 1
+            offset += HEAD + length + TAIL
+    except _Damage as damage:
+        raise FrameError(record=record, offset=offset, what=str(damage)) from damage.__cause__
+
+
+class _Damage(Exception):
+    """What is wrong, before it is known in which record."""
+
+
+def _expect(sound: bool, what: str) -> None:
+    if not sound:
+        raise _Damage(what)
+
+
+class _Source:
+    """Takes stretches of any length from chunks of any length."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._chunk = b""
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes; fewer only at the end."""
+        stop = self._at + size
+        if stop <= len(self._chunk):
+            taken = self._chunk[self._at : stop]
+            self._at = stop
+            return taken
+        # Joined from what is there: a length that lies about the file must not be allocated.
+        parts = [self._chunk[self._at :]]
+        missing = size - len(parts[0])
+        while missing:
+            self._chunk = next(self._chunks, b"")
+            self._at = min(missing, len(self._chunk))
+            if not self._chunk:
+                break
+            parts.append(self._chunk[: self._at])
+            missing -= self._at
+        return b"".join(parts)
+
+
+def _plain(stream: BinaryIO) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK):
+        yield chunk
+
+
+def _inflated(stream: BinaryIO) -> Iterator[bytes]:
+    """Yields the content of all gzip members, never more than `_CHUNK` bytes at once."""
+    member = None
+    rest = b""
+    while chunk := rest or stream.read(_GZIP_CHUNK):
+        if member is None:
+            if len(chunk) < len(_GZIP_MAGIC):
+                chunk += stream.read(_GZIP_CHUNK)
+            _expect(chunk.startswith(_GZIP_MAGIC), "not a gzip stream")
+            member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            content = member.decompress(chunk, _CHUNK)
+        except zlib.error as error:
+            raise _Damage("the gzip stream is damaged") from error
+        if content:
+            yield content
+        rest = member.unused_data if member.eof else member.unconsumed_tail
+        if member.eof:
+            member = None
+    _expect(member is None, "the file ends inside a gzip member")

@@ -1,0 +1,395 @@
+"""dataset.json: what a dataset is, in canonical JSON, so that equal datasets have equal manifests.
+
+A directory without dataset.json is not a dataset: it is written last and taken away first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+from recordmill.features import Feature, Features
+from recordmill.files import Location, shown
+from recordmill.framing import Compression
+
+FORMAT = "recordmill/1"
+MANIFEST = "dataset.json"
+JOB = "job.json"
+INDEX = "index"
+LABELS = "labels.txt"
+REJECTS = "rejects.jsonl"
+SCHEMA = "schema.pbtxt"
+
+
+class ManifestError(ValueError):
+    """There is no manifest, or it cannot be understood."""
+
+
+def shard_name(split: str, index: int, count: int, compression: str) -> str:
+    """The name Beam's own WriteToTFRecord gives; `compression` is none or gzip."""
+    suffix = ".gz" if compression == "gzip" else ""
+    return f"{split}.tfrecord-{index:05d}-of-{count:05d}{suffix}"
+
+
+def index_name(split: str, index: int, count: int) -> str:
+    """The name of a shard's index, the same whatever the compression."""
+    return f"{INDEX}/{split}-{index:05d}-of-{count:05d}.parquet"
+
+
+def class_weights(counts: Mapping[str, int]) -> dict[str, float]:
+    """n / (k * n_c) per class, k being the classes that have records; 0 for those that have none.
+
+    With these weights every class has the same total, n / k, and the mean over records is 1.
+    """
+    total = sum(counts.values())
+    present = sum(count > 0 for count in counts.values())
+    return {label: total / (present * n) if n else 0.0 for label, n in counts.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shard:
+    """One TFRecord file. `classes` counts records by label, those without one not at all."""
+
+    file: str
+    records: int
+    bytes: int
+    sha256: str
+    classes: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            file=_relative(_value(data, "file", str)),
+            records=_value(data, "records", int),
+            bytes=_value(data, "bytes", int),
+            sha256=_value(data, "sha256", str),
+            classes=_mapping(data, "classes", int),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitInfo:
+    """A split and its shards, in the order of their numbers; an empty split has none."""
+
+    records: int
+    bytes: int
+    classes: Mapping[str, int]
+    shards: tuple[Shard, ...]
+
+    @classmethod
+    def of(cls, shards: Iterable[Shard]) -> Self:
+        """Sums up the shards of one split, which are put in the order of their numbers."""
+        # Five digits are a minimum: shard 100000 comes after 99999.
+        ordered = tuple(sorted(shards, key=lambda shard: (len(shard.file), shard.file)))
+        classes: Counter[str] = Counter()
+        for shard in ordered:
+            classes.update(shard.classes)
+        return cls(
+            records=sum(shard.records for shard in ordered),
+            bytes=sum(shard.bytes for shard in ordered),
+            classes=dict(classes),
+            shards=ordered,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            records=_value(data, "records", int),
+            bytes=_value(data, "bytes", int),
+            classes=_mapping(data, "classes", int),
+            shards=tuple(Shard.from_json(_object(shard)) for shard in _value(data, "shards", list)),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputCounts:
+    """What was listed: files or rows, before windows or chunks change the unit."""
+
+    read: int = 0
+    rejected: int = 0
+    filtered: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordCounts:
+    """Records without their copies: made = written + rejected + filtered + dropped.
+
+    dropped: left out by undersampling.
+    """
+
+    made: int = 0
+    written: int = 0
+    rejected: int = 0
+    filtered: int = 0
+    dropped: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CopyCounts:
+    """Oversampled copies: planned = written + rejected.
+
+    rejected: copies of records that were rejected or filtered at writing.
+    """
+
+    planned: int = 0
+    written: int = 0
+    rejected: int = 0
+
+
+Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Where every input, record and copy went."""
+
+    inputs: InputCounts
+    records: RecordCounts
+    copies: CopyCounts
+
+    def open_items(self) -> list[str]:
+        """A sentence for every sum that does not close; nothing was lost if there is none."""
+        records, copies = self.records, self.copies
+        items = []
+        accounted = records.written + records.rejected + records.filtered + records.dropped
+        if records.made != accounted:
+            items.append(
+                f"{records.made} records were made, but {accounted} are accounted for"
+                f" ({records.written} written, {records.rejected} rejected,"
+                f" {records.filtered} filtered, {records.dropped} dropped)"
+            )
+        accounted = copies.written + copies.rejected
+        if copies.planned != accounted:
+            items.append(
+                f"{copies.planned} copies were planned, but {accounted} are accounted for"
+                f" ({copies.written} written, {copies.rejected} rejected)"
+            )
+        return items
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            inputs=_counts(data, "inputs", InputCounts),
+            records=_counts(data, "records", RecordCounts),
+            copies=_counts(data, "copies", CopyCounts),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileInfo:
+    """A file beside the shards: its size and the sha256 (hex) of its content."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(bytes=_value(data, "bytes", int), sha256=_value(data, "sha256", str))
+
+
+def file_info(content: bytes) -> FileInfo:
+    """What the manifest says of a file of this content."""
+    return FileInfo(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def digest_of(splits: Mapping[str, SplitInfo]) -> str:
+    """The content of a dataset in one number.
+
+    sha256 (hex) over the shards' sha256, each as its 64 lower-case hex characters, with nothing
+    between them: splits sorted by name, within a split the shards by number.
+    """
+    digest = hashlib.sha256()
+    for _, split in sorted(splits.items()):
+        for shard in split.shards:
+            digest.update(shard.sha256.encode("ascii"))
+    return digest.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The content of dataset.json.
+
+    digest: as `digest_of` gives it.
+    options: those that shape bytes, among them `compression` and `label_offset`.
+    labels: class names; the number of a class is its place in here + `label_offset`.
+    class_weights: per label, from the records of train without copies.
+    encoders: {library: version} of what shaped bytes.
+    files: what stands beside the shards, without dataset.json, job.json and the index.
+    notes: sentences for the reader, such as why there are no TFDS files.
+    """
+
+    digest: str
+    seed: int
+    options: Mapping[str, Any]
+    features: Features
+    labels: tuple[str, ...]
+    class_weights: Mapping[str, float]
+    splits: Mapping[str, SplitInfo]
+    ledger: Ledger
+    encoders: Mapping[str, str]
+    files: Mapping[str, FileInfo]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def compression(self) -> Compression:
+        """Of the shards."""
+        return "gzip" if self.options.get("compression") == "gzip" else "none"
+
+    @property
+    def label_offset(self) -> int:
+        """The number of the first class."""
+        return int(self.options.get("label_offset", 0))
+
+    def open_items(self) -> list[str]:
+        """The ledger's open items, and whether the splits hold what it says was written."""
+        items = self.ledger.open_items()
+        written = self.ledger.records.written + self.ledger.copies.written
+        held = sum(split.records for split in self.splits.values())
+        if written != held:
+            items.append(f"{written} records and copies were written, but the splits hold {held}")
+        return items
+
+    def paths(self) -> list[str]:
+        """Every file of the dataset, relative to it; dataset.json comes last."""
+        shards = [shard.file for _, split in sorted(self.splits.items()) for shard in split.shards]
+        index = [
+            index_name(name, number, len(split.shards))
+            for name, split in sorted(self.splits.items())
+            for number in range(len(split.shards))
+        ]
+        return [*shards, *index, *sorted(self.files), JOB, MANIFEST]
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON: sorted keys, UTF-8, two spaces, a newline at the end.
+
+        Raises:
+          ValueError: where an option or a weight is NaN or infinite, which JSON does not have.
+        """
+        data = {
+            "format": FORMAT,
+            "digest": self.digest,
+            "seed": self.seed,
+            "options": dict(self.options),
+            "features": {name: feature.to_json() for name, feature in self.features.items()},
+            "labels": list(self.labels),
+            "class_weights": dict(self.class_weights),
+            "splits": {name: split.to_json() for name, split in self.splits.items()},
+            "ledger": self.ledger.to_json(),
+            "encoders": dict(self.encoders),
+            "files": {name: dataclasses.asdict(info) for name, info in self.files.items()},
+            "notes": list(self.notes),
+        }
+        text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
+        return f"{text}\n".encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """The inverse of `to_bytes`.
+
+        Raises:
+          ManifestError: says what is wrong with the content, and where.
+        """
+        try:
+            data = _object(json.loads(content))
+        except ValueError as error:  # broken JSON, broken UTF-8
+            raise ManifestError(f"{MANIFEST} is not a JSON object: {error}") from error
+        if data.get("format") != FORMAT:
+            raise ManifestError(
+                f"expected a {MANIFEST} of format {FORMAT!r}, got {data.get('format')!r}:"
+                " read it with the version of recordmill that wrote it"
+            )
+        try:
+            return cls(
+                digest=_value(data, "digest", str),
+                seed=_value(data, "seed", int),
+                options=_value(data, "options", dict),
+                features={
+                    name: Feature.from_json(_object(feature))
+                    for name, feature in _value(data, "features", dict).items()
+                },
+                labels=tuple(_value(data, "labels", list)),
+                class_weights=_mapping(data, "class_weights", float),
+                splits={
+                    name: SplitInfo.from_json(_object(split))
+                    for name, split in _value(data, "splits", dict).items()
+                },
+                ledger=Ledger.from_json(_value(data, "ledger", dict)),
+                encoders=_mapping(data, "encoders", str),
+                files={
+                    _relative(name): FileInfo.from_json(_object(info))
+                    for name, info in _value(data, "files", dict).items()
+                },
+                notes=tuple(_value(data, "notes", list)),
+            )
+        except KeyError as error:
+            raise ManifestError(f"{MANIFEST} lacks {error}") from error
+        except ValueError as error:
+            raise ManifestError(f"{MANIFEST} cannot be understood: {error}") from error
+
+
+def load(dataset: Location) -> Manifest:
+    """Reads the manifest of the dataset in a directory.
+
+    Raises:
+      ManifestError: if there is none, or it cannot be understood.
+    """
+    location = dataset / MANIFEST
+    if not location.exists():
+        raise ManifestError(
+            f"no dataset: there is no {shown(location)}. A directory without {MANIFEST} is not a"
+            " dataset; perhaps a run is unfinished: run the same command again"
+        )
+    return Manifest.from_bytes(location.read_bytes())
+
+
+Value = TypeVar("Value", str, int, float, list[Any], dict[str, Any])
+
+
+def _value(data: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
+    """data[name], of which JSON says that it is a `kind`."""
+    return _typed(data[name], name, kind)
+
+
+def _typed(value: Any, name: str, kind: type[Value]) -> Value:
+    if type(value) is not kind:  # not isinstance: true is no number here
+        raise ValueError(f"expected {name!r} to be {kind.__name__}, got {value!r}")
+    return value
+
+
+def _mapping(data: Mapping[str, Any], name: str, kind: type[Value]) -> dict[str, Value]:
+    values = _value(data, name, dict)
+    return {key: _typed(value, f"{name}/{key}", kind) for key, value in values.items()}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {value!r}")
+    return value
+
+
+def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
+    values = _mapping(data, name, int)
+    fields = [field.name for field in dataclasses.fields(kind)]
+    return kind(**{field: values[field] for field in fields})
+
+
+def _relative(name: str) -> str:
+    """Publishing removes what the old manifest lists: no name may lead out of the dataset."""
+    path = pathlib.PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or name in ("", "."):
+        raise ValueError(f"expected a path inside the dataset, got {name!r}")
+    return name

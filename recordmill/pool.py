@@ -1,0 +1,163 @@
+"""Encoder processes: one pool per process, tasks in, results out, in plain pickles over a socket.
+
+Processes and not threads, because Pillow's encoders do not scale on threads; our own and not
+`concurrent.futures`, because its spawned children import the parent's main module (Beam: 1.6 s
+each), and because those it leaves behind when the parent is killed wait for ever. A child ends when
+its socket does, so it never outlives the parent by more than a task.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, ParamSpec, TypeVar
+
+from recordmill.errors import RunError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class WorkerDied(RunError):
+    """A process of the pool ended in the middle of a task."""
+
+
+class ProcessPool:
+    """Runs module-level functions in processes that import nothing but what the functions need."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._children = [_Child() for _ in range(workers)]
+        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+        for child in self._children:
+            self._idle.put(child)
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
+
+    def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Calls the function in the next free process; a task must not submit tasks itself.
+
+        The future raises what the function raised, and WorkerDied where its process died.
+        """
+        task = pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+        return self._threads.submit(self._call, task)
+
+    def _call(self, task: bytes) -> Any:
+        child = self._idle.get()
+        try:
+            return child.call(task)
+        finally:
+            self._idle.put(child)
+
+    def close(self) -> None:
+        """Ends the processes at once, tasks or not."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for child in self._children:
+            child.kill()
+
+
+class _Child:
+    def __init__(self) -> None:
+        self._pipe, theirs = Pipe()
+        # One thread per process is the plan: numpy's BLAS must not start more.
+        environment = os.environ | {
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path) or os.curdir,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from recordmill.pool import serve; serve({theirs.fileno()})"],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env=environment,
+        )
+        theirs.close()
+
+    def call(self, task: bytes) -> Any:
+        try:
+            self._pipe.send_bytes(task)
+            done, result = pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise WorkerDied(self._cause()) from error
+        if done:
+            return result
+        raise result
+
+    def _cause(self) -> str:
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            code = 0
+        how = f"exit code {code}"
+        if code < 0:
+            how = f"signal {-code}, {signal.strsignal(-code)}"
+        return (
+            f"an encoder process died in the middle of its work ({how}); if the machine ran out of"
+            " memory, use fewer --workers; the same command continues the job"
+        )
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._pipe.close()
+
+
+def serve(descriptor: int) -> None:
+    """The life of a child: call what comes in, answer, end with the socket."""
+    # Ctrl-C reaches the whole group; what it means is for the parent to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = Connection(descriptor)
+    while True:
+        try:
+            task = pipe.recv_bytes()
+        except EOFError:
+            return
+        try:
+            function, args, kwargs = pickle.loads(task)
+            answer = pickle.dumps((True, function(*args, **kwargs)), protocol=5)
+        except Exception as error:  # noqa: BLE001  (all of it goes to the parent, which raises it)
+            error.add_note(f"(in encoder process {os.getpid()})")
+            answer = _dump_error(error)
+        try:
+            pipe.send_bytes(answer)
+        except BrokenPipeError:
+            return
+
+
+def _dump_error(error: Exception) -> bytes:
+    try:
+        answer = pickle.dumps((False, error))
+        pickle.loads(answer)  # an error whose __init__ takes other arguments fails only here
+    except Exception as unpicklable:  # noqa: BLE001
+        words = f"{type(error).__name__}: {error} (not picklable: {unpicklable})"
+        answer = pickle.dumps((False, RuntimeError(words)))
+    return answer
+
+
+
+_lock = threading.Lock()
+_shared: ProcessPool | None = None
+
+
+def shared_pool(workers: int = 0) -> ProcessPool:
+    """The pool of this process, made at the first call; `workers` 0 means one per core."""
+    global _shared
+    with _lock:
+        if _shared is None:
+            _shared = ProcessPool(workers or len(os.sched_getaffinity(0)))
+        return _shared
+
+
+def close_shared_pool() -> None:
+    """Ends the processes of the shared pool, if there is one."""
+    global _shared
+    with _lock:
+        if _shared is not None:
+            _shared.close()
+            _shared = None

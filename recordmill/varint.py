@@ -1,0 +1,92 @@
+"""Varints: 7 bits a byte, lowest first, the top bit set on all bytes but the last.
+
+Negative int64 are written as the uint64 of the same bits, in ten bytes.
+Source: https://protobuf.dev/programming-guides/encoding/#varints
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+LONGEST = 10  # bytes of a varint of 64 bits
+
+_BLOCK = 1 << 14  # values encoded at once, so that memory stays small
+_SIXTY_FOUR = (1 << 64) - 1
+
+
+def encode_varint(value: int) -> bytes:
+    """One value in 0..2**64-1."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Reads one value (0..2**64-1) from data[at:end]; returns it and where the next byte stands.
+
+    Bits above the 64th are dropped, as protobuf does. Raises ValueError for a varint cut off or
+    longer than ten bytes.
+    """
+    value = 0
+    for i, byte in enumerate(data[at : min(end, at + LONGEST)]):
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return value & _SIXTY_FOUR, at + i + 1
+    raise ValueError(f"a varint at byte {at} is cut off or longer than {LONGEST} bytes")
+
+
+def encode_varints(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Encodes int64[n] as varints one after another, uint8[...]; their sizes are the int64[n]."""
+    data = [np.zeros(0, np.uint8)]
+    sizes = np.empty(values.size, np.int64)
+    for start in range(0, values.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        data.append(_encode_block(values[block].view(np.uint64), sizes[block]))
+    return np.concatenate(data), sizes
+
+
+def _encode_block(
+    rest: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """Encodes uint64[n] and fills in sizes, int64[n]."""
+    width = max(1, -(-int(rest.max()).bit_length() // 7))
+    rows = np.empty((rest.size, width), np.uint8)
+    used = np.empty((rest.size, width), np.bool_)
+    used[:, 0] = True
+    sizes[:] = 1
+    for i in range(width - 1):
+        # The cast to uint8 drops the bits above; the top bit is taken back below.
+        rows[:, i] = rest.astype(np.uint8) | np.uint8(0x80)
+        rest = rest >> np.uint64(7)
+        used[:, i + 1] = more = rest != 0
+        sizes += more
+    rows[:, width - 1] = rest
+    if width > 1:
+        rows[np.arange(len(rows)), sizes - 1] &= 0x7F
+    return rows[used]
+
+
+def decode_varints(data: bytes) -> npt.NDArray[np.int64]:
+    """Decodes varints one after another. Raises ValueError where one is cut off or too long."""
+    if len(data) == 1 and data < b"\x80":
+        return np.array([data[0]], np.int64)
+    raw = np.frombuffer(data, np.uint8)
+    stops = np.flatnonzero(raw < 0x80) + 1
+    starts = np.zeros_like(stops)
+    starts[1:] = stops[:-1]
+    sizes = stops - starts
+    longest = int(sizes.max(initial=0))
+    if longest > LONGEST or (raw.size and (not stops.size or stops[-1] != raw.size)):
+        raise ValueError(f"a varint is cut off or longer than {LONGEST} bytes")
+    values = np.zeros(stops.size, np.uint64)
+    for i in range(longest):
+        more = sizes > i
+        part = raw[starts[more] + i].astype(np.uint64) & np.uint64(0x7F)
+        values[more] |= part << np.uint64(7 * i)
+    return values.view(np.int64)

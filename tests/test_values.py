@@ -1,0 +1,76 @@
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines import values
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (values.size, "224", (224, 224)),
+        (values.size, "480X640", (480, 640)),
+        (values.byte_size, "128MB", 128_000_000),
+        (values.byte_size, "1 gib", 2**30),
+        (values.byte_size, "1.5KB", 1500),
+        (values.byte_size, "0.1KiB", 102),
+        (values.byte_size, "9007199254740993", 9007199254740993),
+        (values.colour, "255, 0,7", (255, 0, 7)),
+        (values.colour, "#FFffFF", (255, 255, 255)),
+        (values.colour, "Grey", (128, 128, 128)),
+        (values.fractions, "a=.5, b=5e-1", {"a": 0.5, "b": 0.5}),
+        (values.shard_counts, "16", 16),
+        (values.shard_counts, "a=1,b=2", {"a": 1, "b": 2}),
+        (values.balance_target, "median", "median"),
+        (values.balance_target, "100", 100),
+        (values.boolean, "ON", True),
+        (values.whole_number, "-1", -1),
+    ],
+)
+def test_values(read: Callable[[str], Any], text: str, expected: Any) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "message"),
+    [
+        (values.size, "big", "expected N or HEIGHTxWIDTH, such as 224 or 480x640; got 'big'"),
+        (values.size, "-3", "got '-3'"),
+        (values.size, "٣", "got '٣'"),
+        (values.size, "0x9", "expected a size of at least one pixel, got '0x9'"),
+        (values.byte_size, "12 parsecs", "such as 128MB, 1GiB or 1000000; got '12 parsecs'"),
+        (values.byte_size, "-1", "got '-1'"),
+        (values.colour, "256,0,0", "R,G,B of 0 to 255, as #rrggbb, or one of black, white, gray"),
+        (values.colour, "#fff", "got '#fff'"),
+        (values.fractions, "train", "such as train=0.8,test=0.2; got 'train'"),
+        (values.fractions, "train=0.8,", "got 'train=0.8,'"),
+        (values.fractions, "train=most", "got 'most'"),
+        (values.fractions, "a=0.5,a=0.5", "got 'a' twice"),
+        (values.shard_counts, "many", "such as 16 or train=16,test=2; got 'many'"),
+        (values.shard_counts, "train=1.5", "got '1.5'"),
+        (values.balance_target, "mean", "expected a number of records or median; got 'mean'"),
+        (values.renames, ["a"], "expected OLD=NEW, such as image/encoded=image_raw; got 'a'"),
+        (values.renames, ["=b"], "got '=b'"),
+        (values.renames, ["a=b", "a=c"], "expected one new name for 'a', got 'b' and 'c'"),
+        (values.runner, "spark", "expected direct or flink (or DirectRunner, FlinkRunner)"),
+    ],
+)
+def test_bad_values(read: Callable[[Any], Any], given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read(given)
+
+
+@given(st.integers(0, 2**63))
+def test_bytes_read_back(size: int) -> None:
+    shown = values.show_bytes(size)
+    assert shown is not None
+    assert values.byte_size(shown) == size
+
+
+def test_bytes_show_in_the_largest_unit() -> None:
+    shown = [values.show_bytes(size) for size in (128_000_000, 2**30, 1500, 0)]
+    assert shown == ["128MB", "1GiB", "1500", "0"]

@@ -1,0 +1,61 @@
+"""Rows to framed Examples: the task of an encoder process, the same for every kind of data."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pickle
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.errors import Reject
+from recordmill.example import encode_frames
+from recordmill.framing import gzip_member
+from transforms import batch
+from transforms.kind import Context, Encoder
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedChunk:
+    """Framed Examples of the kept rows, ready to be appended to a shard.
+
+    data: the frames, for gzip one member. lengths: int64[k] of each frame, uncompressed. kept:
+    int64[k], its row in the chunk.
+    """
+
+    data: bytes
+    lengths: npt.NDArray[np.int64]
+    kept: npt.NDArray[np.int64]
+    rejects: Sequence[Reject]
+    filtered: Sequence[tuple[str, str]]
+
+
+def pack_encoder(encoder: Encoder, context: Context) -> bytes:
+    """What every task of a run needs, pickled once."""
+    return pickle.dumps((encoder, context), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+@functools.lru_cache(maxsize=4)
+def _unpack_encoder(packed: bytes) -> tuple[Encoder, Context]:
+    encoder, context = pickle.loads(packed)
+    return encoder, context
+
+
+def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
+    """Loads, encodes, frames and compresses rows (as IPC bytes)."""
+    encoder, context = _unpack_encoder(packed)
+    encoded = encoder.encode(batch.from_bytes(rows), context)
+    names = [context.name(feature) for feature in encoded.columns.schema.names]
+    frames = encode_frames(encoded.columns.rename_columns(names))
+    data = frames.data
+    if compression == "gzip" and len(frames.lengths):
+        data = gzip_member(data)
+    return EncodedChunk(
+        data=data,
+        lengths=frames.lengths,
+        kept=encoded.rows.kept,
+        rejects=encoded.rows.rejects,
+        filtered=encoded.rows.filtered,
+    )

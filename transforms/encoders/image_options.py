@@ -1,0 +1,106 @@
+"""How pictures shall come out, validated once and in the words of the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args
+
+from recordmill.errors import ConfigError
+
+ResizeMode = Literal["crop", "pad", "stretch", "fit", "none"]
+ColorMode = Literal["rgb", "gray", "rgba"]
+ImageFormat = Literal["jpeg", "png", "raw"]
+Normalize = Literal["none", "unit", "signed", "imagenet"]
+
+JPEG_SIDE = 65_500  # pixels a side that libjpeg writes at most
+_MAX_PIXELS = 178_956_970  # where Pillow by itself takes a picture for a bomb: 512 MiB as RGB
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """How a picture shall come out.
+
+    size: (height, width) in pixels; None leaves every picture its own.
+    resize_mode: how a picture gets to `size`. `crop` covers it and cuts the rest off, centred;
+      `pad` fits into it and fills up with `background`; `stretch` ignores the proportions; `fit`
+      shrinks until it fits inside, never enlarges, and fills nothing up. Counts only with `size`.
+    mode: the channels: rgb, gray, or rgba. Unless rgba, what is transparent shows `background`.
+    background: (red, green, blue), 0 to 255, sRGB.
+    image_format: jpeg, png, or raw: the pixels, uint8[height, width, channels] in C order.
+    quality: of JPEG, 1 to 95 (as Pillow says: above 95 files grow, pictures do not get better).
+    normalize: of raw pixels, little-endian float32: `unit` [0, 1], `signed` [-1, 1], `imagenet`
+      less the mean and over the deviation of ImageNet's channels; `none` leaves uint8.
+    max_pixels: a picture of more, by its header, is rejected before memory is spent on it.
+    min_size: a picture whose shortest side (pixels) is less is left out.
+    """
+
+    size: tuple[int, int] | None = None
+    resize_mode: ResizeMode = "crop"
+    mode: ColorMode = "rgb"
+    background: tuple[int, int, int] = (255, 255, 255)
+    image_format: ImageFormat = "jpeg"
+    quality: int = 90
+    normalize: Normalize = "none"
+    max_pixels: int = _MAX_PIXELS
+    min_size: int = 0
+
+    def __post_init__(self) -> None:
+        _expect_one_of("--resize-mode", self.resize_mode, ResizeMode)
+        _expect_one_of("--mode", self.mode, ColorMode)
+        _expect_one_of("--image-format", self.image_format, ImageFormat)
+        _expect_one_of("--normalize", self.normalize, Normalize)
+        _expect_between("--quality", self.quality, 1, 95)
+        _expect_between("--max-pixels", self.max_pixels, 1, 2**31 - 1)
+        _expect_between("--min-size", self.min_size, 0, 2**31 - 1)
+        if len(self.background) != 3 or not all(0 <= level <= 255 for level in self.background):
+            raise ConfigError(
+                "--background: expected red, green and blue from 0 to 255, such as 255,255,255, "
+                f"got {self.background!r}"
+            )
+        self._check_size()
+        if self.mode == "rgba" and self.image_format == "jpeg":
+            raise ConfigError(
+                "--mode rgba: JPEG holds no alpha; take --image-format png or raw, or --mode rgb"
+            )
+        if self.normalize != "none" and self.image_format != "raw":
+            raise ConfigError(
+                f"--normalize {self.normalize}: only --image-format raw holds floats, "
+                f"got {self.image_format}"
+            )
+        if self.normalize == "imagenet" and self.mode != "rgb":
+            raise ConfigError(
+                f"--normalize imagenet: its means are of --mode rgb, got {self.mode}; "
+                "take unit or signed"
+            )
+
+    def _check_size(self) -> None:
+        if self.size is None:
+            if self.resize_mode not in ("crop", "none"):
+                raise ConfigError(f"--resize-mode {self.resize_mode}: needs a --size to resize to")
+            return
+        if self.resize_mode == "none":
+            raise ConfigError("--resize-mode none: contradicts --size; leave one of them out")
+        if len(self.size) != 2 or not all(1 <= side <= JPEG_SIDE for side in self.size):
+            raise ConfigError(
+                f"--size: expected height and width from 1 to {JPEG_SIDE}, such as 224,224, "
+                f"got {self.size!r}"
+            )
+        if self.size[0] * self.size[1] > self.max_pixels:
+            raise ConfigError(
+                f"--size: {self.size[0]}x{self.size[1]} is more than --max-pixels {self.max_pixels}"
+            )
+
+    @property
+    def channels(self) -> int:
+        """Of the picture that comes out."""
+        return {"gray": 1, "rgb": 3, "rgba": 4}[self.mode]
+
+
+def _expect_one_of(option: str, value: str, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise ConfigError(f"{option}: expected one of {', '.join(get_args(choices))}, got {value}")
+
+
+def _expect_between(option: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{option}: expected {low} to {high}, got {value}")

@@ -1,0 +1,133 @@
+"""The staged listing: an input is listed once, into Arrow files, and read from there ever after."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import Reason, Reject
+from recordmill.files import Location
+from recordmill.staging import Listing, Part, Staging, to_json
+from transforms import batch
+from transforms.kind import Source
+
+SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH)
+
+
+def stage_listing(
+    source: Source,
+    staging: Staging,
+    *,
+    labels: Sequence[str] | None = None,
+    on_rows: Callable[[int], None] = lambda rows: None,
+) -> Listing:
+    """Lists the input into staging and returns the listing.
+
+    Where staging holds a listing of the very same rows, that one is kept, with all that was made
+    from it. A listing of other rows takes its place; finished shards stay, each is reused only if
+    its own rows are the same.
+
+    labels: the classes there may be; a row of another one is rejected.
+    """
+    folder = f"listing/{uuid.uuid4().hex}"
+    staging.place(folder).make_dirs()
+    parts: list[Part] = []
+    rejects: list[Reject] = []
+    filtered: Counter[str] = Counter()
+    sums = np.zeros(2, np.uint64)
+    labelled = grouped = 0
+    for listed in source.scan():
+        rejects += listed.rejects
+        filtered.update(listed.filtered)
+        rows = listed.rows
+        if rows is not None and labels is not None:
+            rows, unknown = _known_labels(rows, labels)
+            rejects += unknown
+        if rows is None or not len(rows):
+            continue
+        rows = batch.with_hash(rows)
+        labelled += len(rows) - rows[batch.LABEL].null_count
+        grouped += len(rows) - rows[batch.GROUP].null_count
+        sums += np.array([h.sum(dtype=np.uint64) for h in batch.hash_rows(rows)])
+        parts.append(write_part(rows, staging, f"{folder}/part-{len(parts):05d}.arrow"))
+        on_rows(len(rows))
+    sums += batch.hash_strings(pa.array([f"{r.reason} {r.key}" for r in rejects], pa.string())).sum()
+    listing = Listing(
+        parts=tuple(parts),
+        fingerprint="".join(f"{int(value):016x}" for value in sums),
+        labelled=labelled,
+        grouped=grouped,
+        rejects=tuple(sorted(rejects)),
+        filtered=dict(sorted(filtered.items())),
+    )
+    before = staging.listing()
+    if before is not None and before.fingerprint == listing.fingerprint:
+        staging.place(folder).delete_tree()
+        listing = dataclasses.replace(listing, parts=before.parts)
+    else:
+        _forget(staging, but=folder)
+    staging.place("listing.json").write_bytes(to_json(listing))
+    return listing
+
+
+def _known_labels(
+    rows: pa.RecordBatch, labels: Sequence[str]
+) -> tuple[pa.RecordBatch, list[Reject]]:
+    known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*labels, None], pa.string()))
+    others = rows.filter(pc.invert(known))
+    rejects = [
+        Reject(key, "read", Reason.BAD_VALUE, f"its label {label!r} is not in the labels file")
+        for key, label in zip(
+            others[batch.KEY].to_pylist(), others[batch.LABEL].to_pylist(), strict=True
+        )
+    ]
+    return rows.filter(known), rejects
+
+
+def _forget(staging: Staging, *, but: str) -> None:
+    """Removes what was made from an older listing."""
+    for name in ("listing.json", "plan.json"):
+        staging.place(name).delete(missing_ok=True)
+    for name in ("checked", "spill"):
+        staging.place(name).delete_tree()
+    for entry in staging.place("listing").list_dir():
+        if f"listing/{entry.name}" != but:
+            staging.place(f"listing/{entry.name}").delete_tree()
+
+
+def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:
+    """Writes rows as one Arrow IPC file."""
+    with (
+        staging.place(name).open_output() as sink,
+        pa.ipc.new_file(sink, rows.schema) as writer,
+    ):
+        writer.write_batch(rows)
+    return Part(name=name, rows=len(rows), bytes=rows.nbytes)
+
+
+def read_part(
+    part: Part, *, staging: Staging, columns: Sequence[str] | None = None
+) -> pa.RecordBatch:
+    """Reads a part, or some of its columns."""
+    source = _open(staging.place(part.name))
+    reader = pa.ipc.open_file(source)
+    if columns is not None:
+        fields = [reader.schema.get_field_index(name) for name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        reader = pa.ipc.open_file(source, options=options)
+    return reader.get_batch(0)
+
+
+def _open(place: Location) -> Any:
+    """A local file is mapped, not copied, where its name is one that pyarrow can spell."""
+    if place.is_local and os.fsencode(place.local_path) == place.local_path.encode("utf-8", "replace"):
+        return pa.memory_map(place.local_path)
+    return place.open_input()

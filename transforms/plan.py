@@ -1,0 +1,279 @@
+"""The plan: what is going to be written, decided before the first byte is.
+
+It follows from the counts, the quotas and a sample of each split that is encoded once; all workers
+get it as a side input. `--dry-run` prints it and stops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pool import shared_pool
+from recordmill.staging import Part, Staging, Verdict, to_json
+from transforms import batch
+from transforms.encode import encode_chunk, pack_encoder
+from transforms.kind import Context, Encoder
+from transforms.listing import read_part
+from transforms.rebalance import Quota
+from transforms.splits import TRAIN
+from transforms.survey import Survey
+
+_TASK_BYTES = 1 << 20  # what a task of an encoder process reads and writes, about
+_TASK_ROWS = 4096  # of a task, at most
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """What the plan needs to know beside the data."""
+
+    seed: int
+    splits: tuple[str, ...]  # in the user's order; those that only the input names follow
+    num_shards: int | Mapping[str, int] | None = None
+    shard_bytes: int = 128_000_000
+    compression: str = "none"
+    labels: tuple[str, ...] | None = None  # of a labels file, in its order
+    label_offset: int = 0
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_reject_fraction: float = 0.01
+    listing_rejects: int = 0
+    spill_above: int = 64 << 20  # bytes of references
+    workers: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Means over a sample: of a framed (compressed) record, of its input, and of its encoding."""
+
+    record_bytes: int
+    input_bytes: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitPlan:
+    """counts are {label: records}, with None for those without a label."""
+
+    before: Mapping[str | None, int]
+    after: Mapping[str | None, int]
+    shards: int
+    estimate: Estimate
+
+    @property
+    def records(self) -> int:
+        """Records that will be written, copies included."""
+        return sum(self.after.values())
+
+    @property
+    def copies(self) -> int:
+        return sum(max(n - self.before[label], 0) for label, n in self.after.items())
+
+    @property
+    def dropped(self) -> int:
+        return sum(max(self.before[label] - n, 0) for label, n in self.after.items())
+
+    @property
+    def task_rows(self) -> int:
+        """Rows that are encoded together, and gzipped together: a function of the plan alone."""
+        each = self.estimate.record_bytes + self.estimate.input_bytes
+        return min(max(_TASK_BYTES // max(each, 1), 1), _TASK_ROWS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """splits: those that have records. quotas: per class of train."""
+
+    seed: int
+    splits: Mapping[str, SplitPlan]
+    quotas: Mapping[str, Quota]
+    context: Context
+    spill: bool = False
+    rejected: int = 0  # by the checks
+    filtered: int = 0
+    verdict: Verdict | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What plan.json says, for those who watch."""
+        splits = {
+            name: {
+                "records": split.records,
+                "copies": split.copies,
+                "shards": split.shards,
+                "bytes": split.records * split.estimate.record_bytes,
+                "seconds": split.records * split.estimate.seconds,
+                "before": [[label, n] for label, n in split.before.items()],
+                "after": [[label, n] for label, n in split.after.items()],
+            }
+            for name, split in self.splits.items()
+        }
+        return {"splits": splits, "labels": self.context.labels, "rejected": self.rejected}
+
+
+def make_plan(
+    survey: Survey,
+    quotas: Mapping[str, Quota],
+    parts: Sequence[Part],
+    problems: Sequence[str],
+    *,
+    encoder: Encoder,
+    options: PlanOptions,
+    staging: Staging,
+) -> Plan:
+    """Decides what is written.
+
+    problems: what the data forbids, found on the way here; the first becomes the verdict.
+    """
+    rejected = sum(part.rejected for part in parts)
+    filtered = sum(part.filtered for part in parts)
+    seen = sum(part.rows for part in parts) + rejected + filtered + options.listing_rejects
+    verdict = refusal(rejected + options.listing_rejects, seen, options.max_reject_fraction)
+    records = sum(sum(counts.values()) for counts in survey.counts.values())
+    if problems:
+        verdict = Verdict(problems[0])
+    elif verdict is None and not records:
+        verdict = Verdict(
+            f"nothing is left to write: of {seen} inputs {rejected + options.listing_rejects} were"
+            f" rejected and {filtered} filtered"
+        )
+    labels = sorted({name for counts in survey.counts.values() for name in counts if name})
+    context = Context(
+        seed=options.seed,
+        labels=tuple(labels) if options.labels is None else options.labels,
+        label_offset=options.label_offset,
+        rename=options.rename,
+    )
+    plan = Plan(
+        seed=options.seed,
+        splits={},
+        quotas=quotas,
+        context=context,
+        rejected=rejected,
+        filtered=filtered,
+        verdict=verdict,
+    )
+    if verdict is not None:
+        return plan
+    names = [*options.splits, *sorted(survey.counts)]
+    present = [name for name in dict.fromkeys(names) if name in survey.counts]
+    estimates = measure(
+        {name: survey.samples[name] for name in present},
+        {name: sum(survey.counts[name].values()) for name in present},
+        parts,
+        encoder=encoder,
+        context=context,
+        options=options,
+        staging=staging,
+    )
+    splits = {
+        name: _split_plan(name, survey.counts[name], quotas, estimates[name], options)
+        for name in present
+    }
+    row_bytes = sum(part.bytes for part in parts) / max(sum(part.rows for part in parts), 1)
+    planned = sum(split.records for split in splits.values()) * row_bytes
+    return dataclasses.replace(plan, splits=splits, spill=planned > options.spill_above)
+
+
+def refusal(rejected: int, seen: int, max_fraction: float) -> Verdict | None:
+    """The verdict on too many rejects."""
+    if rejected <= max_fraction * seen:
+        return None
+    return Verdict(
+        f"{rejected} of {seen} inputs were rejected ({rejected / seen:.1%}), more than"
+        f" --max-reject-fraction {max_fraction:g} allows: see the reasons below, mend the input or"
+        " allow more"
+    )
+
+
+def _split_plan(
+    name: str,
+    before: Mapping[str | None, int],
+    quotas: Mapping[str, Quota],
+    estimate: Estimate,
+    options: PlanOptions,
+) -> SplitPlan:
+    ordered = dict(sorted(before.items(), key=lambda item: (item[0] is None, item[0] or "")))
+    after = dict(ordered)
+    if name == TRAIN:
+        after |= {label: quotas[label].size for label in ordered if label in quotas}  # type: ignore[index]
+    records = sum(after.values())
+    if isinstance(options.num_shards, int):
+        shards = options.num_shards
+    elif options.num_shards is not None and name in options.num_shards:
+        shards = options.num_shards[name]
+    else:
+        shards = -(-records * estimate.record_bytes // options.shard_bytes)
+    return SplitPlan(
+        before=ordered, after=after, shards=min(max(shards, 1), records), estimate=estimate
+    )
+
+
+def sample_size(records: int) -> int:
+    """How many records of a split are encoded to estimate it: one in a hundred, 16 to 256."""
+    return min(max(records // 100, 16), 256, records)
+
+
+def measure(
+    samples: Mapping[str, pa.RecordBatch],
+    records: Mapping[str, int],
+    parts: Sequence[Part],
+    *,
+    encoder: Encoder,
+    context: Context,
+    options: PlanOptions,
+    staging: Staging,
+) -> dict[str, Estimate]:
+    """Encodes the records of smallest rank of each split; on resume the first outcome is reread."""
+    stored = staging.read_json("estimate.json")
+    if stored is not None:
+        return {name: Estimate(**estimate) for name, estimate in stored.items()}
+    pool = shared_pool(options.workers)
+    packed = pack_encoder(encoder, context)
+    started = time.perf_counter()
+    chunks = {}
+    sizes = {}
+    for name, sample in samples.items():
+        rows = _fetch(sample.slice(0, sample_size(records[name])), parts, name, staging)
+        inputs = np.asarray(rows[batch.SIZE]) if batch.SIZE in rows.schema.names else [0]
+        sizes[name] = int(np.mean(inputs))
+        step = max(len(rows) // 8, 1)
+        chunks[name] = [
+            pool.submit(encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), options.compression)
+            for at in range(0, len(rows), step)
+        ]
+    results = {name: [future.result() for future in futures] for name, futures in chunks.items()}
+    taken = sum(int(sample_size(records[name])) for name in samples)
+    seconds = (time.perf_counter() - started) / max(taken, 1)
+    estimates = {}
+    for name, encoded in results.items():
+        kept = sum(len(chunk.lengths) for chunk in encoded)
+        total = sum(len(chunk.data) for chunk in encoded)
+        # Where the whole sample is bad, the size of its inputs is the best guess there is.
+        each = total // kept if kept else sizes[name] + 64
+        estimates[name] = Estimate(record_bytes=each, input_bytes=sizes[name], seconds=seconds)
+    staging.place("estimate.json").write_bytes(to_json(estimates))
+    return estimates
+
+
+def _fetch(
+    sample: pa.RecordBatch, parts: Sequence[Part], split: str, staging: Staging
+) -> pa.RecordBatch:
+    """The rows of a sample, in its order."""
+    by_name = {part.name: part for part in parts}
+    names = sample["part"].to_pylist()
+    at = np.asarray(sample["row"])
+    batches = []
+    positions: list[int] = []
+    for name in sorted(set(names)):
+        chosen = [i for i, other in enumerate(names) if other == name]
+        rows = read_part(by_name[name], staging=staging)
+        batches.append(rows.take(pa.array(at[chosen])))
+        positions += chosen
+    joined = batch.concat(batches).take(pa.array(np.argsort(positions)))
+    count = len(joined)
+    joined = batch.set_column(joined, batch.SPLIT, pa.repeat(split, count))
+    return batch.set_column(joined, batch.COPY, pa.array(np.zeros(count, np.int32)))

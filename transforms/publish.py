@@ -1,0 +1,231 @@
+"""From finished shards to a published dataset, if the ledger closes.
+
+It is a stage of the pipeline, so that a job whose submitter has left publishes itself.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from recordmill import publishing
+from recordmill.errors import Reject
+from recordmill.features import Features
+from recordmill.manifest import (
+    JOB,
+    LABELS,
+    REJECTS,
+    SCHEMA,
+    CopyCounts,
+    InputCounts,
+    Ledger,
+    Manifest,
+    RecordCounts,
+    SplitInfo,
+    class_weights,
+    digest_of,
+    file_info,
+)
+from recordmill.schema import schema_text
+from recordmill.staging import Part, ShardInfo, Staging, Verdict, reject_line, to_json
+from recordmill.tfds import tfds_files
+from transforms.check import check_outcome
+from transforms.kind import Encoder
+from transforms.plan import Plan, refusal
+from transforms.splits import TRAIN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What the manifest says beside what the run found out.
+
+    options: those that shape bytes. job: the content of job.json. columns: of the listing.
+    """
+
+    staging: Staging
+    encoder: Encoder
+    columns: pa.Schema
+    options: Mapping[str, Any]
+    job: Mapping[str, Any]
+    encoders: Mapping[str, str]
+    seed: int
+    split_names: tuple[str, ...]
+    compression: str
+    max_reject_fraction: float
+
+
+def close_ledger(
+    plan: Plan, parts: Sequence[Part], infos: Sequence[ShardInfo], *, rejects: int, filtered: int
+) -> tuple[Ledger, list[str]]:
+    """The ledger, and a sentence for all that does not add up.
+
+    rejects, filtered: of the listing, where no record was made.
+    """
+    kept = sum(part.rows for part in parts)
+    originals = sum(info.shard.records - info.copies for info in infos)
+    copies_planned = sum(split.copies for split in plan.splits.values())
+    copies_written = sum(info.copies for info in infos)
+    ledger = Ledger(
+        inputs=InputCounts(
+            read=kept + plan.rejected + plan.filtered, rejected=rejects, filtered=filtered
+        ),
+        records=RecordCounts(
+            made=kept + plan.rejected + plan.filtered,
+            written=originals,
+            rejected=plan.rejected + sum(info.rejected for info in infos),
+            filtered=plan.filtered + sum(sum(info.filtered.values()) for info in infos),
+            dropped=sum(split.dropped for split in plan.splits.values()),
+        ),
+        copies=CopyCounts(
+            planned=copies_planned,
+            written=copies_written,
+            rejected=sum(info.planned_copies for info in infos) - copies_written,
+        ),
+    )
+    problems = ledger.open_items()
+    for name, split in plan.splits.items():
+        found = [info for info in infos if info.split == name]
+        if sorted(info.number for info in found) != list(range(split.shards)):
+            problems.append(f"{split.shards} shards of {name} were planned, {len(found)} came back")
+        planned = sum(info.planned for info in found)
+        if planned != split.records:
+            problems.append(
+                f"{split.records} records of {name} were planned, {planned} reached its shards"
+            )
+    return ledger, problems
+
+
+def all_rejects(
+    listing: Iterable[Reject], parts: Iterable[Part], infos: Iterable[ShardInfo], staging: Staging
+) -> list[Reject]:
+    """Every reject once, whatever its copies, sorted by key."""
+    checked = [reject for part in parts for reject in check_outcome(part, staging=staging)[0]]
+    written = [reject for info in infos for reject in info.rejects]
+    return sorted({*listing, *checked, *written})
+
+
+def publish(
+    plan: Plan, parts: Sequence[Part], infos: Sequence[ShardInfo], *, publication: Publication
+) -> None:
+    """Publishes the dataset, or leaves a verdict that says why not."""
+    staging = publication.staging
+    listing = staging.listing()
+    assert listing is not None
+    rejects = all_rejects(listing.rejects, parts, infos, staging)
+    staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
+    verdict = plan.verdict
+    ledger, problems = close_ledger(
+        plan,
+        parts,
+        infos,
+        rejects=len(listing.rejects),
+        filtered=sum(listing.filtered.values()),
+    )
+    if verdict is None:
+        rejected = ledger.inputs.rejected + ledger.records.rejected
+        seen = ledger.inputs.read + ledger.inputs.rejected
+        verdict = refusal(rejected, seen, publication.max_reject_fraction)
+    if verdict is None and problems:
+        verdict = Verdict("the ledger does not close: " + "; ".join(problems))
+    if verdict is None and not ledger.records.written:
+        verdict = Verdict("no record could be written: see the reasons of the rejects")
+    if verdict is not None:
+        staging.give_verdict(verdict)
+        return
+    manifest, files = describe(plan, infos, ledger, rejects, publication)
+    publishing.stage_files(staging, manifest, files)
+    publishing.publish(staging)
+
+
+def describe(
+    plan: Plan,
+    infos: Sequence[ShardInfo],
+    ledger: Ledger,
+    rejects: Sequence[Reject],
+    publication: Publication,
+) -> tuple[Manifest, dict[str, bytes]]:
+    """The manifest, and the files beside the shards."""
+    context = plan.context
+    declared = publication.encoder.features(publication.columns, context)
+    features: Features = {context.name(name): feature for name, feature in declared.items()}
+    splits = {
+        name: SplitInfo.of(info.shard for info in infos if info.split == name)
+        for name in dict.fromkeys([*publication.split_names, *plan.splits])
+    }
+    originals: Counter[str] = Counter(dict.fromkeys(context.labels, 0))
+    for info in infos:
+        if info.split == TRAIN:
+            originals.update(info.originals)
+    tfds = tfds_files(
+        features=features,
+        labels=context.labels,
+        label_offset=context.label_offset,
+        compression=publication.compression,
+        splits=splits,
+    )
+    files = {
+        **tfds.files,
+        REJECTS: b"".join(map(reject_line, rejects)),
+        SCHEMA: schema_text(
+            features, labels=context.labels, label_offset=context.label_offset
+        ).encode(),
+    }
+    if context.labels:
+        files[LABELS] = "".join(f"{label}\n" for label in context.labels).encode()
+    manifest = Manifest(
+        digest=digest_of(splits),
+        seed=publication.seed,
+        options=publication.options,
+        features=features,
+        labels=context.labels,
+        class_weights=class_weights(originals),
+        splits=splits,
+        ledger=ledger,
+        encoders=publication.encoders,
+        files={name: file_info(content) for name, content in files.items()},
+        notes=tuple(tfds.notes),
+    )
+    return manifest, files | {JOB: to_json(publication.job) + b"\n"}
+
+
+def _publish(
+    _: bytes,
+    plan: Plan,
+    parts: Sequence[Part],
+    infos: Sequence[ShardInfo],
+    publication: Publication,
+) -> None:
+    publish(plan, parts, infos, publication=publication)
+
+
+@dataclasses.dataclass(eq=False)
+class Publish(beam.PTransform):
+    """Shard infos in, the dataset out: after the last shard, once.
+
+    plan and parts are side inputs: the plan, and the list of the checked parts of the listing.
+    """
+
+    publication: Publication
+    plan: beam.pvalue.AsSideInput
+    parts: beam.pvalue.AsSideInput
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, infos: beam.PCollection[ShardInfo]) -> beam.PCollection[None]:
+        # An impulse with a side input: a GroupByKey over nothing would never fire.
+        return (
+            infos.pipeline
+            | "Once" >> beam.Impulse()
+            | "Publish"
+            >> beam.Map(
+                _publish,
+                self.plan,
+                self.parts,
+                beam.pvalue.AsList(infos),
+                publication=self.publication,
+            )
+        )

@@ -1,0 +1,136 @@
+"""The shuffle: every record goes to the shard, and the place in it, that its rank says.
+
+The order of the whole dataset is a function of (seed, key, copy): a uniform shuffle, the same on
+any runner, with any number of workers, in whatever order the input came.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.staging import Staging
+from transforms import batch, coders, spill  # noqa: F401  (coders: registers the batch's coder)
+from transforms.plan import Plan
+from transforms.spill import Piece
+
+Shard = tuple[str, int]  # split, number
+
+
+def shard_names(plan: Plan) -> list[Shard]:
+    """All shards of a plan; a shard's place in here is its id."""
+    return [(name, i) for name, split in plan.splits.items() for i in range(split.shards)]
+
+
+def shard_ids(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
+    """The id of each row's shard: its rank scaled to the number of shards of its split."""
+    codes, splits = batch.encode(rows[batch.SPLIT])
+    counts = [split.shards for split in plan.splits.values()]
+    starts = dict(zip(plan.splits, np.cumsum([0, *counts[:-1]]), strict=True))
+    names = splits.to_pylist()
+    first = np.array([starts[name] for name in names], np.int64)[codes]
+    number = np.array([plan.splits[name].shards for name in names], np.int64)[codes]
+    return first + batch.scale(batch.order_ranks(rows, seed=plan.seed), number)
+
+
+class _CutIntoPieces(beam.DoFn):  # type: ignore[misc]
+    """Cuts batches by shard, inline or spilled as the plan says."""
+
+    def __init__(self, staging: Staging | None) -> None:
+        self._staging = staging
+        self._rows: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._plan: Plan | None = None
+
+    def start_bundle(self) -> None:
+        self._rows = []
+        self._bytes = 0
+
+    def process(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
+        if not len(rows) or plan.verdict is not None:
+            return
+        self._plan = plan
+        if not plan.spill or self._staging is None:
+            names = shard_names(plan)
+            for shard, part in spill.cut(rows, shard_ids(rows, plan=plan)):
+                yield names[shard], spill.inline(part)
+            return
+        self._rows.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= spill.BUFFER:
+            yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for element in self._flush():
+            yield WindowedValue(element, GlobalWindow().max_timestamp(), [GlobalWindow()])
+
+    def _flush(self) -> list[tuple[Shard, Piece]]:
+        if not self._rows:
+            return []
+        assert self._plan is not None
+        assert self._staging is not None
+        names = shard_names(self._plan)
+        rows = batch.concat(self._rows)
+        self.start_bundle()
+        pieces = spill.spill(rows, shard_ids(rows, plan=self._plan), self._staging)
+        return [(names[shard], piece) for shard, piece in pieces]
+
+
+def _no_pieces(_: bytes, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
+    """Shards to which nothing falls must be written too: each shard gets an empty piece."""
+    for shard in shard_names(plan):
+        yield shard, (b"", "", 0, 0)
+
+
+def _pieces(shard: tuple[Shard, Iterable[Piece]]) -> tuple[Shard, list[Piece]]:
+    name, pieces = shard
+    return name, [piece for piece in pieces if piece[0] or piece[1]]
+
+
+@dataclasses.dataclass(eq=False)
+class ReshuffleIntoShards(beam.PTransform):
+    """Batches in, (shard, its pieces) out: a uniform shuffle of the whole dataset.
+
+    plan: a side input. staging: where large plans spill; None keeps all pieces inline.
+    """
+
+    plan: beam.pvalue.AsSideInput
+    staging: Staging | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(
+        self, batches: beam.PCollection[pa.RecordBatch]
+    ) -> beam.PCollection[tuple[Shard, list[Piece]]]:
+        pieces = batches | "Cut" >> beam.ParDo(
+            _CutIntoPieces(self.staging), self.plan
+        ).with_output_types(tuple[Shard, Piece])
+        empty = (
+            batches.pipeline
+            | "Once" >> beam.Impulse()
+            | "NameShards"
+            >> beam.FlatMap(_no_pieces, self.plan).with_output_types(tuple[Shard, Piece])
+        )
+        return (
+            (pieces, empty)
+            | "WithEmpty" >> beam.Flatten()
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Pieces" >> beam.Map(_pieces).with_output_types(tuple[Shard, list[Piece]])
+            # A handful of keys falls unevenly on the workers; their shuffled elements do not.
+            | "Spread" >> beam.Reshuffle()
+        )
+
+
+def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch | None:
+    """The rows of a shard in their final order; None where it has none."""
+    loaded = [spill.load(piece, staging=staging) for piece in pieces]
+    if not loaded:
+        return None
+    rows = batch.concat(loaded)
+    return rows.take(pa.array(batch.sort_order(batch.order_ranks(rows, seed=seed), rows)))

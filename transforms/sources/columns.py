@@ -1,0 +1,75 @@
+"""Columns of any type as text: labels and names come as numbers too."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types
+
+from recordmill.errors import ConfigError
+
+
+def number_text(value: float) -> str | None:
+    """3.0 as '3' (a column of integers with gaps comes as floats), NaN as None."""
+    if math.isnan(value):
+        return None
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def json_text(value: object) -> str | None:
+    """A JSON value as text: strings as they are, 3.0 as '3', all else as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return number_text(value) if isinstance(value, float) else json.dumps(value)
+
+
+def as_text(column: pa.Array, name: str) -> pa.Array:
+    """string[n] of a column. Raises ConfigError for one that is neither text, number nor time."""
+    kind = column.type
+    if types.is_dictionary(kind):
+        return as_text(column.dictionary_decode(), name)
+    if types.is_floating(kind):
+        values = column.cast(pa.float64()).to_pylist()
+        return pa.array([None if v is None else number_text(v) for v in values], pa.string())
+    if _is_text(kind) or _is_binary(kind):
+        return column.cast(pa.string(), safe=False)  # `valid_text` finds what is not UTF-8
+    try:
+        return column.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise ConfigError(f"expected text or numbers in column {name!r}, got {kind}") from error
+
+
+def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
+    """Leaves out the rows with text that is not UTF-8; returns the rest and the mask of those.
+
+    pyarrow checks neither Parquet nor a CSV read with `check_utf8=False`.
+    """
+    bad = np.zeros(len(rows), np.bool_)
+    for column in rows.columns:
+        if _is_text(column.type):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid:
+                values = column.cast(pa.binary()).to_pylist()
+                bad |= [value is not None and not _is_utf8(value) for value in values]
+    return (rows.filter(pa.array(~bad)) if bad.any() else rows), bad
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view())

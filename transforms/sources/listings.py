@@ -1,0 +1,239 @@
+"""A listing as an input: a CSV, TSV, JSON lines or Parquet file with a row per file.
+
+One column holds the path, relative to the listing's folder (or to `input_root`), absolute, or a
+URI. Others may hold label, split, group and key; all the rest are carried along as the user's.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.files import Location, is_uri
+from transforms import batch
+from transforms.kind import Listed
+from transforms.sources.references import (
+    COLUMNS,
+    Unlabelled,
+    check_unlabelled,
+    known_split,
+    no_label,
+)
+from transforms.sources.row_files import Rows, open_rows
+from transforms.sources.stats import Found, Problem, Stats
+
+_PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+_LABELS = ("label", "class")
+_SPLITS = ("split",)
+# The index that pandas writes as a column without name, or under this one.
+_PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
+
+_NO_PATH = Problem(Reason.BAD_VALUE, "no path")
+_NOTHING = Found("", 0, 0)
+
+
+def normal_path(path: str) -> str:
+    """A path as a key: './a//b' is 'a/b'; URIs stay as they are."""
+    if is_uri(path):
+        return path
+    normal = posixpath.normpath(path)
+    return normal[1:] if normal.startswith("//") else normal
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Roles:
+    """Which column of a listing is what."""
+
+    path: str
+    label: str | None
+    split: str | None
+    group: str | None
+    key: str | None
+
+    def named(self) -> set[str]:
+        return {n for n in (self.path, self.label, self.split, self.group, self.key) if n}
+
+    def users(self, names: Sequence[str]) -> list[str]:
+        """The columns that are carried along."""
+        named = self.named()
+        return [n for n in names if n not in named and not _PANDAS_INDEX.fullmatch(n)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileList:
+    """Lists the files that a listing names.
+
+    path, input_root: local, or URIs; the root is the listing's folder unless given.
+    path_column: path, file, filename, image and the like are found by themselves.
+    label_column, split_column: 'label' or 'class', and 'split', are found by themselves.
+    key_column: unique names of the records; the path as written (see `normal_path`) unless given.
+    unlabelled: what becomes of rows without label in a listing that has a label column.
+    """
+
+    path: str
+    path_column: str | None = None
+    label_column: str | None = None
+    split_column: str | None = None
+    group_column: str | None = None
+    key_column: str | None = None
+    input_root: str | None = None
+    unlabelled: Unlabelled = "reject"
+
+    def __post_init__(self) -> None:
+        check_unlabelled(self.unlabelled)
+        open_rows(Location.parse(self.path))
+        if self.input_root is not None:
+            Location.parse(self.input_root)
+
+    @property
+    def unique_keys(self) -> bool:
+        return False
+
+    def roles(self, names: Sequence[str]) -> Roles:
+        """Finds the columns. Raises ConfigError for one that is not there."""
+        path = self._find(names, self.path_column, _PATHS)
+        if path is None:
+            raise ConfigError(
+                f"no column of paths found in {self.path}: expected one named {', '.join(_PATHS)}; "
+                f"it has {_quoted(names)}; say which with --path-column"
+            )
+        roles = Roles(
+            path=path,
+            label=self._find(names, self.label_column, _LABELS),
+            split=self._find(names, self.split_column, _SPLITS),
+            group=self._find(names, self.group_column, ()),
+            key=self._find(names, self.key_column, ()),
+        )
+        for name in roles.users(names):
+            if name.startswith("__"):
+                raise ConfigError(
+                    f"column {name!r} in {self.path} starts with two underscores, as only our own "
+                    "may: rename it"
+                )
+        return roles
+
+    def scan(self) -> Iterator[Listed]:
+        """Raises ConfigError if the listing cannot be understood or nothing in it be used."""
+        place = Location.parse(self.path)
+        if not place.exists():
+            raise ConfigError(f"the listing {place} is not there: check the path")
+        if place.is_dir():
+            raise ConfigError(f"expected a listing, but {place} is a folder")
+        root = place.parent if self.input_root is None else Location.parse(self.input_root)
+        file = open_rows(place)
+        roles = self.roles(file.names())
+        stats = Stats(root)
+        kept = 0
+        rejected: collections.Counter[Reason] = collections.Counter()
+        first: Reject | None = None
+        for rows in file.read(roles.named()):
+            listed = _refer(
+                rows, roles=roles, stats=stats, file=place.name, unlabelled=self.unlabelled
+            )
+            kept += 0 if listed.rows is None else len(listed.rows)
+            rejected.update(reject.reason for reject in listed.rejects)
+            first = first or next(iter(listed.rejects), None)
+            yield listed
+        if not kept:
+            raise ConfigError(_nothing_usable(place, root, rejected, first))
+
+    def _find(self, names: Sequence[str], name: str | None, usual: Sequence[str]) -> str | None:
+        """The column that was asked for, else the first of the usual ones, in any case."""
+        if name is not None:
+            if name in names:
+                return name
+            raise ConfigError(f"no column {name!r} in {self.path}: it has {_quoted(names)}")
+        there = {name.lower(): name for name in reversed(names)}
+        return next((there[name] for name in usual if name in there), None)
+
+
+def _refer(rows: Rows, *, roles: Roles, stats: Stats, file: str, unlabelled: Unlabelled) -> Listed:
+    """Makes a reference or a reject of every row; what paths need is done once per distinct one."""
+    columns = rows.columns
+    paths = columns[roles.path].dictionary_encode()
+    distinct = [*paths.dictionary.to_pylist(), ""]
+    at = paths.indices.fill_null(len(distinct) - 1)  # int32[n] into `distinct`; null is no path
+    found = [
+        _NO_PATH if not d else f for d, f in zip(distinct, stats.look_at(distinct), strict=True)
+    ]
+    files = [item if isinstance(item, Found) else _NOTHING for item in found]
+
+    nulls = pa.nulls(len(columns), pa.string())
+    label, group, split, key = (
+        nulls if name is None else _filled(columns[name])
+        for name in (roles.label, roles.group, roles.split, roles.key)
+    )
+    if roles.key is None:
+        key = pa.array([normal_path(path) for path in distinct], pa.string()).take(at)
+    path, size, mtime = (
+        pa.array([item[n] for item in files], COLUMNS.field(name).type).take(at)
+        for n, name in enumerate((batch.PATH, batch.SIZE, batch.MTIME))
+    )
+
+    unusable = np.array([isinstance(item, Problem) for item in found])[at.to_numpy()]
+    keyless = key.is_null().to_numpy(zero_copy_only=False)
+    labelless = np.zeros(len(columns), np.bool_)
+    if roles.label is not None and unlabelled == "reject":
+        labelless = label.is_null().to_numpy(zero_copy_only=False)
+
+    rejects = [_bad_row(file, number, why) for number, why in rows.bad]
+    for row in np.flatnonzero(unusable | keyless | labelless):
+        problem = found[at[row].as_py()]
+        number = int(rows.numbers[row])
+        if problem is _NO_PATH:
+            rejects.append(_bad_row(file, number, f"no path in column {roles.path!r}"))
+        elif keyless[row]:
+            rejects.append(_bad_row(file, number, f"no key in column {roles.key!r}"))
+        elif isinstance(problem, Problem):
+            rejects.append(Reject(key[row].as_py(), "read", problem.reason, problem.detail))
+        else:
+            problem = no_label(f"one in column {roles.label!r}, row {number}")
+            rejects.append(Reject(key[row].as_py(), "read", problem.reason, problem.detail))
+
+    users = roles.users(columns.schema.names)
+    arrays = [key, label, group, _splits(split), path, size, mtime, *(columns[n] for n in users)]
+    names = [*COLUMNS.names, *users]
+    keep = pa.array(~(unusable | keyless | labelless))
+    kept = pa.record_batch(arrays, names=names).filter(keep)
+    return Listed(rows=kept if len(kept) else None, rejects=rejects)
+
+
+def _filled(column: pa.Array) -> pa.Array:
+    """Empty text as null."""
+    return pc.if_else(pc.equal(column, ""), None, column)
+
+
+def _splits(column: pa.Array) -> pa.Array:
+    """The usual names of splits as train, validation and test; others as they are."""
+    encoded = column.dictionary_encode()
+    names = [known_split(name) or name for name in encoded.dictionary.to_pylist()]
+    return pa.array(names, pa.string()).take(encoded.indices)
+
+
+def _bad_row(file: str, number: int, why: str) -> Reject:
+    return Reject(f"{file}#{number}", "read", Reason.BAD_VALUE, f"row {number}: {why}")
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "no columns"
+
+
+def _nothing_usable(
+    place: Location, root: Location, rejected: Mapping[Reason, int], first: Reject | None
+) -> str:
+    if first is None:
+        return f"the listing {place} has no rows"
+    told = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
+    message = f"no row of {place} can be used ({told}); the first: {first.key}: {first.detail}"
+    if Reason.MISSING in rejected:
+        message += f"; relative paths were looked for in {root}: if they are relative to another "
+        message += "folder, say which with --input-root"
+    return message

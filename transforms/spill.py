@@ -1,0 +1,79 @@
+"""Pieces: the rows of a batch that go to one shard, inline or in a spill file.
+
+Small plans carry their pieces through the shuffle. In large ones a worker collects rows up to a
+limit, orders them by shard, writes one file into staging and sends only where each piece stands, so
+that the shuffle holds a few bytes per piece whatever the size of the data.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.files import Location
+from recordmill.staging import Staging
+from transforms import batch
+
+BUFFER = 64 << 20  # bytes a worker collects before it spills
+
+# (b"IPC stream", "", 0, 0) inline, (b"", file, offset, length) spilled: tuples have a fast coder.
+Piece = tuple[bytes, str, int, int]
+
+
+def cut(
+    rows: pa.RecordBatch, shards: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields (shard, its rows), by ascending shard: shards int64[n]."""
+    order = np.argsort(shards, kind="stable")
+    found, starts = np.unique(shards[order], return_index=True)
+    ordered = rows.take(pa.array(order))
+    for shard, start, end in zip(found, starts, [*starts[1:], len(rows)], strict=True):
+        yield int(shard), ordered.slice(start, end - start)
+
+
+def inline(rows: pa.RecordBatch) -> Piece:
+    """A piece that carries its rows."""
+    return batch.to_bytes(rows), "", 0, 0
+
+
+def spill(
+    rows: pa.RecordBatch, shards: npt.NDArray[np.int64], staging: Staging
+) -> list[tuple[int, Piece]]:
+    """Writes rows into one new file, ordered by shard; the pieces exist once it is closed."""
+    name = f"spill/{uuid.uuid4().hex}.arrows"
+    place = staging.place(name)
+    place.parent.make_dirs()
+    pieces: list[tuple[int, Piece]] = []
+    # A stream of messages: the schema first, then one batch per shard, each readable alone.
+    with place.open_output() as sink:
+        schema = rows.schema.serialize().to_pybytes()
+        sink.write(schema)
+        at = len(schema)
+        for shard, part in cut(rows, shards):
+            message = part.serialize()
+            sink.write(message)
+            pieces.append((shard, (b"", f"{len(schema)} {name}", at, len(message))))
+            at += len(message)
+    return pieces
+
+
+def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:
+    """Reads the rows of a piece back."""
+    data, where, offset, length = piece
+    if data:
+        return batch.from_bytes(data)
+    head, _, name = where.partition(" ")
+    place = staging.place(name)
+    return pa.ipc.read_record_batch(
+        pa.py_buffer(place.read_range(offset, length)), _schema(place, int(head))
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _schema(place: Location, length: int) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(place.read_range(0, length)))

@@ -1,0 +1,292 @@
+"""The ordered shard writer: rows in final order through the encoder processes into one file.
+
+Beam's own WriteToTFRecord gives the names and the compression option; order, resume, checksums and
+rejects are ours. A shard of any size is written by looking ahead: tasks run in all processes, and
+their results are appended in order, so that a dataset of one shard still uses every core.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from typing import BinaryIO
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recordmill import shard_index
+from recordmill.errors import Reject
+from recordmill.files import Location
+from recordmill.manifest import Shard, index_name, shard_name
+from recordmill.pool import ProcessPool, shared_pool
+from recordmill.staging import ShardInfo, Staging, to_json
+from transforms import batch
+from transforms.encode import EncodedChunk, encode_chunk, pack_encoder
+from transforms.kind import Encoder
+from transforms.plan import Plan, SplitPlan
+from transforms.reshuffle import Shard as ShardId
+from transforms.reshuffle import sort_pieces
+from transforms.spill import Piece
+
+_LOOK_AHEAD = 256 << 20  # bytes of results, of all writers of this process together
+
+
+class _Budget:
+    """What the writers of a process have in flight: bytes of results, and tasks.
+
+    As many tasks as there are encoder processes always may; a writer that has none in flight too,
+    so that writers never wait for each other for ever.
+    """
+
+    def __init__(self) -> None:
+        self._free = threading.Condition()
+        self._bytes = 0
+        self._tasks = 0
+
+    def take(self, size: int, *, tasks: int, must: bool) -> bool:
+        with self._free:
+            if not must and self._tasks >= tasks and self._bytes + size > _LOOK_AHEAD:
+                return False
+            if not must and self._tasks >= 8 * tasks:
+                return False
+            self._bytes += size
+            self._tasks += 1
+            return True
+
+    def give_back(self, size: int) -> None:
+        with self._free:
+            self._bytes -= size
+            self._tasks -= 1
+
+
+_budget = _Budget()
+
+
+def encode_in_order(
+    rows: pa.RecordBatch, *, packed: bytes, split: SplitPlan, compression: str, pool: ProcessPool
+) -> Iterator[tuple[int, EncodedChunk]]:
+    """Yields (first row, encoded chunk) in order, encoding ahead within the budget."""
+    step = split.task_rows
+    size = step * split.estimate.record_bytes
+    waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
+    try:
+        for start in range(0, len(rows), step):
+            while not _budget.take(size, tasks=pool.workers, must=not waiting):
+                yield _next(waiting)
+                _budget.give_back(size)
+            chunk = batch.to_bytes(rows.slice(start, step))
+            waiting.append((start, pool.submit(encode_chunk, packed, chunk, compression)))
+        while waiting:
+            yield _next(waiting)
+            _budget.give_back(size)
+    finally:
+        for _ in waiting:
+            _budget.give_back(size)
+
+
+def _next(
+    waiting: collections.deque[tuple[int, Future[EncodedChunk]]],
+) -> tuple[int, EncodedChunk]:
+    start, future = waiting[0]
+    result = future.result()
+    waiting.popleft()
+    return start, result
+
+
+class _Tally:
+    """What became of the rows of a shard, in their order."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._rows = rows
+        self._copies = batch.copies(rows)
+        self._kept: list[np.ndarray] = []
+        self._lengths: list[np.ndarray] = []
+        self.rejects: list[Reject] = []
+        self.rejected = 0
+        self.filtered: Counter[str] = Counter()
+
+    def add(self, start: int, chunk: EncodedChunk) -> None:
+        self._kept.append(chunk.kept + start)
+        self._lengths.append(chunk.lengths)
+        self.rejects += chunk.rejects
+        if not chunk.rejects and not chunk.filtered:
+            return
+        end = start + len(chunk.kept) + len(chunk.rejects) + len(chunk.filtered)
+        left_out = np.setdiff1d(np.arange(start, end), chunk.kept + start)
+        originals = {self._rows[batch.KEY][i].as_py() for i in left_out if not self._copies[i]}
+        self.rejected += len(originals.intersection(reject.key for reject in chunk.rejects))
+        self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
+
+    @property
+    def kept(self) -> np.ndarray:
+        return np.concatenate(self._kept) if self._kept else np.zeros(0, np.int64)
+
+    def index(self, *, groups: bool) -> pa.Table:
+        """The rows of the index."""
+        lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
+        kept = self._rows.take(pa.array(self.kept))
+        columns = {
+            "key": kept[batch.KEY],
+            "label": kept[batch.LABEL],
+            "copy": pa.array(batch.copies(kept)),
+            "group": kept[batch.GROUP] if groups else None,
+            "offset": pa.array(np.cumsum(lengths) - lengths),
+            "length": pa.array(lengths),
+        }
+        schema = shard_index.schema(groups=groups)
+        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardWriter:
+    """Writes shards into staging. groups: whether the index names the group of each record."""
+
+    encoder: Encoder
+    staging: Staging
+    compression: str = "none"
+    groups: bool = False
+    workers: int = 0
+
+    def write(self, shard: ShardId, pieces: Iterable[Piece], plan: Plan) -> ShardInfo:
+        """Writes a shard, or finds it finished: the same rows, the same learned values."""
+        split, number = shard
+        count = plan.splits[split].shards
+        name = shard_name(split, number, count, self.compression)
+        rows = sort_pieces(pieces, seed=plan.seed, staging=self.staging)
+        digest = self._digest(rows, plan, split)
+        done = self.staging.shard_info(name)
+        if done is not None and done.plan == digest and self._is_whole(done):
+            return done
+        place = self.staging.place(f"shards/{name}")
+        place.parent.make_dirs()
+        temporary = self.staging.place(f"shards/{uuid.uuid4().hex}.tmp")
+        if rows is None:
+            rows = _no_rows()
+        tally = _Tally(rows)
+        with temporary.open_output() as sink:
+            size, sha256 = self._write_rows(rows, sink, tally, plan, split)
+        index = index_name(split, number, count)
+        _write_index(tally.index(groups=self.groups), self.staging.place(index))
+        temporary.rename_to(place)
+        info = self._info(shard, name, digest, rows, tally, (size, sha256))
+        self.staging.place("info").make_dirs()
+        self.staging.place(f"info/{name}.json").write_bytes(to_json(info))
+        return info
+
+    def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
+        learned = to_json([plan.context, plan.splits[split].task_rows, self.groups])
+        return hashlib.sha256(learned + (b"" if rows is None else batch.to_bytes(rows))).hexdigest()
+
+    def _is_whole(self, done: ShardInfo) -> bool:
+        place = self.staging.place(f"shards/{done.shard.file}")
+        return place.exists() and place.size() == done.shard.bytes
+
+    def _write_rows(
+        self, rows: pa.RecordBatch, sink: BinaryIO, tally: _Tally, plan: Plan, split: str
+    ) -> tuple[int, str]:
+        sha256 = hashlib.sha256()
+        size = 0
+        for start, chunk in encode_in_order(
+            rows,
+            packed=pack_encoder(self.encoder, plan.context),
+            split=plan.splits[split],
+            compression=self.compression,
+            pool=shared_pool(self.workers),
+        ):
+            sink.write(chunk.data)
+            sha256.update(chunk.data)
+            size += len(chunk.data)
+            tally.add(start, chunk)
+        return size, sha256.hexdigest()
+
+    def _info(
+        self,
+        shard: ShardId,
+        name: str,
+        digest: str,
+        rows: pa.RecordBatch,
+        tally: _Tally,
+        content: tuple[int, str],
+    ) -> ShardInfo:
+        kept = tally.kept
+        copies = batch.copies(rows)
+        originals = kept[copies[kept] == 0]
+        return ShardInfo(
+            split=shard[0],
+            number=shard[1],
+            plan=digest,
+            planned=len(rows),
+            planned_copies=int((copies > 0).sum()),
+            shard=Shard(
+                file=name,
+                records=len(kept),
+                bytes=content[0],
+                sha256=content[1],
+                classes=_count(rows[batch.LABEL].take(pa.array(kept))),
+            ),
+            copies=len(kept) - len(originals),
+            originals=_count(rows[batch.LABEL].take(pa.array(originals))),
+            rejects=tuple(tally.rejects),
+            rejected=tally.rejected,
+            filtered=dict(tally.filtered),
+        )
+
+
+def _count(labels: pa.Array) -> dict[str, int]:
+    counted = labels.drop_null().value_counts()
+    names, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
+    return dict(sorted(zip(names, counts, strict=True)))
+
+
+def _no_rows() -> pa.RecordBatch:
+    names = [batch.KEY, batch.LABEL, batch.GROUP]
+    return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
+
+
+def _write_index(table: pa.Table, place: Location) -> None:
+    place.parent.make_dirs()
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    place.write_bytes(sink.getvalue().to_pybytes())
+
+
+class _WriteShard(beam.DoFn):  # type: ignore[misc]
+    def __init__(self, writer: ShardWriter) -> None:
+        self._writer = writer
+        self._written = beam.metrics.Metrics.counter("recordmill", "records_written")
+        self._rejected = beam.metrics.Metrics.counter("recordmill", "records_rejected")
+
+    def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
+        shard, pieces = element
+        info = self._writer.write(shard, pieces, plan)
+        self._written.inc(info.shard.records)
+        self._rejected.inc(info.rejected)
+        yield info
+
+
+@dataclasses.dataclass(eq=False)
+class WriteToTFRecord(beam.PTransform):
+    """(shard, its pieces) in, as `ReshuffleIntoShards` gives them; what is known of each shard out.
+
+    A shard is written under a unique temporary name into the staging folder and renamed; beside it
+    come its info and its index. Writing it twice, as engines do on a retry, changes nothing.
+    """
+
+    writer: ShardWriter
+    plan: beam.pvalue.AsSideInput
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(
+        self, shards: beam.PCollection[tuple[ShardId, list[Piece]]]
+    ) -> beam.PCollection[ShardInfo]:
+        return shards | "WriteShard" >> beam.ParDo(
+            _WriteShard(self.writer), self.plan
+        ).with_output_types(ShardInfo)
