@@ -25,13 +25,24 @@ def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
     parser = _parser()
     for token, one in tokens:
         try:
-            known, unknown = parser.parse_known_args([token])
+            known, rest = parser.parse_known_args([token])
         except ConfigError as error:
             prefix = f"{one.line}: " if one.line else ""
             raise ConfigError(f"{prefix}Beam does not take {token}: {error}") from error
-        if unknown:
-            raise ConfigError(_unknown(one, [*ours, *vars(known)]))
+        if rest:
+            raise unknown(one, [*ours, *vars(known)])
     return [token for token, _ in tokens]
+
+
+def unknown(given: Given, candidates: Sequence[str]) -> ConfigError:
+    """The error for an option that is none of the candidates; it names the nearest spelling."""
+    dashes = "" if given.line else "--"
+    prefix = f"{given.line}: " if given.line else ""
+    # Compared with dashes, so that --num_shards leads to --num-shards; the first ones win.
+    spelled = {name.replace("_", "-"): name for name in reversed(candidates)}
+    nearest = difflib.get_close_matches(given.key.replace("_", "-"), spelled, n=1)
+    hint = f"did you mean {dashes}{spelled[nearest[0]]}?" if nearest else "--help lists all"
+    return ConfigError(f"{prefix}unknown option {dashes}{given.key}; {hint}")
 
 
 def by_name(tokens: Iterable[str]) -> dict[str, str | bool | list[str]]:
@@ -53,16 +64,6 @@ def _tokens(given: Given) -> list[str]:
     if given.bare:
         return [f"--{given.key}"]
     return [f"--{given.key}={text}" for text in given.texts]
-
-
-def _unknown(given: Given, candidates: Sequence[str]) -> str:
-    dashes = "" if given.line else "--"
-    prefix = f"{given.line}: " if given.line else ""
-    # Ours and Beam's, compared with dashes, so that --num_shards leads to --num-shards.
-    spelled = {name.replace("_", "-"): name for name in reversed(candidates)}
-    nearest = difflib.get_close_matches(given.key.replace("_", "-"), spelled, n=1)
-    hint = f"did you mean {dashes}{spelled[nearest[0]]}?" if nearest else "--help lists all"
-    return f"{prefix}unknown option {dashes}{given.key}; {hint}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pipelines import values
@@ -21,7 +21,7 @@ OUTPUT = Group(60, "The dataset's files")
 RUN = Group(80, "How the job runs")
 
 TRAIN = "train"
-_FIRST = (TRAIN, "validation", "test")  # the order in which splits are shown; others follow
+_FIRST = (TRAIN, "validation", "test")
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 
@@ -198,7 +198,7 @@ class CommonConfig:
     def __post_init__(self) -> None:
         _check_splits(self.splits)
         # Their order as given means nothing, so it must not show anywhere.
-        ordered = {name: float(self.splits[name]) for name in sorted(self.splits, key=_rank)}
+        ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
         object.__setattr__(self, "splits", ordered)
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
@@ -241,6 +241,15 @@ class CommonConfig:
                 )
 
 
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Names of splits as they are shown: train, validation, test, then all others by name."""
+
+    def rank(name: str) -> tuple[int, str]:
+        return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
+
+    return sorted(splits, key=rank)
+
+
 def _check_splits(splits: Mapping[str, float]) -> None:
     for name, fraction in splits.items():
         _check_split_name("--splits", name)
@@ -276,7 +285,3 @@ def _in_range(flag: str, value: int, *, least: int, below: int | None = None) ->
     if value < least or (below is not None and value >= below):
         expected = f"{least} or more" if below is None else f"{least} to {below - 1}"
         raise ConfigError(f"{flag}: expected {expected}, got {value}")
-
-
-def _rank(name: str) -> tuple[int, str]:
-    return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)

@@ -21,22 +21,12 @@ from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.files import Location, StorageError, shown
 from recordmill.manifest import JOB, MANIFEST, Manifest, ManifestError, load
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
-from transforms.kind import Check, Context, Encoder, Source
+from transforms.kind import Context, Kind
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
 
 RunPipeline = Callable[[Road], None]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Kind:
-    """A kind of data: what it takes beside the road."""
-
-    name: str
-    source: Source
-    encoder: Encoder
-    check: Check | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,7 +136,7 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         self._check_listing(listing)
-        self.staging.place("verdict.json").delete(missing_ok=True)
+        self.staging.begin()
         run_pipeline(self._road(listing, fingerprint))
         verdict = self.staging.verdict()
         plan = self.staging.read_json("plan.json")

@@ -101,8 +101,9 @@ def show(entries: Iterable[Entry], *, heading: str) -> str:
         if entry.required and entry.value is None:
             lines.append(f"# {entry.key}:")
             continue
-        line = yaml.safe_dump(
+        line = yaml.dump(
             {entry.key: entry.value},
+            Dumper=_Dumper,
             sort_keys=False,
             allow_unicode=True,
             # The line itself as a block, a list or mapping in it on the same line.
@@ -111,6 +112,18 @@ def show(entries: Iterable[Entry], *, heading: str) -> str:
         )
         lines.append(line.rstrip("\n"))
     return "\n".join(lines) + "\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes in double quotes, as escapes, what single quotes would fold into spaces."""
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text_node)
 
 
 def _pairs(node: yaml.MappingNode, path: pathlib.Path) -> Iterator[tuple[str, yaml.Node, str]]:

@@ -125,9 +125,16 @@ def options_of(config_class: type) -> Mapping[str, Option]:
 
 
 def parse(
-    config_class: type[Config], argv: Sequence[str], *, prog: str, description: str = ""
+    config_class: type[Config],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str = "",
+    beam: bool = True,
 ) -> Parsed[Config]:
     """Reads a command line, and the file it names; the command line wins.
+
+    beam: whether Beam's options may pass through.
 
     --help and --print-config print to stdout and exit with 0.
 
@@ -135,7 +142,7 @@ def parse(
       ConfigError: an unknown, missing or impossible option.
     """
     if "--help" in argv or "-h" in argv:
-        print(show_help(config_class, prog=prog, description=description))
+        print(show_help(config_class, prog=prog, description=description, beam=beam))
         raise SystemExit(0)
     options = options_of(config_class)
     commands = options_of(_CommandLine)
@@ -146,7 +153,10 @@ def parse(
         given = in_file | given
         flags = {one.key for one in beams}
         beams = [one for one in beams_in_file if one.key not in flags] + beams
-    passthrough = beam_options.passthrough(beams, ours=[one.key for one in options.values()])
+    keys = [one.key for one in options.values()]
+    if beams and not beam:
+        raise beam_options.unknown(beams[0], keys)
+    passthrough = beam_options.passthrough(beams, ours=keys)
     missing = [f"--{one.key}" for one in options.values() if one.required and one.name not in given]
     if command.print_config:
         # Without what is required it is a form to fill in.
@@ -175,7 +185,7 @@ def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> s
     return _show_config(options_of(type(config)), vars(config), prog=prog, passthrough=passthrough)
 
 
-def show_help(config_class: type, *, prog: str, description: str = "") -> str:
+def show_help(config_class: type, *, prog: str, description: str = "", beam: bool = True) -> str:
     """The help of a command: the description, then the options by group."""
     width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
     lines = [description.strip(), "", f"Usage: {prog} --option VALUE ...", ""]
@@ -186,11 +196,10 @@ def show_help(config_class: type, *, prog: str, description: str = "") -> str:
             if one.group == group:
                 lines += _help_lines(one, width)
         lines += [""]
-    lines += textwrap.wrap(
-        "Every option can stand in the file that --config names, as `option: value`. "
-        "Beam's own pipeline options pass through by their own names.",
-        width,
-    )
+    last = "Every option can stand in the file that --config names, as `option: value`."
+    if beam:
+        last += " Beam's own pipeline options pass through by their own names."
+    lines += textwrap.wrap(last, width)
     return "\n".join(lines).lstrip("\n")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.pvalue import AsIter, AsList, AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
@@ -119,7 +119,7 @@ class Road:
                 )
             )
         forbidden = (
-            AsIter(tuple(problems) | "Problems" >> beam.Flatten(pipeline=pipeline))
+            AsList(tuple(problems) | "Problems" >> beam.Flatten(pipeline=pipeline))
             if problems
             else ()
         )

@@ -6,7 +6,7 @@ import io
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ class Conformance:
         self._names = {number: label for label, number in self._numbers.items()}
         self._deep = deep
 
-    def check(self, example: dict[str, Value], *, label: str | None) -> None:
-        """Checks an Example whose class, by its index, is `label` (None: has none, or not known).
+    def check(self, example: Mapping[str, Value]) -> None:
+        """Checks the features of an Example.
 
         Raises:
           NonconformingError: says what is not as declared.
@@ -55,30 +55,38 @@ class Conformance:
                 _check_values(values, self._features[name], deep=self._deep)
             except NonconformingError as error:
                 raise NonconformingError(f"feature {name!r}: {error}") from error
-        self._check_label(example, label)
-
-    def _check_label(self, example: dict[str, Value], label: str | None) -> None:
-        if not self._label_features:
-            return
-        found = []
         for name in self._label_features:
-            numbers = example.get(name)
-            found.append([] if numbers is None else [int(number) for number in numbers])
-            for number in found[-1]:
+            for number in _numbers(example.get(name)):
                 if number not in self._names:
-                    expected = (
-                        f"{min(self._names)} to {max(self._names)}" if self._names else "none"
-                    )
+                    known = f"{min(self._names)} to {max(self._names)}" if self._names else "none"
                     raise NonconformingError(
-                        f"feature {name!r}: expected the number of a class ({expected}),"
-                        f" got {number}"
+                        f"feature {name!r}: expected the number of a class ({known}), got {number}"
                     )
+
+    def check_label(self, example: Mapping[str, Value], label: str | None) -> None:
+        """Checks that the class of a conforming Example is `label`.
+
+        A record may hold the classes of its objects beside its own, so that one of the label
+        features has to be it, or, where the record has none, all that hold just one are absent.
+
+        Raises:
+          NonconformingError: says what the class is instead.
+        """
+        found = {name: _numbers(example.get(name)) for name in self._label_features}
         if label is None:
-            return
-        # A record may hold its objects' classes beside its own: one of the features is its own.
-        if [self._numbers.get(label)] not in found:
-            shown = ", ".join(repr(self._names[number]) for numbers in found for number in numbers)
-            raise NonconformingError(f"its label is {shown or 'missing'}, the index says {label!r}")
+            found = {name: some for name, some in found.items() if not self._features[name].shape}
+            fits = not any(found.values())
+        else:
+            fits = not found or [self._numbers.get(label)] in found.values()
+        if not fits:
+            names = [self._names[number] for numbers in found.values() for number in numbers]
+            got = ", ".join(map(repr, names)) or "missing"
+            stated = "it has none" if label is None else repr(label)
+            raise NonconformingError(f"its label is {got}, the index says {stated}")
+
+
+def _numbers(values: Value) -> list[int]:
+    return [] if values is None else [int(value) for value in values]
 
 
 def _check_values(values: Value, feature: Feature, *, deep: bool) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from recordmill.framing import HEAD, TAIL, frame_heads, mask_crcs
 from recordmill.varint import decode_varints, encode_varint, encode_varints, read_varint
-from recordmill.weave import Bytes, Field, Ints, items, lay, offsets_of, Strand, sum_sizes, weave
+from recordmill.weave import Bytes, Field, Ints, Strand, items, lay, offsets_of, sum_sizes, weave
 
 _Number = TypeVar("_Number", bound=np.generic)
 Value = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float32] | None
@@ -33,6 +33,8 @@ _ROWS = 1 << 14  # rows encoded at once: their bytes should stay in the processo
 # they are a message, a string or a packed list, which is everywhere in what is written here.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
 _BYTES, _FLOATS, _INTS = _FIRST, _SECOND, _THIRD
+_KINDS = (*_BYTES, *_FLOATS, *_INTS)
+_UNPACKED = {_FLOATS[0]: 0x0D, _INTS[0]: 0x08}  # the tag of a number by itself
 
 
 class ExampleError(ValueError):
@@ -227,24 +229,126 @@ def _texts(array: pa.LargeBinaryArray) -> tuple[Bytes, Ints]:
 def decode_example(payload: bytes) -> dict[str, Value]:
     """Reads a serialised tf.train.Example: its features by name, None for one of no kind.
 
-    Fields that an Example does not have are skipped, the last of several entries of one name
-    counts, numbers may be packed or not: as protobuf reads it.
+    Reads as protobuf does: fields that an Example does not have are skipped, numbers may be packed
+    or not, of several entries of one name the last counts.
 
     Raises:
         ExampleError: the bytes are not a tf.train.Example.
     """
-    try:
-        return _example(payload)
-    except UnicodeDecodeError as error:
-        raise ExampleError("the name of a feature is not UTF-8") from error
-
-
-def _example(data: bytes) -> dict[str, Value]:
     features: dict[str, Value] = {}
-    for tag, at, stop in _spans(data, 0, len(data)):
-        if tag == _FIRST:
-            for tag, at, stop in _spans(data, at, stop):
-                if tag == _FIRST:
-                    name, value = _entry(data, at, stop)
+    for tag, at, stop in _spans(payload, 0, len(payload)):
+        if tag == _FIRST[0]:
+            for inner, start, end in _spans(payload, at, stop):
+                if inner == _FIRST[0]:
+                    name, value = _entry(payload, start, end)
                     features[name] = value
     return features
+
+
+def _entry(data: bytes, at: int, stop: int) -> tuple[str, Value]:
+    """Reads an entry of the map."""
+    name = ""
+    kind = 0
+    parts: list[bytes] = []
+    for tag, start, end in _spans(data, at, stop):
+        if tag == _FIRST[0]:
+            try:
+                name = data[start:end].decode()
+            except UnicodeDecodeError as error:
+                raise ExampleError(f"the name at byte {start} is not UTF-8") from error
+        elif tag == _SECOND[0]:
+            for inner, first, last in _spans(data, start, end):
+                if inner in _KINDS:
+                    if inner != kind:  # of a oneof the last counts, of one kind all together
+                        kind, parts = inner, []
+                    parts.extend(_parts(data, first, last, kind=kind))
+    if kind == _BYTES[0]:
+        return name, parts
+    if kind == _FLOATS[0]:
+        return name, np.frombuffer(b"".join(parts), "<f4")
+    if kind == _INTS[0]:
+        try:
+            return name, decode_varints(b"".join(parts))
+        except ValueError as error:
+            raise ExampleError(f"feature {name!r}: {error}") from error
+    return name, None
+
+
+def _parts(data: bytes, at: int, stop: int, *, kind: int) -> Iterator[bytes]:
+    """Yields the byte strings of a list, or stretches of whole encoded numbers."""
+    for tag, start, end in _spans(data, at, stop):
+        if tag == _FIRST[0]:
+            if kind == _FLOATS[0] and (end - start) % 4:
+                raise ExampleError(
+                    f"floats at byte {start} take {end - start} bytes, expected 4 each"
+                )
+            if kind == _INTS[0] and start < end and data[end - 1] > 0x7F:
+                raise ExampleError(f"the last of the integers before byte {end} is cut off")
+            yield data[start:end]
+        elif tag == _UNPACKED.get(kind):
+            yield data[start:end]
+
+
+def _spans(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yields the fields of the message data[at:stop]: tag, and where the content is."""
+    while at < stop:
+        tag = data[at]
+        if tag in _KINDS and at + 1 < stop and data[at + 1] < 0x80:  # what is common, fast
+            start = at + 2
+            at = start + data[at + 1]
+            if at > stop:
+                raise _too_long(start, at, stop)
+        else:
+            tag, at = _varint(data, at, stop)
+            start, at = _content(data, tag, at, stop)
+        yield tag, start, at
+
+
+def _content(data: bytes, tag: int, at: int, stop: int) -> tuple[int, int]:
+    """Where the content of a field begins and ends, given where its tag ends."""
+    number, wire_type = tag >> 3, tag & 7
+    if not 0 < number < 1 << 29:
+        raise ExampleError(f"before byte {at}: no field can have the number {number}")
+    if wire_type == 2:
+        size, at = _varint(data, at, stop)
+        end = at + size
+    elif wire_type == 0:
+        end = _varint(data, at, stop)[1]
+    elif wire_type == 1:
+        end = at + 8
+    elif wire_type == 5:
+        end = at + 4
+    elif wire_type == 3:
+        end = _end_of_group(data, number, at, stop)
+    else:
+        raise ExampleError(f"before byte {at}: no field can begin with the wire type {wire_type}")
+    if end > stop:
+        raise _too_long(at, end, stop)
+    return at, end
+
+
+def _too_long(at: int, end: int, stop: int) -> ExampleError:
+    return ExampleError(f"the field at byte {at} ends at {end}, but its message at {stop}")
+
+
+def _end_of_group(data: bytes, number: int, at: int, stop: int) -> int:
+    """Where a group ends, its closing tag included."""
+    opened = [number]
+    while opened:
+        tag, at = _varint(data, at, stop)
+        if tag & 7 == 3:
+            opened.append(tag >> 3)
+        elif tag & 7 != 4:
+            at = _content(data, tag, at, stop)[1]
+        elif opened.pop() != tag >> 3:
+            raise ExampleError(f"before byte {at}: a group ends that did not begin")
+    return at
+
+
+def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
+    if at < stop and data[at] < 0x80:
+        return data[at], at + 1
+    try:
+        return read_varint(data, at, stop)
+    except ValueError as error:
+        raise ExampleError(str(error)) from error

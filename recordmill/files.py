@@ -252,6 +252,9 @@ _LOCAL = LocalFiles()
 @functools.lru_cache(maxsize=64)
 def arrow_store(root: str, query: str) -> ArrowFiles:
     """The pyarrow filesystem of a URI. Raises OSError, pa.ArrowException."""
+    if root.startswith("s3:") and "allow_delayed_open=" not in query:
+        # A small object goes in one request, not in the three of a multipart upload.
+        query = f"{query}&allow_delayed_open=true".lstrip("&")
     filesystem, base = fs.FileSystem.from_uri(f"{root}/?{query}" if query else f"{root}/")
     return ArrowFiles(filesystem, base, has_folders=root.split(":")[0] in _HAVE_FOLDERS)
 

@@ -26,6 +26,7 @@ LARGEST = (1 << 31) - 1  # bytes of a payload: the most that a protobuf message 
 _MASK_DELTA = 0xA282EAD8
 _CHUNK = 1 << 20  # bytes read, or inflated, at once
 _GZIP_CHUNK = 1 << 16  # bytes read of a gzip stream; zlib copies what is left of it per member
+_CUT_OFF = "the file ends inside a record"
 _GZIP_MAGIC = b"\x1f\x8b"
 # Deflate, no flags, no time, no extra flags, unknown system: zlib would fill in the machine's own.
 _GZIP_HEADER = _GZIP_MAGIC + b"\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -34,7 +35,8 @@ _GZIP_HEADER = _GZIP_MAGIC + b"\x08\x00\x00\x00\x00\x00\x00\xff"
 class FrameError(ValueError):
     """A stream that is not whole frames.
 
-    record: number of the first record that cannot be read, from 0.
+    record: number of the first record that cannot be read, from 0 (where a gzip stream is damaged
+      it may be an earlier one: what was inflated together is lost together).
     offset: where its frame begins, in bytes of the uncompressed stream.
     what: what is wrong, in our own words.
     """
@@ -124,8 +126,11 @@ def gzip_member(data: bytes) -> bytes:
     """Data as one gzip member; equal data give equal bytes (with the same zlib).
 
     A file may be any number of members one after another, so they can be compressed side by side.
-    Source: RFC 1952.
+    No data are no bytes: at a member of nothing TensorFlow's reader takes the file to be over, and
+    says nothing about the records after it. Source: RFC 1952; tried with TensorFlow 2.21.
     """
+    if not data:
+        return b""
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
     return b"".join((_GZIP_HEADER, deflate.compress(data), deflate.flush(), trailer))
@@ -137,37 +142,34 @@ def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame
     A stream without a byte holds no records, compressed or not, as for TensorFlow.
 
     Raises:
-        FrameError: the stream is damaged; the records before the damage have been yielded (of a
-            gzip stream those that the damage left readable).
+        FrameError: the stream is damaged; the records before the one it names have been yielded.
     """
     source = _Source(_plain(stream) if compression == "none" else _inflated(stream))
     unpack_head = struct.Struct("<QI").unpack
     record = offset = 0
     try:
         while head := source.take(HEAD):
-            _expect(len(head) == HEAD, "the file ends inside a record")
+            if len(head) < HEAD:
+                raise _DamageError(_CUT_OFF)
             length, crc = unpack_head(head)
-            _expect(masked_crc32c(head[:8]) == crc, "length checksum does not match")
-            _expect(length <= LARGEST, f"claims {length} bytes; a record holds {LARGEST} at most")
-            body = source.take(length + TAIL)
-            _expect(len(body) == length + TAIL, "the file ends inside a record")
-            payload = body[:length]
-            crc = int.from_bytes(body[length:], "little")
-            _expect(masked_crc32c(payload) == crc, "payload checksum does not match")
+            if masked_crc32c(head[:8]) != crc:
+                raise _DamageError("length checksum does not match")
+            if length > LARGEST:
+                raise _DamageError(f"claims {length} bytes; a record holds {LARGEST} at most")
+            payload, tail = source.take(length), source.take(TAIL)
+            if len(tail) < TAIL:
+                raise _DamageError(_CUT_OFF)
+            if masked_crc32c(payload) != int.from_bytes(tail, "little"):
+                raise _DamageError("payload checksum does not match")
             yield Frame(offset, payload)
             record += 1
             offset += HEAD + length + TAIL
-    except _Damage as damage:
+    except _DamageError as damage:
         raise FrameError(record=record, offset=offset, what=str(damage)) from damage.__cause__
 
 
-class _Damage(Exception):
+class _DamageError(Exception):
     """What is wrong, before it is known in which record."""
-
-
-def _expect(sound: bool, what: str) -> None:
-    if not sound:
-        raise _Damage(what)
 
 
 class _Source:
@@ -209,17 +211,17 @@ def _inflated(stream: BinaryIO) -> Iterator[bytes]:
     rest = b""
     while chunk := rest or stream.read(_GZIP_CHUNK):
         if member is None:
-            if len(chunk) < len(_GZIP_MAGIC):
-                chunk += stream.read(_GZIP_CHUNK)
-            _expect(chunk.startswith(_GZIP_MAGIC), "not a gzip stream")
+            if not _GZIP_MAGIC.startswith(chunk[:2]):
+                raise _DamageError("not a gzip stream")
             member = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
             content = member.decompress(chunk, _CHUNK)
         except zlib.error as error:
-            raise _Damage("the gzip stream is damaged") from error
+            raise _DamageError("the gzip stream is damaged") from error
         if content:
             yield content
         rest = member.unused_data if member.eof else member.unconsumed_tail
         if member.eof:
             member = None
-    _expect(member is None, "the file ends inside a gzip member")
+    if member is not None:
+        raise _DamageError("the file ends inside a gzip member")

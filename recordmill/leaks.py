@@ -79,13 +79,12 @@ def suspects(splits: Mapping[str, Hashes]) -> UInt64Array:
     Empty for a sound dataset, but for chance: two of n different texts have equal hashes about
     n**2 / 2**65 times.
     """
+    members = [np.unique(_joined([split.keys, split.copied])) for split in splits.values()]
     found = [
-        _repeated([split.keys for split in splits.values()]),
+        _repeated(members),
         _repeated([split.groups for split in splits.values()]),
+        *(_repeated([split.keys]) for split in splits.values()),
     ]
-    for name, split in splits.items():
-        others = [other.keys for other_name, other in splits.items() if other_name != name]
-        found.append(np.intersect1d(split.copied, _joined(others)))
     return np.unique(np.concatenate(found))
 
 
@@ -94,19 +93,18 @@ def find_leaks(rows: Iterable[Row]) -> Iterator[Leak]:
     by_key: dict[str, list[Row]] = defaultdict(list)
     by_group: dict[str, Row] = {}
     for row in rows:
-        other = next((seen for seen in by_key[row.key] if seen.split != row.split), None)
-        if other is not None:
-            yield Leak(row=row, other=other, what="the same record is in another split")
-        elif row.copy == 0:
-            twin = next((seen for seen in by_key[row.key] if seen.copy == 0), None)
-            if twin is not None:
-                yield Leak(row=row, other=twin, what="the same record is in the split twice")
-        by_key[row.key].append(row)
-        if row.group is not None:
-            first = by_group.setdefault(row.group, row)
-            if first.split != row.split:
-                what = f"its group {row.group!r} is in another split"
-                yield Leak(row=row, other=first, what=what)
+        same_key = by_key[row.key]
+        elsewhere = [seen for seen in same_key if seen.split != row.split]
+        twins = [seen for seen in same_key if row.copy == seen.copy == 0]
+        kin = row if row.group is None else by_group.setdefault(row.group, row)
+        if elsewhere:
+            yield Leak(row=row, other=elsewhere[0], what="the same record is in another split")
+        elif twins:
+            yield Leak(row=row, other=twins[0], what="the same record is in the split twice")
+        elif kin.split != row.split:
+            what = f"its group {row.group!r} is in another split"
+            yield Leak(row=row, other=kin, what=what)
+        same_key.append(row)
 
 
 def suspect_rows(index: pa.Table, hashes: UInt64Array, *, split: str, file: str) -> Iterator[Row]:
@@ -128,7 +126,7 @@ def suspect_rows(index: pa.Table, hashes: UInt64Array, *, split: str, file: str)
 
 
 def _hashes(texts: pa.ChunkedArray) -> UInt64Array:
-    values = texts.to_pylist()
+    values = texts.cast(pa.binary()).to_pylist()
     return np.fromiter(map(xxhash.xxh3_64_intdigest, values), np.uint64, len(values))
 
 

@@ -45,10 +45,9 @@ def held(folder: Location) -> Iterator[None]:
         if os.path.exists(path):
             os.unlink(path)
         # Where nothing was staged, nothing of us stays.
-        with contextlib.suppress(OSError):
-            os.rmdir(folder.local_path)
-            if made:
-                os.rmdir(folder.parent.local_path)
+        for empty in [folder, folder.parent] if made else [folder]:
+            with contextlib.suppress(OSError):
+                os.rmdir(empty.local_path)
         os.close(descriptor)
 
 

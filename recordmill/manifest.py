@@ -11,11 +11,12 @@ import json
 import pathlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, get_args
 
-from recordmill.features import Feature, Features
+from recordmill.features import DType, Feature, Features, Kind
 from recordmill.files import Location, shown
 from recordmill.framing import Compression
+from recordmill.typed_json import as_object, take, take_mapping, take_texts
 
 FORMAT = "recordmill/1"
 MANIFEST = "dataset.json"
@@ -67,11 +68,11 @@ class Shard:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(
-            file=_relative(_value(data, "file", str)),
-            records=_value(data, "records", int),
-            bytes=_value(data, "bytes", int),
-            sha256=_value(data, "sha256", str),
-            classes=_mapping(data, "classes", int),
+            file=_relative(take(data, "file", str)),
+            records=take(data, "records", int),
+            bytes=take(data, "bytes", int),
+            sha256=take(data, "sha256", str),
+            classes=take_mapping(data, "classes", int),
         )
 
 
@@ -105,10 +106,10 @@ class SplitInfo:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(
-            records=_value(data, "records", int),
-            bytes=_value(data, "bytes", int),
-            classes=_mapping(data, "classes", int),
-            shards=tuple(Shard.from_json(_object(shard)) for shard in _value(data, "shards", list)),
+            records=take(data, "records", int),
+            bytes=take(data, "bytes", int),
+            classes=take_mapping(data, "classes", int),
+            shards=tuple(Shard.from_json(as_object(shard)) for shard in take(data, "shards", list)),
         )
 
 
@@ -198,7 +199,7 @@ class FileInfo:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(bytes=_value(data, "bytes", int), sha256=_value(data, "sha256", str))
+        return cls(bytes=take(data, "bytes", int), sha256=take(data, "sha256", str))
 
 
 def file_info(content: bytes) -> FileInfo:
@@ -304,7 +305,7 @@ class Manifest:
           ManifestError: says what is wrong with the content, and where.
         """
         try:
-            data = _object(json.loads(content))
+            data = as_object(json.loads(content))
         except ValueError as error:  # broken JSON, broken UTF-8
             raise ManifestError(f"{MANIFEST} is not a JSON object: {error}") from error
         if data.get("format") != FORMAT:
@@ -314,26 +315,26 @@ class Manifest:
             )
         try:
             return cls(
-                digest=_value(data, "digest", str),
-                seed=_value(data, "seed", int),
-                options=_value(data, "options", dict),
+                digest=take(data, "digest", str),
+                seed=take(data, "seed", int),
+                options=take(data, "options", dict),
                 features={
-                    name: Feature.from_json(_object(feature))
-                    for name, feature in _value(data, "features", dict).items()
+                    name: _feature(name, as_object(feature))
+                    for name, feature in take(data, "features", dict).items()
                 },
-                labels=tuple(_value(data, "labels", list)),
-                class_weights=_mapping(data, "class_weights", float),
+                labels=take_texts(data, "labels"),
+                class_weights=take_mapping(data, "class_weights", float),
                 splits={
-                    name: SplitInfo.from_json(_object(split))
-                    for name, split in _value(data, "splits", dict).items()
+                    name: SplitInfo.from_json(as_object(split))
+                    for name, split in take(data, "splits", dict).items()
                 },
-                ledger=Ledger.from_json(_value(data, "ledger", dict)),
-                encoders=_mapping(data, "encoders", str),
+                ledger=Ledger.from_json(take(data, "ledger", dict)),
+                encoders=take_mapping(data, "encoders", str),
                 files={
-                    _relative(name): FileInfo.from_json(_object(info))
-                    for name, info in _value(data, "files", dict).items()
+                    _relative(name): FileInfo.from_json(as_object(info))
+                    for name, info in take(data, "files", dict).items()
                 },
-                notes=tuple(_value(data, "notes", list)),
+                notes=take_texts(data, "notes"),
             )
         except KeyError as error:
             raise ManifestError(f"{MANIFEST} lacks {error}") from error
@@ -356,33 +357,18 @@ def load(dataset: Location) -> Manifest:
     return Manifest.from_bytes(location.read_bytes())
 
 
-Value = TypeVar("Value", str, int, float, list[Any], dict[str, Any])
-
-
-def _value(data: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
-    """data[name], of which JSON says that it is a `kind`."""
-    return _typed(data[name], name, kind)
-
-
-def _typed(value: Any, name: str, kind: type[Value]) -> Value:
-    if type(value) is not kind:  # not isinstance: true is no number here
-        raise ValueError(f"expected {name!r} to be {kind.__name__}, got {value!r}")
-    return value
-
-
-def _mapping(data: Mapping[str, Any], name: str, kind: type[Value]) -> dict[str, Value]:
-    values = _value(data, name, dict)
-    return {key: _typed(value, f"{name}/{key}", kind) for key, value in values.items()}
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"expected an object, got {value!r}")
-    return value
+def _feature(name: str, data: Mapping[str, Any]) -> Feature:
+    for field, known in (("dtype", get_args(DType)), ("kind", get_args(Kind))):
+        if data[field] not in known:
+            raise ValueError(
+                f"expected the {field} of feature {name!r} to be one of {', '.join(known)},"
+                f" got {data[field]!r}"
+            )
+    return Feature.from_json(data)
 
 
 def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
-    values = _mapping(data, name, int)
+    values = take_mapping(data, name, int)
     fields = [field.name for field in dataclasses.fields(kind)]
     return kind(**{field: values[field] for field in fields})
 
@@ -390,6 +376,6 @@ def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
 def _relative(name: str) -> str:
     """Publishing removes what the old manifest lists: no name may lead out of the dataset."""
     path = pathlib.PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or name in ("", "."):
+    if path.is_absolute() or ".." in path.parts or name in ("", "."):
         raise ValueError(f"expected a path inside the dataset, got {name!r}")
     return name

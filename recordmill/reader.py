@@ -61,6 +61,8 @@ def read_record(dataset: Location | str, split: str, number: int) -> Record:
     location = _location(dataset)
     manifest = load(location)
     info = _split(manifest, split)
+    if not info.records:
+        raise ValueError(f"{split} has no records")
     if not 0 <= number < info.records:
         raise ValueError(f"expected a record of {split} from 0 to {info.records - 1}, got {number}")
     place = number

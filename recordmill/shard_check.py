@@ -208,7 +208,10 @@ def _check_record(
         if row.copy and task.split != "train":
             return f"copy {row.copy} of a record, but only train may hold copies"
     try:
-        conformance.check(decode_example(frame.payload), label=row.label if row else None)
+        example = decode_example(frame.payload)
+        conformance.check(example)
+        if row is not None:
+            conformance.check_label(example, row.label)
     except (ExampleError, NonconformingError) as error:
         return str(error)
     return None

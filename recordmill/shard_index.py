@@ -32,6 +32,13 @@ def schema(*, groups: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
+def index_bytes(table: pa.Table) -> bytes:
+    """An index as parquet, with a checksum per page: nothing else guards the keys."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, write_page_checksum=True)
+    return bytes(sink.getvalue())
+
+
 def read_index(location: Location, *, columns: Sequence[str] | None = None) -> pa.Table:
     """Reads an index, or the columns of it that are named and there.
 
@@ -41,7 +48,7 @@ def read_index(location: Location, *, columns: Sequence[str] | None = None) -> p
     """
     with location.open_input() as stream:
         try:
-            file = pq.ParquetFile(stream)
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
             found = file.schema_arrow
             expected = schema(groups="group" in found.names)
             if found.names != expected.names or found.types != expected.types:
@@ -49,7 +56,9 @@ def read_index(location: Location, *, columns: Sequence[str] | None = None) -> p
                     f"expected the columns {_columns(expected)}; got {_columns(found)}"
                 )
             table = file.read(columns=columns)
-        except (pa.ArrowException, OSError) as error:  # some damage is an OSError to pyarrow
+            table.validate(full=True)
+        # What pyarrow raises for content that is broken.
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise IndexDamagedError(
                 f"it cannot be read as parquet ({type(error).__name__})"
             ) from error

@@ -141,6 +141,16 @@ class Staging:
         lines = place.read_bytes().splitlines() if place.exists() else []
         return tuple(Reject(**json.loads(line)) for line in lines)
 
+    def begin(self) -> None:
+        """Removes what only the run that made it could use; what is finished stays."""
+        for name in ("verdict.json", "plan.json"):
+            self.place(name).delete(missing_ok=True)
+        self.place("spill").delete_tree()
+        shards = self.place("shards")
+        for entry in shards.list_dir() if shards.exists() else ():
+            if entry.name.endswith(".tmp"):
+                (shards / entry.name).delete()
+
     def sweep(self) -> None:
         """Removes all staging of the output, and the lock's folder with it."""
         self.root.parent.delete_tree()

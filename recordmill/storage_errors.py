@@ -41,7 +41,12 @@ _CLASSES = {
     IsADirectoryError: errno.EISDIR,
 }
 _AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)")
-_AWS_CODES = {"ACCESS_DENIED": errno.EACCES, "NO_SUCH_BUCKET": errno.ENOENT}
+_AWS_CODES = {
+    "ACCESS_DENIED": errno.EACCES,
+    "NO_SUCH_BUCKET": errno.ENOENT,
+    "NO_SUCH_KEY": errno.ENOENT,
+    "RESOURCE_NOT_FOUND": errno.ENOENT,
+}
 
 
 class StorageError(RunError):

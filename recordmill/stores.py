@@ -100,7 +100,7 @@ class ArrowFiles:
             except pa.ArrowNotImplementedError:
                 self.filesystem.copy_file(old, new)
                 self.filesystem.delete_file(old)
-        except FileNotFoundError:
+        except OSError:  # a missing source is not always a FileNotFoundError: S3 says NO_SUCH_KEY
             if self.stat(source) is not None or self.stat(target) is None:
                 raise
 

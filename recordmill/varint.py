@@ -12,6 +12,7 @@ import numpy.typing as npt
 LONGEST = 10  # bytes of a varint of 64 bits
 
 _BLOCK = 1 << 14  # values encoded at once, so that memory stays small
+_FEW = 32  # bytes of varints that a loop decodes before numpy has begun
 _SIXTY_FOUR = (1 << 64) - 1
 
 
@@ -31,11 +32,13 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     Bits above the 64th are dropped, as protobuf does. Raises ValueError for a varint cut off or
     longer than ten bytes.
     """
-    value = 0
-    for i, byte in enumerate(data[at : min(end, at + LONGEST)]):
-        value |= (byte & 0x7F) << 7 * i
+    value = shift = 0
+    for i in range(at, min(end, at + LONGEST)):
+        byte = data[i]
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & _SIXTY_FOUR, at + i + 1
+            return value & _SIXTY_FOUR, i + 1
+        shift += 7
     raise ValueError(f"a varint at byte {at} is cut off or longer than {LONGEST} bytes")
 
 
@@ -74,8 +77,13 @@ def _encode_block(
 
 def decode_varints(data: bytes) -> npt.NDArray[np.int64]:
     """Decodes varints one after another. Raises ValueError where one is cut off or too long."""
-    if len(data) == 1 and data < b"\x80":
-        return np.array([data[0]], np.int64)
+    if len(data) <= _FEW:
+        few = []
+        at = 0
+        while at < len(data):
+            value, at = read_varint(data, at, len(data))
+            few.append(value)
+        return np.array(few, np.uint64).view(np.int64)
     raw = np.frombuffer(data, np.uint8)
     stops = np.flatnonzero(raw < 0x80) + 1
     starts = np.zeros_like(stops)

@@ -87,8 +87,13 @@ def verify(
         records=sum(report.records for report in reports),
         bytes=sum(report.bytes for report in reports),
         deep=deep,
-        damages=tuple(sorted(damages, key=lambda damage: (damage.file, damage.record or 0))),
+        damages=tuple(sorted(damages, key=_place)),
     )
+
+
+def _place(damage: Damage) -> tuple[str, bool, int]:
+    """Where a damage is listed: by file, bad records before what is wrong with all of it."""
+    return damage.file, damage.record is None, damage.record or 0
 
 
 def _check_manifest(manifest: Manifest) -> Iterator[str]:

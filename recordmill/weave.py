@@ -97,10 +97,9 @@ class Woven:
 
     def pieces(self) -> Iterator[memoryview]:
         """The stretches that make the rows when joined."""
-        buffer = memoryview(self.buffer)
+        buffer = self.buffer.data
         fillings = [
-            (memoryview(hole.data), hole.starts.tolist(), hole.stops.tolist())
-            for hole in self.holes
+            (hole.data.data, hole.starts.tolist(), hole.stops.tolist()) for hole in self.holes
         ]
         done = 0
         for row, cuts in enumerate(zip(*(hole.at.tolist() for hole in self.holes), strict=True)):
@@ -219,7 +218,7 @@ def _put(buffer: Bytes, at: Ints, data: Bytes, starts: Ints, group: _Group) -> N
         if size:
             items(buffer, size)[at + len(head)] = items(data, size)[starts]
         return
-    out, values = memoryview(buffer), memoryview(data)
+    out, values = buffer.data, data.data
     for to, start in zip(at.tolist(), starts.tolist(), strict=True):
         middle = to + len(head)
         out[to:middle] = head

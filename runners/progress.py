@@ -31,7 +31,7 @@ class Snapshot:
     """How far a job is.
 
     done, total: in `unit`s of the phase; total is None where nobody knows it.
-    records, bytes, rejects: so far in this phase.
+    records, bytes, rejects: so far in this phase; rejects None where there can be none.
     """
 
     phase: str
@@ -39,7 +39,7 @@ class Snapshot:
     total: int | None = None
     records: int = 0
     bytes: int = 0
-    rejects: int = 0
+    rejects: int | None = 0
     unit: str = "records"
 
 
@@ -180,13 +180,19 @@ class Watcher:
 
 def _rest(snapshot: Snapshot, pace: Pace) -> list[str]:
     parts = []
+    if snapshot.total is None and not pace.records and pace.done:
+        parts.append(f"{_speed(pace.done)} {snapshot.unit}/s")
+    if snapshot.total is None and not pace.records and pace.done:
+        parts.append(f"{_speed(pace.done)} {snapshot.unit}/s")
     if pace.records:
         parts.append(f"{_speed(pace.records)} records/s")
     if pace.bytes:
         parts.append(f"{_speed(pace.bytes / 1e6)} MB/s")
     if pace.left is not None:
         parts.append(f"{duration(pace.left)} left")
-    return [*parts, f"{snapshot.rejects:,} reject{'' if snapshot.rejects == 1 else 's'}"]
+    if snapshot.rejects is not None:
+        parts.append(f"{snapshot.rejects:,} reject{'' if snapshot.rejects == 1 else 's'}")
+    return parts
 
 
 def _speed(value: float) -> str:

@@ -98,5 +98,5 @@ def test_what_shapes_bytes() -> None:
     fields = {field.name for field in dataclasses.fields(CommonConfig)}
     assert fields - shaping == {
         "input", "output", "input_root", "max_reject_fraction", "overwrite", "dry_run", "quiet",
-        "runner", "workers",
+        "runner", "spill_above", "workers",
     }  # fmt: skip

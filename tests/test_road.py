@@ -4,10 +4,11 @@ import dataclasses
 import pathlib
 
 from pipelines.config import CommonConfig
-from pipelines.job import Job, Kind, Outcome
+from pipelines.job import Job, Outcome
 from recordmill.files import Location
 from recordmill.manifest import Manifest, load
 from runners import direct
+from transforms.kind import Kind
 from tests.tiny import TinyCheck, TinyEncoder, TinySource, tiny_rows
 
 

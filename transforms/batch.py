@@ -131,13 +131,15 @@ def hash_rows(rows: pa.RecordBatch) -> tuple[UInt64Array, UInt64Array]:
 
 
 def _hash_column(column: pa.Array) -> UInt64Array:
-    kind = column.type
-    if pa.types.is_integer(kind) and column.null_count == 0:
-        return mix(np.asarray(column).astype(np.uint64), 0)
-    codes, values = encode(column)
-    if not pa.types.is_string(kind):
-        values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
-    return np.append(hash_strings(values), np.uint64(0))[codes]
+    """Hashes each value by itself, so that it does not matter which rows share its batch."""
+    if pa.types.is_integer(column.type):
+        numbers = mix(np.asarray(column.fill_null(0)).astype(np.uint64), salt(0, "integer"))
+        return np.where(np.asarray(column.is_valid()), numbers, np.uint64(0))
+    if pa.types.is_string(column.type):
+        codes, values = encode(column)
+        return np.append(hash_strings(values), np.uint64(0))[codes]
+    texts = [None if value is None else repr(value) for value in column.to_pylist()]
+    return hash_strings(pa.array(texts, pa.string()))
 
 
 def to_bytes(rows: pa.RecordBatch) -> bytes:

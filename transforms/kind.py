@@ -94,6 +94,16 @@ class Encoder(Protocol):
         """Runs in an encoder process, on rows in their final order."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of data: all that it takes beside the road."""
+
+    name: str
+    source: Source
+    encoder: Encoder
+    check: Check | None = None
+
+
 class Sorter:
     """Collects the outcome of a loop over rows."""
 

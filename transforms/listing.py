@@ -94,7 +94,7 @@ def _known_labels(
 
 def _forget(staging: Staging, *, but: str) -> None:
     """Removes what was made from an older listing."""
-    for name in ("listing.json", "plan.json"):
+    for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
     for name in ("checked", "spill"):
         staging.place(name).delete_tree()

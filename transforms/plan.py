@@ -140,7 +140,8 @@ def make_plan(
             f"nothing is left to write: of {seen} inputs {rejected + options.listing_rejects} were"
             f" rejected and {filtered} filtered"
         )
-    labels = sorted({name for counts in survey.counts.values() for name in counts if name})
+    labels = sorted({name for counts in survey.counts.values() for name in counts if name is not None}
+    )
     context = Context(
         seed=options.seed,
         labels=tuple(labels) if options.labels is None else options.labels,

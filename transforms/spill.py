@@ -7,7 +7,6 @@ that the shuffle holds a few bytes per piece whatever the size of the data.
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Iterator
 
@@ -15,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.files import Location
 from recordmill.staging import Staging
 from transforms import batch
 
@@ -49,31 +47,17 @@ def spill(
     place = staging.place(name)
     place.parent.make_dirs()
     pieces: list[tuple[int, Piece]] = []
-    # A stream of messages: the schema first, then one batch per shard, each readable alone.
+    at = 0
     with place.open_output() as sink:
-        schema = rows.schema.serialize().to_pybytes()
-        sink.write(schema)
-        at = len(schema)
         for shard, part in cut(rows, shards):
-            message = part.serialize()
-            sink.write(message)
-            pieces.append((shard, (b"", f"{len(schema)} {name}", at, len(message))))
-            at += len(message)
+            data = batch.to_bytes(part)  # with its schema and dictionaries: it is read alone
+            sink.write(data)
+            pieces.append((shard, (b"", name, at, len(data))))
+            at += len(data)
     return pieces
 
 
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:
     """Reads the rows of a piece back."""
-    data, where, offset, length = piece
-    if data:
-        return batch.from_bytes(data)
-    head, _, name = where.partition(" ")
-    place = staging.place(name)
-    return pa.ipc.read_record_batch(
-        pa.py_buffer(place.read_range(offset, length)), _schema(place, int(head))
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _schema(place: Location, length: int) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(place.read_range(0, length)))
+    data, name, offset, length = piece
+    return batch.from_bytes(data or staging.place(name).read_range(offset, length))

@@ -3,6 +3,7 @@ never moves an old record; or, stratified, exact fractions within every class.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 import apache_beam as beam
@@ -15,6 +16,7 @@ from transforms import batch, coders  # noqa: F401  (coders: registers the batch
 from transforms.quota import NOTHING, Threshold, within
 
 TRAIN = "train"
+UNIT_KEY = "unit"  # the key of every unit of grouped records: not empty, as thresholds expect
 
 Fractions = Mapping[str, float]
 
@@ -26,7 +28,8 @@ def split_ranks(rows: pa.RecordBatch, *, seed: int) -> batch.UInt64Array:
 
 def assign(rows: pa.RecordBatch, *, fractions: Fractions, seed: int) -> pa.RecordBatch:
     """Fills `__split__` (string[n]) where the input did not say it."""
-    ends = [int(end * 2.0**53) << 11 for end in np.cumsum(list(fractions.values()))[:-1]]
+    sums = np.cumsum(list(fractions.values()))[:-1]
+    ends = [min(int(end * 2.0**53), 2**53 - 1) << 11 for end in sums]  # sums may round up to 1
     ranks = split_ranks(rows, seed=seed)
     return _fill(rows, np.searchsorted(np.array(ends, np.uint64), ranks, side="right"), fractions)
 
@@ -49,15 +52,16 @@ def strata_rows(
     """What cuts are made through: (label, rank, key) per row.
 
     A unit's rank comes from its hash by a bijection, so that units need no key to tell them apart;
-    records without groups have one.
+    records without groups have one. A unit that has no majority has no label.
     """
     ranks = pa.array(split_ranks(rows, seed=seed))
     labels, keys = rows[batch.LABEL], rows[batch.KEY]
     if majority is not None:
-        units = np.asarray(majority["unit"])
-        at = np.searchsorted(units, batch.unit_hashes(rows))
-        labels = majority["label"].take(pa.array(at))
-        keys = pa.array([""]).take(pa.array(np.zeros(len(rows), np.int64)))
+        units, wanted = np.asarray(majority["unit"]), batch.unit_hashes(rows)
+        at = np.searchsorted(units, wanted)
+        unknown = np.append(units, np.uint64(0))[at] != wanted
+        labels = majority["label"].take(pa.array(at, mask=unknown | (at == len(units))))
+        keys = pa.repeat(UNIT_KEY, len(rows))
     return pa.RecordBatch.from_pydict({"label": labels, "rank": ranks, "key": keys})
 
 
@@ -92,7 +96,8 @@ def _fill(
 
 def apportion(total: int, fractions: Fractions) -> list[int]:
     """Parts total records by largest remainder; ties go to the earlier split."""
-    shares = [total * fraction for fraction in fractions.values()]
+    whole = math.fsum(fractions.values())  # 1, but for a rounding error
+    shares = [total * (fraction / whole) for fraction in fractions.values()]
     parts = [int(share + 1e-9) for share in shares]
     by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - shares[i], i))
     for i in by_remainder[: total - sum(parts)]:
@@ -114,8 +119,10 @@ class AssignSplits(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
-        if abs(sum(self.fractions.values()) - 1) > 1e-9:
-            raise ValueError(f"the fractions of the splits must sum to 1, got {self.fractions}")
+        if not all(fraction > 0 for fraction in self.fractions.values()):
+            raise ValueError(f"expected fractions above 0, got {self.fractions}")
+        if not abs(math.fsum(self.fractions.values()) - 1) <= 1e-9:
+            raise ValueError(f"expected fractions that sum to 1, got {self.fractions}")
 
     def expand(
         self, batches: beam.PCollection[pa.RecordBatch]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.quota import Cut, Histogram, Threshold, thresholds
 from transforms.rebalance import FindThresholds
-from transforms.splits import Fractions, Strata, apportion, strata_rows
+from transforms.splits import UNIT_KEY, Fractions, Strata, apportion, strata_rows
 
 Read = Callable[[str], beam.PCollection[pa.RecordBatch]]
 
@@ -90,7 +90,7 @@ def _majority(met: tuple[int, Iterable[pa.RecordBatch]]) -> pa.RecordBatch:
 
 def _rank_units(units: pa.RecordBatch, seed: int) -> pa.RecordBatch:
     ranks = batch.mix(np.asarray(units["unit"]), batch.salt(seed, "split"))
-    keys = pa.repeat("", len(units))
+    keys = pa.repeat(UNIT_KEY, len(units))
     return pa.RecordBatch.from_pydict(
         {"label": units["label"], "rank": pa.array(ranks), "key": keys}
     )

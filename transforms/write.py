@@ -18,11 +18,9 @@ from typing import BinaryIO
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from recordmill import shard_index
 from recordmill.errors import Reject
-from recordmill.files import Location
 from recordmill.manifest import Shard, index_name, shard_name
 from recordmill.pool import ProcessPool, shared_pool
 from recordmill.staging import ShardInfo, Staging, to_json
@@ -41,16 +39,16 @@ class _Budget:
     """What the writers of a process have in flight: bytes of results, and tasks.
 
     As many tasks as there are encoder processes always may; a writer that has none in flight too,
-    so that writers never wait for each other for ever.
+    so that no writer ever waits for another.
     """
 
     def __init__(self) -> None:
-        self._free = threading.Condition()
+        self._lock = threading.Lock()
         self._bytes = 0
         self._tasks = 0
 
     def take(self, size: int, *, tasks: int, must: bool) -> bool:
-        with self._free:
+        with self._lock:
             if not must and self._tasks >= tasks and self._bytes + size > _LOOK_AHEAD:
                 return False
             if not must and self._tasks >= 8 * tasks:
@@ -60,7 +58,7 @@ class _Budget:
             return True
 
     def give_back(self, size: int) -> None:
-        with self._free:
+        with self._lock:
             self._bytes -= size
             self._tasks -= 1
 
@@ -75,28 +73,31 @@ def encode_in_order(
     step = split.task_rows
     size = step * split.estimate.record_bytes
     waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
+
+    def oldest() -> tuple[int, EncodedChunk]:
+        start, future = waiting.popleft()
+        try:
+            return start, future.result()
+        finally:
+            _budget.give_back(size)
+
     try:
         for start in range(0, len(rows), step):
-            while not _budget.take(size, tasks=pool.workers, must=not waiting):
-                yield _next(waiting)
-                _budget.give_back(size)
             chunk = batch.to_bytes(rows.slice(start, step))
-            waiting.append((start, pool.submit(encode_chunk, packed, chunk, compression)))
+            while not _budget.take(size, tasks=pool.workers, must=not waiting):
+                yield oldest()
+            try:
+                future = pool.submit(encode_chunk, packed, chunk, compression)
+            except BaseException:
+                _budget.give_back(size)
+                raise
+            waiting.append((start, future))
         while waiting:
-            yield _next(waiting)
+            yield oldest()
+    finally:  # the encoder failed, or who reads this did: nobody wants the rest
+        for _, future in waiting:
+            future.cancel()
             _budget.give_back(size)
-    finally:
-        for _ in waiting:
-            _budget.give_back(size)
-
-
-def _next(
-    waiting: collections.deque[tuple[int, Future[EncodedChunk]]],
-) -> tuple[int, EncodedChunk]:
-    start, future = waiting[0]
-    result = future.result()
-    waiting.popleft()
-    return start, result
 
 
 class _Tally:
@@ -161,7 +162,7 @@ class ShardWriter:
         rows = sort_pieces(pieces, seed=plan.seed, staging=self.staging)
         digest = self._digest(rows, plan, split)
         done = self.staging.shard_info(name)
-        if done is not None and done.plan == digest and self._is_whole(done):
+        if done is not None and done.plan == digest and self._is_whole(done, count):
             return done
         place = self.staging.place(f"shards/{name}")
         place.parent.make_dirs()
@@ -171,21 +172,26 @@ class ShardWriter:
         tally = _Tally(rows)
         with temporary.open_output() as sink:
             size, sha256 = self._write_rows(rows, sink, tally, plan, split)
-        index = index_name(split, number, count)
-        _write_index(tally.index(groups=self.groups), self.staging.place(index))
+        info_place = self.staging.place(f"info/{name}.json")
+        # From here to the new info the shard is unfinished: the old info is of other rows.
+        info_place.delete(missing_ok=True)
+        index = self.staging.place(index_name(split, number, count))
+        index.parent.make_dirs()
+        index.write_bytes(shard_index.index_bytes(tally.index(groups=self.groups)))
         temporary.rename_to(place)
         info = self._info(shard, name, digest, rows, tally, (size, sha256))
-        self.staging.place("info").make_dirs()
-        self.staging.place(f"info/{name}.json").write_bytes(to_json(info))
+        info_place.parent.make_dirs()
+        info_place.write_bytes(to_json(info))
         return info
 
     def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
         learned = to_json([plan.context, plan.splits[split].task_rows, self.groups])
         return hashlib.sha256(learned + (b"" if rows is None else batch.to_bytes(rows))).hexdigest()
 
-    def _is_whole(self, done: ShardInfo) -> bool:
+    def _is_whole(self, done: ShardInfo, count: int) -> bool:
         place = self.staging.place(f"shards/{done.shard.file}")
-        return place.exists() and place.size() == done.shard.bytes
+        index = self.staging.place(index_name(done.split, done.number, count))
+        return place.exists() and place.size() == done.shard.bytes and index.exists()
 
     def _write_rows(
         self, rows: pa.RecordBatch, sink: BinaryIO, tally: _Tally, plan: Plan, split: str
@@ -247,13 +253,6 @@ def _count(labels: pa.Array) -> dict[str, int]:
 def _no_rows() -> pa.RecordBatch:
     names = [batch.KEY, batch.LABEL, batch.GROUP]
     return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
-
-
-def _write_index(table: pa.Table, place: Location) -> None:
-    place.parent.make_dirs()
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    place.write_bytes(sink.getvalue().to_pybytes())
 
 
 class _WriteShard(beam.DoFn):  # type: ignore[misc]

@@ -51,7 +51,7 @@ def mixable(image: Image.Image) -> Image.Image:
     if mode in _MIXABLE:
         return image if _MIXABLE[mode] == mode else image.convert(_MIXABLE[mode])
     if mode == "LAB":
-        return ImageCms.applyTransform(image, _lab_to_srgb())
+        return _lab_to_srgb().apply(image)
     if mode == "I" or mode.startswith("I;16"):
         return _from_16_bits(image)
     kind = "floating point" if mode == "F" else mode
@@ -67,7 +67,7 @@ def to_mode(
         image = image.convert("L" if image.mode == "LA" else "RGB")
     transform = srgb_transform(profile, image.mode) if profile else None
     if transform is not None:
-        image = ImageCms.applyTransform(image, transform)
+        image = transform.apply(image)
     elif image.mode == "CMYK":
         image = image.convert("RGB")
     target = "RGB" if mode == "rgba" else PILLOW_MODES[mode]
@@ -106,18 +106,18 @@ def srgb_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | No
         if source.profile.xcolor_space.strip() != _SPACES[mode]:
             return None
         transform = ImageCms.buildTransform(source, ImageCms.createProfile("sRGB"), mode, "RGB")
-    except (ImageCms.PyCMSError, OSError):
+    except (ImageCms.PyCMSError, OSError, ValueError):
         return None
     if mode == "CMYK":
         return transform
     # Profiles of sRGB go by many names; what one does to a grid of colours tells them all.
-    levels = np.arange(0, 256, 15, np.uint8)
+    levels = np.arange(0, 256, 15).astype(np.uint8)
     if mode == "L":
         colours = np.repeat(levels[None, :, None], 3, axis=2)
     else:
         colours = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(1, -1, 3)
     probe = Image.fromarray(colours).convert(mode)
-    changed = np.asarray(ImageCms.applyTransform(probe, transform)).astype(np.int16) - colours
+    changed = np.asarray(transform.apply(probe)).astype(np.int16) - colours
     return None if np.abs(changed).max() <= _SAME else transform
 
 
@@ -129,15 +129,15 @@ def _lab_to_srgb() -> ImageCms.ImageCmsTransform:
 
 def _from_16_bits(image: Image.Image) -> Image.Image:
     """Scaled to 8 bits, where Pillow would clip."""
-    low, high = image.getextrema()
+    values = np.asarray(image)
+    low, high = values.min(), values.max()
     tags = getattr(image, "tag_v2", {})
     full = 4095 if tags.get(258) == (12,) else _FULL_SCALE  # TIFF's BitsPerSample
     if low < 0 or high > _FULL_SCALE:
         raise RecordError(
             Reason.UNSUPPORTED, f"integer pixels from {low} to {high}: expected 0 to {_FULL_SCALE}"
         )
-    values = np.asarray(image).astype(np.uint32)
-    gray = Image.fromarray(((values * 255 + full // 2) // full).astype(np.uint8))
+    gray = Image.fromarray(((values.astype(np.uint32) * 255 + full // 2) // full).astype(np.uint8))
     key = image.info.get("transparency")
     if key is None:
         return gray

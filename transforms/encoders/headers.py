@@ -11,7 +11,6 @@ import dataclasses
 import io
 import struct
 import warnings
-import zlib
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -19,7 +18,7 @@ from PIL.AvifImagePlugin import AvifImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
 from PIL.IcoImagePlugin import IcoFile, IcoImageFile
-from PIL.Image import DecompressionBombError
+from PIL.Image import DecompressionBombError, Image
 from PIL.ImageFile import ImageFile
 from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
 from PIL.JpegImagePlugin import JpegImageFile
@@ -36,21 +35,19 @@ from transforms.encoders.image_options import ImageOptions
 # modules alone, set once, because `warnings.catch_warnings` is not safe where there are threads.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
-# What Pillow raises on bad bytes, found by breaking every picture of the test data in many ways.
-# MemoryError is not here: the limit of pixels is what keeps a file from asking for too much.
+# What Pillow raises on bad bytes, by breaking every picture of the test data in many ways and by
+# its source. MemoryError is not here: the limit of pixels keeps a file from asking for too much.
 DECODE_ERRORS = (
     DecompressionBombError,
     EOFError,
     IndexError,
     KeyError,
-    NotImplementedError,
     OSError,
     OverflowError,
     struct.error,
     SyntaxError,
     TypeError,
     ValueError,
-    zlib.error,
 )
 
 _HEAD = 18  # bytes: the whole header of a TGA, the only format without a signature
@@ -162,7 +159,9 @@ def broken(name: str, error: BaseException, options: ImageOptions) -> RecordErro
         )
     if isinstance(error, EOFError) or any(phrase in text for phrase in _END_EARLY):
         return RecordError(Reason.TRUNCATED, f"the {name} ends before the picture is complete")
-    if isinstance(error, NotImplementedError) or "unsupported" in text:
+    if "too large" in text or "too much memory" in text:
+        return RecordError(Reason.CORRUPT, f"text or a profile in the {name} unfolds to megabytes")
+    if "unsupported" in text:
         return RecordError(Reason.UNSUPPORTED, f"a kind of {name} that Pillow cannot read")
     return RecordError(Reason.CORRUPT, f"starts as a {name}, but its content is broken")
 
@@ -181,7 +180,8 @@ def orientation(image: ImageFile) -> int:
     if isinstance(image, TiffImageFile) or not any(key in image.info for key in _ORIENTED_BY):
         return 1
     try:
-        value = image.getexif().get(_ORIENTATION)
+        # The base's, because a PNG's own would decode the picture for it.
+        value = Image.getexif(image).get(_ORIENTATION)
     except DECODE_ERRORS:
         return 1  # broken metadata is no reason to lose a picture
     return value if isinstance(value, int) and 1 <= value <= 8 else 1

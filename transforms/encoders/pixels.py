@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngImageFile
 from recordmill.errors import Reason, RecordError
 from transforms.encoders.augment import augment
 from transforms.encoders.colour import PILLOW_MODES, blank, mixable, srgb_transform, to_mode
-from transforms.encoders.geometry import Plan, plan_resize
+from transforms.encoders.geometry import Plan, Size, plan_resize
 from transforms.encoders.headers import (
     DECODE_ERRORS,
     Header,
@@ -43,9 +43,9 @@ __all__ = ["Header", "ImageOptions", "Picture", "decode", "encode", "process", "
 _FILTER = Image.Resampling.BILINEAR
 
 # A JPEG is decoded at 1/2, 1/4 or 1/8 as long as that leaves this many times the pixels needed,
-# each way. Over the 167 photos of the test data that moves results by 0.5 levels on average at
-# the very most (at 32x32); with a margin of 1 it would be up to 1.5.
-_DRAFT_MARGIN = 2
+# each way. Over the 167 photos of the test data that moves results by 0.44 levels on average at
+# the very most (`fit` to 16x16; 0.02 at 128x128); with a margin of 1 it would be up to 1.5.
+_DRAFT_MARGIN = 3
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -64,6 +64,7 @@ _IMAGENET_STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 # How files end that were written to their end: JPEG's EOI, PNG's IEND chunk.
 _ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND\xae\x42\x60\x82"}
+_PNG_BIT_DEPTH = 24  # where a PNG's bits per channel stand, in its first chunk
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,12 +92,11 @@ def process(
         RecordError: the picture is bad; its reason and detail say how.
         Filtered: it is smaller than `min_size`.
     """
-    image = open_picture(io.BytesIO(data), options)
-    turn = orientation(image)
-    if not augmentations and _complies(image, data, options=options, turn=turn):
+    image = _open(data, options)
+    if not augmentations and _complies(image, data, options):
         _load(image, options)
         return _picture(data, image, options)
-    result = _finish(image, options, turn)
+    result = _finish(image, options)
     if augmentations:
         if generator is None:
             raise ValueError(f"augmentations {augmentations} need a generator, got None")
@@ -109,8 +109,7 @@ def decode(data: bytes, options: ImageOptions) -> Image.Image:
 
     Of an animation it is the first frame.
     """
-    image = open_picture(io.BytesIO(data), options)
-    return _finish(image, options, orientation(image))
+    return _finish(_open(data, options), options)
 
 
 def encode(image: Image.Image, options: ImageOptions) -> bytes:
@@ -139,11 +138,11 @@ def _raw(image: Image.Image, options: ImageOptions) -> bytes:
     pixels = np.asarray(image, np.float32)
     match options.normalize:
         case "unit":
-            pixels = pixels / 255
+            pixels = pixels / np.float32(255)
         case "signed":
-            pixels = pixels / 127.5 - 1
+            pixels = pixels / np.float32(127.5) - np.float32(1)
         case _:
-            pixels = (pixels / 255 - _IMAGENET_MEAN) / _IMAGENET_STD
+            pixels = (pixels / np.float32(255) - _IMAGENET_MEAN) / _IMAGENET_STD
     return pixels.astype("<f4", copy=False).tobytes()
 
 
@@ -157,7 +156,7 @@ def _picture(data: bytes, image: Image.Image, options: ImageOptions) -> Picture:
     )
 
 
-def _complies(image: ImageFile, data: bytes, *, options: ImageOptions, turn: int) -> bool:
+def _complies(image: ImageFile, data: bytes, options: ImageOptions) -> bool:
     """Whether the file is, byte for byte, what would be asked of it, if it also decodes."""
     if options.image_format == "jpeg":
         right_format = isinstance(image, JpegImageFile)
@@ -168,7 +167,7 @@ def _complies(image: ImageFile, data: bytes, *, options: ImageOptions, turn: int
     profile = image.info.get("icc_profile")
     return (
         right_format
-        and turn == 1
+        and orientation(image) == 1
         and image.mode == PILLOW_MODES[options.mode]
         and plan_resize(image.size, options) == _as_it_is(image.size)
         and data.endswith(_ENDS[options.image_format])
@@ -180,7 +179,7 @@ def _is_plain(image: PngImageFile, data: bytes) -> bool:
     """Whether a PNG is one picture of 8 bits per channel, without a colour that stands for none,
     and every chunk's checksum is right: stricter readers than Pillow look at those.
     """
-    if image.is_animated or "transparency" in image.info or image.tile[0].args != image.mode:
+    if image.is_animated or "transparency" in image.info or data[_PNG_BIT_DEPTH] != 8:
         return False
     try:
         PngImageFile(io.BytesIO(data)).verify()
@@ -193,7 +192,16 @@ def _as_it_is(size: tuple[int, int]) -> Plan:
     return Plan(window=size, inner=size, canvas=size)
 
 
-def _finish(image: ImageFile, options: ImageOptions, turn: int) -> Image.Image:
+def _open(data: bytes, options: ImageOptions) -> ImageFile:
+    """Opens a picture, and loads it unless it is a JPEG, which may be loaded smaller."""
+    image = open_picture(io.BytesIO(data), options)
+    if not isinstance(image, JpegImageFile):
+        _load(image, options)  # a PNG may tell its orientation after its pixels
+    return image
+
+
+def _finish(image: ImageFile, options: ImageOptions) -> Image.Image:
+    turn = orientation(image)
     sideways = turn >= 5
     stored = image.size
     upright = plan_resize(stored[::-1] if sideways else stored, options)
@@ -201,7 +209,7 @@ def _finish(image: ImageFile, options: ImageOptions, turn: int) -> Image.Image:
     profile = image.info.get("icc_profile")
     full = _draft(image, plan, options)
     _load(image, options)
-    result = _resize(mixable(image), plan, shrunk=(full[0] / stored[0], full[1] / stored[1]))
+    result = _resize(mixable(image), plan, stored=stored, full=full)
     if turn != 1:
         result = result.transpose(_UPRIGHT[turn])
     result = to_mode(result, mode=options.mode, background=options.background, profile=profile)
@@ -236,15 +244,21 @@ def _load(image: ImageFile, options: ImageOptions) -> None:
         raise broken(name_of(image), error, options) from error
 
 
-def _resize(image: Image.Image, plan: Plan, *, shrunk: tuple[float, float]) -> Image.Image:
-    """Cuts out the window and scales it in one go; `shrunk` is decoded pixels per pixel stored."""
-    window = (plan.window[0] * shrunk[0], plan.window[1] * shrunk[1])
-    if plan.inner == image.size == window:
+def _resize(
+    image: Image.Image, plan: Plan, *, stored: Size, full: tuple[float, float]
+) -> Image.Image:
+    """Cuts out the window and scales it in one go.
+
+    full: the (width, height) that the stored picture takes of the decoded one, which may end in
+    pixels that stand for a part of one.
+    """
+    width = plan.window[0] * full[0] / stored[0]
+    height = plan.window[1] * full[1] / stored[1]
+    if plan.inner == image.size == (width, height):
         return image
-    left, top = (image.width - window[0]) / 2, (image.height - window[1]) / 2
-    if shrunk != (1, 1):  # the decoded picture may end in a pixel that stands for a part of one
-        left = (1 - plan.window[0] * shrunk[0] / 1) / 2
-    return image.resize(plan.inner, _FILTER, (left, top, left + window[0], top + window[1]))
+    left, top = (full[0] - width) / 2, (full[1] - height) / 2
+    box = (left, top, min(left + width, image.width), min(top + height, image.height))
+    return image.resize(plan.inner, _FILTER, box)
 
 
 def _pad(image: Image.Image, plan: Plan, options: ImageOptions) -> Image.Image:

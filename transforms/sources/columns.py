@@ -24,6 +24,8 @@ def json_text(value: object) -> str | None:
     """A JSON value as text: strings as they are, 3.0 as '3', all else as JSON."""
     if value is None or isinstance(value, str):
         return value
+    if type(value) is int:
+        return str(value)
     return number_text(value) if isinstance(value, float) else json.dumps(value)
 
 

@@ -1,0 +1,144 @@
+"""Draws a dataset of pictures as one PNG: a row per class, a block per split, copies framed.
+
+    python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
+
+It is also an example of reading a dataset without TensorFlow: the Examples of a split in order,
+and beside them the index, which says where each of them comes from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from recordmill.files import Location
+from recordmill.manifest import Manifest, ManifestError, index_name, load
+from recordmill.reader import read_examples
+from recordmill.shard_index import read_index
+
+NAME_WIDTH = 96  # pixels for the names of the classes
+GAP = 18  # between the blocks of two splits
+HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
+SPLITS = ("train", "validation", "test")  # in this order, any others after them
+BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"
+FRAME = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tile:
+    """A picture of the sheet; `copy` is 0 for the record itself."""
+
+    key: str
+    label: str
+    copy: int
+    picture: bytes
+
+
+def read_tiles(dataset: Location, split: str, manifest: Manifest) -> Iterator[Tile]:
+    """The records of a split in their order: the Example's picture, and its row of the index."""
+    count = len(manifest.splits[split].shards)
+    rows = (
+        row
+        for number in range(count)
+        for row in read_index(dataset / index_name(split, number, count)).to_pylist()
+    )
+    encoded = manifest.options.get("rename", {}).get("image/encoded", "image/encoded")
+    for row, example in zip(rows, read_examples(dataset, split), strict=True):
+        values = example.get(encoded)
+        if manifest.features[encoded].kind != "image" or not isinstance(values, list):
+            raise ValueError(f"{encoded} holds no encoded pictures: write jpeg or png, not raw")
+        yield Tile(key=row["key"], label=row["label"] or "", copy=row["copy"], picture=values[0])
+
+
+def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Tile]]:
+    """Up to `limit` records per class, copies behind the record that they repeat."""
+    rows: dict[str, list[Tile]] = {}
+    for tile in tiles:
+        row = rows.setdefault(tile.label, [])
+        if len(row) < limit:
+            row.append(tile)
+    return {label: sorted(row, key=lambda tile: (tile.key, tile.copy)) for label, row in rows.items()}
+
+
+def draw(
+    splits: Mapping[str, Mapping[str, Sequence[Tile]]], manifest: Manifest, *, size: int
+) -> Image.Image:
+    """The sheet: splits from left to right, classes from top to bottom, tiles of `size` pixels."""
+    labels = list(manifest.labels) or [""]
+    columns = {name: max(map(len, rows.values()), default=0) for name, rows in splits.items()}
+    widths = {name: max(count * size, NAME_WIDTH + 24) for name, count in columns.items()}
+    width = NAME_WIDTH + sum(widths.values()) + GAP * len(widths)
+    sheet = Image.new("RGB", (width, HEAD + len(labels) * size + FOOT), BACKGROUND)
+    pen = ImageDraw.Draw(sheet)
+    large, small = ImageFont.load_default(15), ImageFont.load_default(12)
+    for row, label in enumerate(labels):
+        place = (8, HEAD + row * size + size // 2)
+        pen.text(place, label or "(no class)", INK, font=small, anchor="lm")
+    left = NAME_WIDTH
+    for name, rows in splits.items():
+        records = manifest.splits[name].records
+        pen.text((left, 6), name, INK, font=large)
+        pen.text((left, 27), f"{records:,} records", FAINT, font=small)
+        for row, label in enumerate(labels):
+            for column, tile in enumerate(rows.get(label, ())):
+                sheet.paste(_draw_tile(tile, size), (left + column * size, HEAD + row * size))
+        left += widths[name] + GAP
+    if any(tile.copy for rows in splits.values() for row in rows.values() for tile in row):
+        _draw_legend(pen, middle=sheet.height - FOOT // 2, font=small)
+    return sheet
+
+
+def _draw_tile(tile: Tile, size: int) -> Image.Image:
+    picture = Image.open(io.BytesIO(tile.picture)).convert("RGB")
+    inner = (size - 2, size - 2)
+    picture = ImageOps.pad(picture, inner, method=Image.Resampling.LANCZOS, color=BACKGROUND)
+    if tile.copy:
+        pen = ImageDraw.Draw(picture)
+        pen.rectangle((0, 0, inner[0] - 1, inner[1] - 1), outline=COPY, width=FRAME)
+    return ImageOps.expand(picture, border=1, fill=BACKGROUND)
+
+
+def _draw_legend(pen: ImageDraw.ImageDraw, *, middle: int, font: ImageFont.ImageFont) -> None:
+    pen.rectangle((NAME_WIDTH, middle - 7, NAME_WIDTH + 14, middle + 7), outline=COPY, width=FRAME)
+    text = "framed: an oversampled copy, beside the record that it repeats"
+    pen.text((NAME_WIDTH + 22, middle), text, INK, font=font, anchor="lm")
+
+
+def _place(split: str) -> tuple[int, str]:
+    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draws the sheet and says where it is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--dataset", required=True, help="folder of the dataset")
+    parser.add_argument("--output", required=True, help="the PNG to write")
+    parser.add_argument("--size", type=int, default=72, help="pixels of a picture's side")
+    parser.add_argument("--per-class", type=int, default=12, help="records of a class and split")
+    parser.add_argument("--palette", action="store_true", help="256 colours, a smaller file")
+    options = parser.parse_args(argv)
+    dataset = Location.parse(options.dataset)
+    try:
+        manifest = load(dataset)
+        splits = {
+            name: first_of_each_class(read_tiles(dataset, name, manifest), options.per_class)
+            for name in sorted(manifest.splits, key=_place)
+        }
+        sheet = draw(splits, manifest, size=options.size)
+    except (ManifestError, ValueError) as error:
+        print(f"contact_sheet: error: {error}", file=sys.stderr)
+        return 1
+    if options.palette:
+        sheet = sheet.quantize(256)
+    sheet.save(options.output, optimize=True)
+    print(f"The contact sheet is in {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The command line: puts config, kind of data, pipeline and runner together.
+
+The only place that knows all of them. It imports a command's modules when that command is called,
+so that help is there at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+
+from recordmill.errors import ConfigError, RunError
+
+# Command: (module of the kind of data, its config class, what it does).
+_KINDS = {
+    "images": ("pipelines.images", "ImagesConfig", "pictures, in folders or listings"),
+}
+_ON_DATASETS = {
+    "verify": ("verify_main", "read a whole dataset again and name what is damaged"),
+    "inspect": ("inspect_main", "show what is in a dataset, or one record of it"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0 if argv else 2
+    command, *rest = argv
+    if command == "--version":
+        import importlib.metadata
+
+        print(f"recordmill {importlib.metadata.version('recordmill')}")
+        return 0
+    prog = f"recordmill {command}"
+    try:
+        if command in _KINDS:
+            return _run_kind(command, rest, prog)
+        if command in _ON_DATASETS:
+            commands = importlib.import_module("pipelines.dataset_commands")
+            return int(getattr(commands, _ON_DATASETS[command][0])(rest))
+        raise ConfigError(f"unknown command {command!r}{_nearest(command)}; see recordmill --help")
+    except ConfigError as error:
+        print(f"{prog}: error: {error}", file=sys.stderr)
+        return 2
+    except RunError as error:
+        print(f"{prog}: error: {error}", file=sys.stderr)
+        return 1
+
+
+def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
+    from pipelines import options
+
+    module_name, config_name, _ = _KINDS[command]
+    module = importlib.import_module(module_name)
+    parsed = options.parse(
+        getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
+    )
+    # Beam takes two seconds to import: not before the command line is known to be sound. It warns
+    # of Google's libraries, which it can do without.
+    logging.disable(logging.WARNING)
+    from pipelines import run
+
+    logging.disable(logging.NOTSET)
+    return run.run(parsed.config, module.kind(parsed.config), parsed.passthrough, prog=prog)
+
+
+def _nearest(command: str) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(command, [*_KINDS, *_ON_DATASETS], n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _overview() -> str:
+    rows = [(name, text) for name, (*_, text) in [*_KINDS.items(), *_ON_DATASETS.items()]]
+    table = "\n".join(f"  recordmill {name:<9}{text}" for name, text in rows)
+    return f"""\
+Raw data to balanced, shuffled, validated, sharded TFRecord datasets.
+
+{table}
+
+recordmill COMMAND --help shows its options. A first run:
+
+  recordmill images --input photos/ --output out/ --size 224 --balance oversample
+  recordmill verify --dataset out/"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Commands on a finished dataset: `recordmill verify` and `recordmill inspect`.
+
+Both raise ConfigError for wrong usage and RunError where there is nothing that they could read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+
+from pipelines import report
+from pipelines.options import Group, option, parse
+from recordmill import inspection, manifest, verify
+from recordmill.errors import ConfigError, RunError
+from recordmill.example import Value
+from recordmill.files import Location
+from recordmill.manifest import ManifestError
+from recordmill.pool import ProcessPool
+from recordmill.reader import read_record
+from recordmill.shard_check import ShardReport, ShardTask
+from recordmill.shard_index import IndexDamagedError
+from runners.progress import Snapshot, Watcher
+
+_DATASET = Group(10, "Dataset")
+_RECORD = Group(20, "One record")
+_OUTPUT = Group(30, "How it is shown")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    """Options of `recordmill verify`."""
+
+    dataset: str = option(
+        group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
+    )
+    deep: bool = option(False, group=_DATASET, help="Decode every picture, too.")
+    workers: int = option(0, group=_DATASET, help="Processes; 0 is one per core.")
+    json: bool = option(False, group=_OUTPUT, help="Print all damages as JSON.")
+    quiet: bool = option(False, group=_OUTPUT, help="Print damages only, and no progress.")
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise ConfigError(f"--workers: expected 0 or more, got {self.workers}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InspectConfig:
+    """Options of `recordmill inspect`."""
+
+    dataset: str = option(
+        group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
+    )
+    split: str = option(
+        "train", group=_RECORD, metavar="NAME", help="Split that --record counts in."
+    )
+    record: int | None = option(
+        None, group=_RECORD, help="Show this record of the split, counted from 0."
+    )
+    save: str | None = option(
+        None,
+        group=_RECORD,
+        metavar="FILE",
+        help="Write the record's picture to a file; it gets the extension of its format.",
+    )
+    json: bool = option(False, group=_OUTPUT, help="Print JSON.")
+
+    def __post_init__(self) -> None:
+        if self.save is not None and self.record is None:
+            raise ConfigError("--save: expected --record N, whose picture to save")
+
+
+def verify_main(argv: Sequence[str]) -> int:
+    """Reads a dataset again, every byte of it, and names what is damaged.
+
+    Example:
+      recordmill verify --dataset out --deep
+    """
+    prog = "recordmill verify"
+    description = _description(verify_main)
+    config = parse(VerifyConfig, argv, prog=prog, description=description, beam=False).config
+    dataset = Location.parse(config.dataset)
+    with _reading():
+        shards = sum(len(split.shards) for split in manifest.load(dataset).splits.values())
+        counted = _Counted(shards)
+        with Watcher(counted.snapshot, quiet=config.quiet):
+            found = verify.verify(
+                dataset,
+                deep=config.deep,
+                run=_in_processes(config.workers),
+                on_progress=counted.add,
+            )
+    if config.json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    elif not (config.quiet and found.ok):
+        report.show(report.verification(found, dataset=dataset))
+    return 0 if found.ok else 1
+
+
+def inspect_main(argv: Sequence[str]) -> int:
+    """Shows what is in a dataset, or one record of it.
+
+    Example:
+      recordmill inspect --dataset out
+      recordmill inspect --dataset out --split test --record 12 --save picture.jpg
+    """
+    prog = "recordmill inspect"
+    description = _description(inspect_main)
+    config = parse(InspectConfig, argv, prog=prog, description=description, beam=False).config
+    dataset = Location.parse(config.dataset)
+    with _reading():
+        if config.record is not None:
+            return _inspect_record(dataset, config, config.record)
+        summary = inspection.inspect(dataset)
+    if config.json:
+        print(json.dumps(summary.to_json(), indent=2, ensure_ascii=False))
+    else:
+        report.show(report.inspection(summary, dataset=dataset))
+    return 0
+
+
+def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> int:
+    stated = manifest.load(dataset)
+    try:
+        found = read_record(dataset, config.split, number)
+    except (ManifestError, IndexDamagedError):
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    values = inspection.describe_record(
+        found.example, stated.features, labels=stated.labels, label_offset=stated.label_offset
+    )
+    if config.json:
+        facts = {name: getattr(found, name) for name in ("key", "label", "copy", "file", "number")}
+        print(json.dumps({**facts, "features": dict(values)}, indent=2, ensure_ascii=False))
+    else:
+        report.show(report.record(found, values, split=config.split))
+    if config.save is not None:
+        _save(found.example, stated, pathlib.Path(config.save), silent=config.json)
+    return 0
+
+
+def _save(
+    example: Mapping[str, Value],
+    stated: manifest.Manifest,
+    path: pathlib.Path,
+    *,
+    silent: bool,
+) -> None:
+    try:
+        saved = inspection.save_picture(example, stated.features, path)
+    except ValueError as error:
+        raise ConfigError(f"--save: {error}") from error
+    except OSError as error:
+        raise RunError(f"--save: cannot write {path}: {error.strerror or error}") from error
+    if not silent:
+        print(f"Its picture is in {saved}")
+
+
+class _Counted:
+    """Counts shards as they are verified."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._reports: list[ShardReport] = []
+
+    def add(self, done: ShardReport) -> None:
+        self._reports.append(done)
+
+    def snapshot(self) -> Snapshot:
+        done = self._reports[:]
+        return Snapshot(
+            phase="verifying",
+            done=len(done),
+            total=self._total,
+            records=sum(one.records for one in done),
+            bytes=sum(one.bytes for one in done),
+            rejects=None,
+            unit="shards",
+        )
+
+
+def _in_processes(workers: int) -> verify.Run:
+    """Maps tasks over processes, in the order in which they end."""
+
+    def run(
+        function: Callable[[ShardTask], ShardReport], tasks: Iterable[ShardTask]
+    ) -> Iterator[ShardReport]:
+        waiting = list(tasks)
+        if not waiting:
+            return
+        pool = ProcessPool(min(workers or len(os.sched_getaffinity(0)), len(waiting)))
+        try:
+            for future in as_completed([pool.submit(function, task) for task in waiting]):
+                yield future.result()
+        finally:
+            pool.close()
+
+    return run
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """What cannot be read is the run's trouble, not a wrong option."""
+    try:
+        yield
+    except ManifestError as error:
+        raise RunError(str(error)) from error
+    except IndexDamagedError as error:
+        raise RunError(f"an index is damaged, `recordmill verify` says which: {error}") from error
+
+
+def _description(command: Callable[[Sequence[str]], int]) -> str:
+    import inspect
+
+    return inspect.cleandoc(command.__doc__ or "")

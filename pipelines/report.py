@@ -1,0 +1,393 @@
+"""What a command says when it is done: plans, datasets, rejects and damages as tables.
+
+Pure functions from data to what rich can print. Names come from the users' files and may hold
+anything: they are never markup, and what would move the cursor is shown as an escape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from pipelines.config import in_order
+from recordmill.errors import Reject
+from recordmill.inspection import RejectSummary, Summary
+from recordmill.manifest import Manifest
+from recordmill.reader import Record
+from recordmill.storage_errors import shown
+from recordmill.verify import Report
+from runners.progress import duration
+
+Label = str | None
+
+_ENDS = 10  # classes shown at either end of a long table
+_EXAMPLES = 3  # rejects shown of a reason
+_DAMAGES = 20
+_NAME_WIDTH = 40
+_FILE_WIDTH = 100  # of what is no terminal
+_JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in many scripts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanSplit:
+    """A split that is going to be written.
+
+    records: with copies. bytes: estimated, all shards together.
+    classes: {label: (records before, records after balancing)}; None are those without a label.
+    """
+
+    records: int
+    copies: int
+    shards: int
+    bytes: int
+    classes: Mapping[Label, tuple[int, int]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanView:
+    """What a job is going to write, and about how many seconds that takes."""
+
+    splits: Mapping[str, PlanSplit]
+    seconds: float
+
+    @classmethod
+    def from_json(cls, plan: Mapping[str, Any], *, workers: int = 1) -> PlanView:
+        """From plan.json, which estimates the seconds of one worker."""
+        splits = {}
+        for name, split in plan["splits"].items():
+            before, after = dict(split["before"]), dict(split["after"])
+            splits[name] = PlanSplit(
+                records=split["records"],
+                copies=split["copies"],
+                shards=split["shards"],
+                bytes=split["bytes"],
+                classes={
+                    label: (before.get(label, 0), after.get(label, 0))
+                    for label in {**before, **after}
+                },
+            )
+        seconds = sum(split["seconds"] for split in plan["splits"].values())
+        return cls(splits=splits, seconds=seconds / workers)
+
+
+def show(*parts: RenderableType, stream: IO[str] | None = None) -> None:
+    """Prints to a stream, by default stdout; a file gets lines of 100 columns."""
+    stream = sys.stdout if stream is None else stream
+    width = None if stream.isatty() else _FILE_WIDTH
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
+    for part in parts:
+        # Lines with paths are longer than the console is wide, so that they can be copied.
+        console.print(part, crop=False)
+
+
+def plan_table(plan: PlanView) -> RenderableType:
+    """What --dry-run prints."""
+    table = _table("split", "records", "of them copies", "shards", "about")
+    for name in in_order(plan.splits):
+        split = plan.splits[name]
+        table.add_row(
+            _name(name),
+            f"{split.records:,}",
+            f"{split.copies:,}",
+            f"{split.shards:,}",
+            decimal(split.bytes),
+        )
+    last = Text(f"To write this takes about {duration(plan.seconds)}.")
+    classes = {name: plan.splits[name].classes for name in in_order(plan.splits)}
+    return _stack(table, _classes_table(classes), last)
+
+
+def closing(
+    manifest: Manifest,
+    *,
+    output: object,
+    plan: PlanView | None = None,
+    rejects: Iterable[Reject] = (),
+    seconds: float | None = None,
+) -> RenderableType:
+    """What a job prints at its end; with `plan` also the classes before balancing."""
+    table = _table("split", "records", "shards", "size")
+    for name in in_order(manifest.splits):
+        split = manifest.splits[name]
+        table.add_row(
+            _name(name), f"{split.records:,}", f"{len(split.shards):,}", decimal(split.bytes)
+        )
+    classes = {
+        name: _before_and_after(
+            _with_unlabelled(split.classes, split.records),
+            plan.splits.get(name) if plan else None,
+        )
+        for name, split in manifest.splits.items()
+    }
+    took = "" if seconds is None else f" in {duration(seconds)}"
+    written = sum(split.records for split in manifest.splits.values())
+    last = _line(f"{written:,} records written to ", (_clean(output), "bold"), took)
+    return _stack(
+        table,
+        _classes_table(_ordered(classes, manifest.labels)),
+        _ledger(manifest),
+        rejects_table(sum_up(rejects)),
+        *_notes(manifest),
+        last,
+    )
+
+
+def sum_up(rejects: Iterable[Reject]) -> dict[str, RejectSummary]:
+    """Rejects by reason, the most frequent first, with the first ones of each as examples."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    for reject in rejects:
+        counts[reject.reason] += 1
+        if counts[reject.reason] <= _EXAMPLES:
+            examples[reject.reason].append(dataclasses.asdict(reject))
+    return {
+        reason: RejectSummary(count=count, examples=tuple(examples[reason]))
+        for reason, count in counts.most_common()
+    }
+
+
+def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None:
+    """Why records were rejected, with examples; None where none was."""
+    if not rejects:
+        return None
+    table = _table("rejected as", "records", words=["for example"])
+    for reason, some in rejects.items():
+        lines = [
+            Text.assemble(_clean(one["key"]), (f"  {_clean(one['detail'])}", "dim"))
+            for one in some.examples[:_EXAMPLES]
+        ]
+        table.add_row(reason, f"{some.count:,}", Text("\n").join(lines))
+    return table
+
+
+def inspection(summary: Summary, *, dataset: object) -> RenderableType:
+    """What `recordmill inspect` prints."""
+    manifest = summary.manifest
+    facts = Table.grid(padding=(0, 2))
+    options = ", ".join(f"{name}={value}" for name, value in sorted(manifest.options.items())
+                        if value not in (None, False, [], {}))  # fmt: skip
+    for fact, value in [
+        ("dataset", dataset),
+        ("digest", manifest.digest),
+        ("seed", manifest.seed),
+        ("options", options),
+        ("encoders", ", ".join(f"{name} {v}" for name, v in sorted(manifest.encoders.items()))),
+    ]:
+        facts.add_row(Text(fact, style="dim"), Text(_clean(value), overflow="fold"))
+
+    splits = _table("split", "records", "of them copies", "shards", "size", "a shard's size")
+    for name in in_order(summary.splits):
+        split = summary.splits[name]
+        least, middle, most = split.shard_bytes
+        each = decimal(middle) if least == most else f"{decimal(least)} to {decimal(most)}"
+        splits.add_row(
+            _name(name),
+            f"{split.records:,}",
+            f"{split.copies:,}",
+            f"{split.shards:,}",
+            decimal(split.bytes),
+            each if split.shards else "",
+        )
+
+    features = _table("feature", words=["type", "shape", "kind"])
+    for name, feature in sorted(manifest.features.items()):
+        features.add_row(
+            _name(name),
+            feature.raw_dtype or feature.dtype,
+            _shape(feature.shape if feature.raw_shape is None else feature.raw_shape),
+            feature.kind,
+        )
+    classes = {
+        name: _before_and_after(_with_unlabelled(split.classes, split.records))
+        for name, split in manifest.splits.items()
+    }
+    return _stack(
+        facts,
+        splits,
+        _classes_table(_ordered(classes, manifest.labels), weights=manifest.class_weights),
+        features,
+        _ledger(manifest),
+        rejects_table(summary.rejects),
+        *_notes(manifest),
+    )
+
+
+def record(found: Record, values: Sequence[tuple[str, str]], *, split: str) -> RenderableType:
+    """One record: where it comes from, and its features as `describe_record` gives them."""
+    facts = Table.grid(padding=(0, 2))
+    copy = f", copy {found.copy}" if found.copy else ""
+    for fact, value in [
+        ("key", found.key + copy),
+        ("label", "(no class)" if found.label is None else found.label),
+        ("stands in", f"{found.file}, record {found.number} ({split})"),
+    ]:
+        facts.add_row(Text(fact, style="dim"), Text(_clean(value), overflow="fold"))
+    table = _table("feature", words=["value"])
+    for name, value in values:
+        table.add_row(_name(name), Text(_clean(value), overflow="fold"))
+    return _stack(facts, table)
+
+
+def verification(report: Report, *, dataset: object) -> RenderableType:
+    """What `recordmill verify` prints: the damages, if any, and one line that sums up."""
+    damages = [_line(_clean(damage)) for damage in report.damages[:_DAMAGES]]
+    more = len(report.damages) - len(damages)
+    if more:
+        damages.append(Text(f"... and {more:,} more; --json lists all", style="dim"))
+    verdict = ("no damage", "green")
+    if report.damages:
+        count = len(report.damages)
+        verdict = (f"{count:,} damage{'s' if count > 1 else ''}", "bold red")
+    read = _some(report.records, "record") + f", {_some(report.shards, 'shard')}"
+    last = _line(
+        f"{_clean(dataset)}: {read}, {decimal(report.bytes)}"
+        f"{', every picture decoded' if report.deep else ''}: ",
+        verdict,
+    )
+    return Group(*damages, last)
+
+
+def _classes_table(
+    splits: Mapping[str, Mapping[Label, tuple[int, int]]],
+    *,
+    weights: Mapping[str, float] | None = None,
+) -> RenderableType | None:
+    """Records of each class and split; the largest and the smallest where there are many."""
+    totals: Counter[Label] = Counter()
+    for classes in splits.values():
+        for label, (before, after) in classes.items():
+            totals[label] += max(before, after)
+    if not any(label is not None for label in totals):
+        return None
+    table = _table("class", *map(_clean, splits), *(["weight"] if weights else []))
+    rows = totals.most_common()
+    hidden = len(rows) - 2 * _ENDS
+    for place, (label, _) in enumerate(rows):
+        # To hide one row takes as much room as to show it.
+        if hidden > 1 and _ENDS <= place < _ENDS + hidden:
+            if place == _ENDS:
+                table.add_row(Text(f"... {hidden:,} more between", style="dim"))
+            continue
+        cells = [_counts(*classes.get(label, (0, 0))) for classes in splits.values()]
+        if weights:
+            cells.append("" if label is None else f"{weights.get(label, 0):.3g}")
+        table.add_row(_name(label), *cells)
+    return table
+
+
+def _counts(before: int, after: int) -> str:
+    return f"{after:,}" if before == after else f"{before:,} \u2192 {after:,}"
+
+
+def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, int]:
+    counts: dict[Label, int] = dict(classes.items())
+    if missing := records - sum(classes.values()):
+        counts[None] = missing
+    return counts
+
+
+def _before_and_after(
+    after: Mapping[Label, int], plan: PlanSplit | None = None
+) -> dict[Label, tuple[int, int]]:
+    """What was planned from, and what was written; rejects at writing lie between."""
+    before = {} if plan is None else {label: one for label, (one, _) in plan.classes.items()}
+    return {
+        label: (before.get(label, n), n)
+        for label, n in {**dict.fromkeys(before, 0), **after}.items()
+    }
+
+
+def _ordered(
+    splits: Mapping[str, Mapping[Label, tuple[int, int]]], labels: Sequence[str]
+) -> dict[str, dict[Label, tuple[int, int]]]:
+    """With every class of the dataset in every split, so that an empty class shows, too."""
+    return {name: {**dict.fromkeys(labels, (0, 0)), **splits[name]} for name in in_order(splits)}
+
+
+def _ledger(manifest: Manifest) -> Text:
+    """`9 inputs read, 1 rejected; 8 records made, 8 written; 3 copies written`."""
+    inputs, records = manifest.ledger.inputs, manifest.ledger.records
+    copies = manifest.ledger.copies
+    sums = [
+        [
+            f"{_some(inputs.read, 'input')} read",
+            *_counted(rejected=inputs.rejected, filtered=inputs.filtered),
+        ],
+        [
+            f"{_some(records.made, 'record')} made",
+            *_counted(
+                written=records.written,
+                rejected=records.rejected,
+                filtered=records.filtered,
+                dropped=records.dropped,
+            ),
+        ],
+    ]
+    if copies.planned:
+        sums.append(
+            [
+                f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'} planned",
+                *_counted(written=copies.written, rejected=copies.rejected),
+            ]
+        )
+    return Text("; ".join(", ".join(one) for one in sums))
+
+
+def _counted(**counts: int) -> list[str]:
+    return [f"{count:,} {what}" for what, count in counts.items() if count]
+
+
+def _notes(manifest: Manifest) -> list[RenderableType]:
+    return [Text(f"Note: {_clean(note)}") for note in manifest.notes]
+
+
+def _shape(shape: Sequence[int | None]) -> str:
+    return " x ".join("any" if size is None else str(size) for size in shape)
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _table(name: str, *numbers: str, words: Sequence[str] = ()) -> Table:
+    """A column of names, then columns of numbers, then columns of words."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column(Text(name), overflow="ellipsis", no_wrap=True, max_width=_NAME_WIDTH)
+    for title in numbers:
+        table.add_column(Text(title), justify="right", no_wrap=True)
+    for title in words:
+        table.add_column(Text(title), overflow="fold")
+    return table
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """A line that stays one, however long."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ignore")
+
+
+def _stack(*parts: RenderableType | None) -> RenderableType:
+    """One below the other, with an empty line between."""
+    there = [one for part in parts if part is not None for one in (Text(), part)]
+    return Group(*there[1:])
+
+
+def _name(name: Label) -> Text:
+    return Text("(no class)", style="dim italic") if name is None else Text(_clean(name))
+
+
+def _clean(value: object) -> str:
+    """One line of printable text, in any script."""
+    text = shown(value)
+    return "".join(
+        char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -1,0 +1,90 @@
+"""Runs a job as a person or a scheduler sees it: progress, signals, words for what went wrong."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from pipelines import report
+from pipelines.config import CommonConfig
+from pipelines.job import Job
+from pipelines.road import Road
+from pipelines.watch import JobProgress
+from recordmill.errors import ConfigError, RunError
+from recordmill.pool import close_shared_pool, shared_pool
+from runners import direct
+from runners.progress import Watcher
+from transforms.kind import Kind
+
+# The last line of a traceback that crossed Beam as text, and what Beam adds to it.
+_CAUSE = re.compile(r"^(recordmill(?:\.\w+)+)\.(\w+): (.*?)(?: \[while running .*\])?$", re.M | re.S)
+
+
+def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:
+    """Runs a job to its end and returns its exit code.
+
+    Raises:
+      ConfigError, RunError
+    """
+    if config.runner != "direct":
+        raise ConfigError(f"--runner {config.runner} is not in this version; leave it out")
+    job = Job(config, kind)
+    job.check_output()
+    workers = config.workers or len(os.sched_getaffinity(0))
+    shared_pool(workers)  # they start while the graph is built
+    progress = JobProgress(job.staging)
+
+    def run_pipeline(road: Road) -> None:
+        try:
+            direct.run(road.build, workers=workers, beam_options=beam_options)
+        except RuntimeError as error:
+            raise cause(error) from error
+
+    watcher = Watcher(progress.poll, quiet=config.quiet)
+    try:
+        with _ended_by_signals(watcher, prog), watcher:
+            outcome = job.run(run_pipeline, on_listed=progress.listed)
+    finally:
+        close_shared_pool()
+    report.print_outcome(outcome, config=config, output=job.output)
+    if outcome.verdict is not None:
+        print(f"{prog}: error: {outcome.verdict.message}", file=sys.stderr)
+        return outcome.verdict.code
+    return 0
+
+
+def cause(error: RuntimeError) -> Exception:
+    """The RunError behind what Beam raises, which holds a traceback as text; else the error."""
+    for module, name, message in reversed(_CAUSE.findall(str(error))):
+        kind = getattr(importlib.import_module(module), name, None)
+        if isinstance(kind, type) and issubclass(kind, RunError):
+            return RunError(message)
+    return error
+
+
+@contextmanager
+def _ended_by_signals(watcher: Watcher, prog: str) -> Iterator[None]:
+    """SIGINT and SIGTERM end the process at once: staging is made to be left at any moment."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        watcher.__exit__(None, None, None)
+        close_shared_pool()
+        print(
+            f"{prog}: stopped by {signal.Signals(number).name}; the same command continues",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

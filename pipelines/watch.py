@@ -1,0 +1,67 @@
+"""How far a job is, read from what it leaves in staging: the same for every runner."""
+
+from __future__ import annotations
+
+from recordmill.errors import RunError
+from recordmill.staging import ShardInfo, Staging
+from runners.progress import Snapshot
+
+
+class JobProgress:
+    """Polled by the watcher while the job runs."""
+
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self._listed = 0
+        self._infos: dict[str, ShardInfo] = {}
+
+    def listed(self, rows: int) -> None:
+        """Counts rows of the listing while it is made."""
+        self._listed += rows
+
+    def poll(self) -> Snapshot | None:
+        """Where the job stands; None where staging does not say (yet, or any more)."""
+        try:
+            return self._poll()
+        except RunError:  # a file that was there when its folder was listed has moved on
+            return None
+
+    def _poll(self) -> Snapshot | None:
+        plan = self._staging.read_json("plan.json")
+        if plan is not None:
+            return self._writing(plan)
+        listing = self._staging.listing()
+        if listing is None:
+            return Snapshot(phase="listing", done=self._listed, unit="files")
+        checked = self._staging.place("checked")
+        if not checked.exists():
+            return Snapshot(phase="planning", records=listing.rows)
+        done = sum(entry.name.endswith(".json") for entry in checked.list_dir())
+        return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")
+
+    def _writing(self, plan: dict[str, dict[str, dict[str, int]]]) -> Snapshot:
+        splits = plan["splits"].values()
+        total = sum(split["records"] for split in splits)
+        size = sum(split["bytes"] for split in splits) / max(total, 1)
+        info = self._staging.place("info")
+        for entry in info.list_dir() if info.exists() else ():
+            name = entry.name.removesuffix(".json")
+            if name not in self._infos and entry.name.endswith(".json"):
+                found = self._staging.shard_info(name)
+                if found is not None:
+                    self._infos[name] = found
+        shards = self._staging.place("shards")
+        begun = 0
+        for entry in shards.list_dir() if shards.exists() else ():
+            if entry.name.endswith(".tmp"):
+                begun += entry.size
+        records = sum(found.shard.records for found in self._infos.values()) + int(begun / size)
+        return Snapshot(
+            phase="writing",
+            done=min(records, total),
+            total=total,
+            records=min(records, total),
+            bytes=sum(found.shard.bytes for found in self._infos.values()) + begun,
+            rejects=int(plan["rejected"])  # type: ignore[call-overload]
+            + sum(found.rejected for found in self._infos.values()),
+        )

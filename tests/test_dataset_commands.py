@@ -1,0 +1,128 @@
+import json
+import os
+import pathlib
+from typing import Any
+
+import pytest
+
+from pipelines.dataset_commands import inspect_main, verify_main
+from recordmill.errors import ConfigError, RunError
+from tests.make_dataset import make_dataset
+
+
+@pytest.fixture
+def dataset(tmp_path: pathlib.Path) -> str:
+    folder = tmp_path / "out"
+    make_dataset(folder)
+    return os.fspath(folder)
+
+
+def spoil(dataset: str) -> None:
+    """Changes one byte of a shard."""
+    path = pathlib.Path(dataset) / "train.tfrecord-00001-of-00002"
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1
+    path.write_bytes(content)
+
+
+def test_verify_a_clean_dataset(dataset: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verify_main(["--dataset", dataset, "--deep", "--workers=2"]) == 0
+    out, err = capfd.readouterr()
+    assert out == f"{dataset}: 8 records, 3 shards, 2.5 kB, every picture decoded: no damage\n"
+    assert err == ""
+
+
+def test_verify_names_the_damage(dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spoil(dataset)
+    assert verify_main([f"--dataset={dataset}", "--workers=1", "--quiet"]) == 1
+    assert "train.tfrecord-00001-of-00002, record 0" in capsys.readouterr().out
+
+
+def test_verify_as_json(dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spoil(dataset)
+    assert verify_main([f"--dataset={dataset}", "--workers=1", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False
+    assert {one["file"] for one in found["damages"]} == {"train.tfrecord-00001-of-00002"}
+
+
+def test_verify_quietly(dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_main([f"--dataset={dataset}", "--workers=1", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_inspect(dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect_main(["--dataset", dataset]) == 0
+    assert "tulip       3            1      0     1.25" in capsys.readouterr().out
+
+
+def test_inspect_as_json(dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect_main(["--dataset", dataset, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["copies"] == 1
+
+
+def test_inspect_a_record(
+    dataset: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = os.fspath(tmp_path / "picture.jpg")
+    argv = ["--dataset", dataset, "--split=validation", "--record=1"]
+    assert inspect_main([*argv, "--save", picture]) == 0
+    out = capsys.readouterr().out
+    assert "stands in  validation.tfrecord-00000-of-00001, record 1 (validation)" in out
+    assert f"Its picture is in {tmp_path / 'picture.png'}" in out
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert inspect_main([*argv, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (found["key"], found["label"], found["copy"]) == ("g", "tulip", 0)
+    assert found["features"]["image/class/label"] == "1 (tulip)"
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "message"),
+    [
+        (["--record=8"], ConfigError, "expected a record of train from 0 to 5, got 8"),
+        (["--record=0", "--split=best"], ConfigError, "got 'best'"),
+        (["--save=a.jpg"], ConfigError, "--save: expected --record N"),
+        (["--recrd=1"], ConfigError, "unknown option --recrd; did you mean --record"),
+        (["--record=0", "--save=no/where/a.jpg"], RunError, "cannot write no/where/a.jpg: No such"),
+        (["--dataset=elsewhere"], RunError, "no dataset"),
+    ],
+)
+def test_what_inspect_cannot_do(
+    dataset: str, argv: list[str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        inspect_main(["--dataset", dataset, *argv])
+
+
+def test_inspect_with_a_broken_index(dataset: str) -> None:
+    index = pathlib.Path(dataset) / "index" / "train-00000-of-00002.parquet"
+    index.write_bytes(b"no index")
+    for argv in ([], ["--record=0"]):
+        with pytest.raises(
+            RunError, match="an index is damaged, `recordmill verify` says which: it cannot"
+        ):
+            inspect_main(["--dataset", dataset, *argv])
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "message"),
+    [
+        (["--dataset=nowhere"], RunError, "no dataset"),
+        ([], ConfigError, "missing --dataset; see recordmill verify --help"),
+        (["--dataset=x", "--workers=-1"], ConfigError, "--workers: expected 0 or more, got -1"),
+    ],
+)
+def test_what_verify_cannot_do(argv: list[str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        verify_main(argv)
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, example in [
+        (verify_main, "recordmill verify --dataset out"),
+        (inspect_main, "recordmill inspect --dataset out"),
+    ]:
+        with pytest.raises(SystemExit):
+            command(["--help"])
+        assert example in capsys.readouterr().out

@@ -1,0 +1,217 @@
+"""Picture files as Examples: an encoder and a header check for rows that name files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import PIL
+import pyarrow as pa
+from PIL import features as pillow_features
+
+from recordmill.errors import ConfigError, Filtered, RecordError
+from recordmill.features import DType, Feature, Features
+from recordmill.files import open_file, read_file
+from transforms import batch
+from transforms.encoders.augment import check_names, generator_for
+from transforms.encoders.headers import read_header
+from transforms.encoders.image_options import ImageOptions
+from transforms.encoders.pixels import Picture, process
+from transforms.kind import Context, Encoded, Sorted, Sorter
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeaderCheck:
+    """Finds the pictures whose header already tells that they are bad or too small."""
+
+    options: ImageOptions
+
+    def check(self, rows: pa.RecordBatch) -> Sorted:
+        """Opens every file, and reads of it what its header takes."""
+        sorter = Sorter("check")
+        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+            try:
+                with open_file(path, size=size, mtime=mtime) as file:
+                    read_header(file, self.options)
+            except (RecordError, Filtered) as error:
+                sorter.leave_out(key, error)
+            else:
+                sorter.keep(row)
+        return sorter.result()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageEncoder:
+    """Loads, decodes and encodes the pictures that rows name.
+
+    one_hot_label: adds the label as float32[classes], 1 at the class's index.
+    augment: names of augmentations, for copies; with `augment_all` for all of split `train`.
+    unlabelled: rows without a label may occur, and have no label features.
+    """
+
+    options: ImageOptions
+    one_hot_label: bool = False
+    augment: tuple[str, ...] = ()
+    augment_all: bool = False
+    unlabelled: bool = False
+
+    def __post_init__(self) -> None:
+        check_names(self.augment)
+        if self.augment_all and not self.augment:
+            raise ConfigError("--augment-all: needs --augment to say what to do, such as flip,crop")
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        """Raises ConfigError for a user column that no feature can hold."""
+        integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
+        declared = {
+            "image/encoded": self._encoded_feature(),
+            "image/filename": text,
+            "image/format": text,
+            "image/height": integer,
+            "image/width": integer,
+            "image/channels": integer,
+        }
+        if context.labels:
+            shape = (None,) if self.unlabelled else ()
+            declared["image/class/label"] = Feature(dtype="int64", shape=shape, kind="label")
+            declared["image/class/text"] = Feature(dtype="string", shape=shape, kind="text")
+            if self.one_hot_label:
+                classes = None if self.unlabelled else len(context.labels)
+                declared["image/class/one_hot"] = Feature(dtype="float32", shape=(classes,))
+        for field in _user_fields(rows):
+            if field.name in declared:
+                raise ConfigError(
+                    f"column {field.name!r} of the listing has the name of a feature that is made "
+                    "here: give it another name"
+                )
+            declared[field.name] = _user_feature(field)
+        return declared
+
+    def _encoded_feature(self) -> Feature:
+        if self.options.image_format != "raw":
+            return Feature(dtype="string", kind="image")
+        fixed = self.options.size is not None and self.options.resize_mode != "fit"
+        sides = self.options.size if fixed and self.options.size else (None, None)
+        return Feature(
+            dtype="string",
+            kind="raw",
+            raw_dtype="uint8" if self.options.normalize == "none" else "float32",
+            raw_shape=(*sides, self.options.channels),
+        )
+
+    def versions(self) -> Mapping[str, str]:
+        """Of all that decodes or encodes: a different release may round differently."""
+        found = {"pillow": PIL.__version__}
+        for name, feature in _LIBRARIES.items():
+            version = pillow_features.version(feature)
+            if version is not None:
+                found[name] = version
+        return found
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Reads every file named, in the order of the rows; what cannot be read is left out."""
+        sorter = Sorter("encode")
+        pictures: list[Picture] = []
+        copies = rows.column(batch.COPY).to_pylist()
+        splits = rows.column(batch.SPLIT).to_pylist()
+        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+            changed = copies[row] > 0 or (self.augment_all and splits[row] == "train")
+            names = self.augment if changed else ()
+            generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
+            try:
+                data = read_file(path, size=size, mtime=mtime)
+                pictures.append(process(data, self.options, names, generator))
+            except (RecordError, Filtered) as error:
+                sorter.leave_out(key, error)
+            else:
+                sorter.keep(row)
+        outcome = sorter.result()
+        kept = rows.take(pa.array(outcome.kept))
+        columns = _picture_columns(kept, pictures)
+        if context.labels:
+            columns |= self._label_columns(kept.column(batch.LABEL), context)
+        columns |= {field.name: kept.column(field.name) for field in _user_fields(rows.schema)}
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=outcome)
+
+    def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
+        numbers = {label: number for number, label in enumerate(context.labels)}
+        classes = np.array(
+            [-1 if label is None else numbers[label] for label in labels.to_pylist()], np.int64
+        )
+        unlabelled = classes < 0
+        columns = {
+            "image/class/label": pa.array(classes + context.label_offset, mask=unlabelled),
+            "image/class/text": labels,
+        }
+        if self.one_hot_label:
+            hot = (classes[:, None] == np.arange(len(numbers))).astype(np.float32)
+            columns["image/class/one_hot"] = pa.FixedSizeListArray.from_arrays(
+                pa.array(hot.ravel()), len(numbers), mask=pa.array(unlabelled)
+            )
+        return columns
+
+
+# What shapes pixels or bytes, by the names Pillow has for them.
+_LIBRARIES = {
+    "libjpeg-turbo": "libjpeg_turbo",
+    "zlib": "zlib",
+    "zlib-ng": "zlib_ng",
+    "libtiff": "libtiff",
+    "libwebp": "webp",
+    "libavif": "avif",
+    "openjpeg": "jpg_2000",
+    "littlecms2": "littlecms2",
+}
+
+
+def _references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
+    """(key, path, size in bytes, mtime in nanoseconds) of every row."""
+    names = (batch.KEY, batch.PATH, batch.SIZE, batch.MTIME)
+    return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+
+
+def _picture_columns(kept: pa.RecordBatch, pictures: Sequence[Picture]) -> dict[str, pa.Array]:
+    def integers(name: str) -> pa.Array:
+        return pa.array(np.array([getattr(picture, name) for picture in pictures], np.int64))
+
+    return {
+        "image/encoded": _binary([picture.data for picture in pictures]),
+        "image/filename": kept.column(batch.KEY),
+        "image/format": _binary([picture.format.encode() for picture in pictures]),
+        "image/height": integers("height"),
+        "image/width": integers("width"),
+        "image/channels": integers("channels"),
+    }
+
+
+def _binary(values: Sequence[bytes]) -> pa.Array:
+    """A large_binary array. `pa.array(list)` would import pandas where it is installed (0.9 s)."""
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+
+
+def _user_fields(rows: pa.Schema) -> list[pa.Field]:
+    return [field for field in rows if not field.name.startswith("__")]
+
+
+def _user_feature(field: pa.Field) -> Feature:
+    kind: Any = "value"
+    dtype: DType
+    if pa.types.is_integer(field.type) or pa.types.is_boolean(field.type):
+        dtype = "int64"
+    elif pa.types.is_floating(field.type):
+        dtype = "float32"
+    elif pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+        dtype, kind = "string", "text"
+    elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+        dtype = "string"
+    else:
+        raise ConfigError(
+            f"column {field.name!r} of the listing is of type {field.type}: expected integers, "
+            "bools, floats, strings or bytes"
+        )
+    return Feature(dtype=dtype, shape=(None,) if field.nullable else (), kind=kind)
