@@ -31,9 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0 if argv else 2
     command, *rest = argv
     if command == "--version":
-        import importlib.metadata
+        from importlib.metadata import version
 
-        print(f"recordmill {importlib.metadata.version('recordmill')}")
+        print(f"recordmill {version('recordmill')}")
         return 0
     prog = f"recordmill {command}"
     try:

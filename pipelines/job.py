@@ -19,7 +19,8 @@ from pipelines.road import Road
 from recordmill import lock, publishing
 from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.files import Location, StorageError, shown
-from recordmill.manifest import JOB, MANIFEST, Manifest, ManifestError, load
+from recordmill.manifest import JOB, MANIFEST, Manifest, load
+from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
 from transforms.kind import Context, Kind
 from transforms.listing import read_part, stage_listing
@@ -27,6 +28,7 @@ from transforms.plan import PlanOptions
 from transforms.publish import Publication
 
 RunPipeline = Callable[[Road], None]
+Status = Literal["published", "unchanged", "planned", "refused"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,10 +36,10 @@ class Outcome:
     """How a job ended.
 
     status: published, unchanged, planned (a dry run), or refused, with the verdict.
-    plan: as plan.json has it. rejects: of a refused job.
+    plan: as plan.json has it. rejects: of what was run, sorted by key.
     """
 
-    status: Literal["published", "unchanged", "planned", "refused"]
+    status: Status
     verdict: Verdict | None = None
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()
@@ -71,30 +73,8 @@ class Job:
         Raises:
           ConfigError: it is a file, lies in the input, or holds what is not a dataset of ours.
         """
-        output = self.output
-        _not_nested(Location.parse(self.config.input), output)
-        if not output.exists():
-            return
-        if not output.is_dir():
-            raise ConfigError(f"--output: expected a folder, got the file {shown(output)}")
-        if (output / FOLDER).exists():
-            return
-        if (output / MANIFEST).exists():
-            try:
-                load(output)
-            except ManifestError as error:
-                raise ConfigError(
-                    f"--output {shown(output)} holds a {MANIFEST} that is not ours ({error}): choose"
-                    " another folder"
-                ) from error
-            return
-        found = [entry.name for entry in output.list_dir()]
-        if found:
-            raise ConfigError(
-                f"--output {shown(output)} is not empty and no dataset of ours (it holds"
-                f" {', '.join(map(repr, found[:3]))}{', ...' if len(found) > 3 else ''}): choose an"
-                " empty or a new folder; --overwrite replaces datasets only"
-            )
+        _not_nested(Location.parse(self.config.input), self.output)
+        refuse_foreign(self.output)
 
     def run(self, run_pipeline: RunPipeline, *, on_listed: Callable[[int], None]) -> Outcome:
         """Does what is left to do.
@@ -139,13 +119,12 @@ class Job:
         self.staging.begin()
         run_pipeline(self._road(listing, fingerprint))
         verdict = self.staging.verdict()
-        plan = self.staging.read_json("plan.json")
+        plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         if verdict is not None:
-            return Outcome(
-                status="refused", verdict=verdict, plan=plan, rejects=self.staging.rejects()
-            )
+            return Outcome(status="refused", verdict=verdict, plan=plan, rejects=rejects)
         self.staging.sweep()
-        return Outcome(status="planned" if self.config.dry_run else "published", plan=plan)
+        status: Status = "planned" if self.config.dry_run else "published"
+        return Outcome(status=status, plan=plan, rejects=rejects)
 
     def _published(self) -> tuple[Manifest, Mapping[str, Any]] | None:
         """The dataset that is there, and its job.json."""

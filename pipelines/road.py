@@ -26,7 +26,7 @@ from transforms.splits import Strata, assign, assign_strata
 from transforms.stratify import find_strata
 from transforms.survey import Survey
 from transforms.unique import find_repeated_keys
-from transforms.write import ShardWriter, WriteToTFRecord
+from transforms.write import ShardWriter, WriteShards
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Road:
             | "RebalanceClasses"
             >> beam.FlatMap(_replicate, plan).with_output_types(pa.RecordBatch)
             | ReshuffleIntoShards(plan, self.staging)
-            | WriteToTFRecord(self._writer(), plan)
+            | "WriteToTFRecord" >> WriteShards(self._writer(), plan)
         )
         infos | Publish(self.publication, plan, AsList(parts))  # type: ignore[operator]
 

@@ -7,16 +7,19 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 from pipelines import report
 from pipelines.config import CommonConfig
-from pipelines.job import Job
+from pipelines.job import Job, Outcome
 from pipelines.road import Road
 from pipelines.watch import JobProgress
 from recordmill.errors import ConfigError, RunError
+from recordmill.files import shown
+from recordmill.manifest import load
 from recordmill.pool import close_shared_pool, shared_pool
 from runners import direct
 from runners.progress import Watcher
@@ -34,6 +37,7 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     """
     if config.runner != "direct":
         raise ConfigError(f"--runner {config.runner} is not in this version; leave it out")
+    started = time.monotonic()
     job = Job(config, kind)
     job.check_output()
     workers = config.workers or len(os.sched_getaffinity(0))
@@ -52,11 +56,34 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
             outcome = job.run(run_pipeline, on_listed=progress.listed)
     finally:
         close_shared_pool()
-    report.print_outcome(outcome, config=config, output=job.output)
+    if not config.quiet:
+        _say(outcome, job, seconds=time.monotonic() - started)
     if outcome.verdict is not None:
+        table = report.rejects_table(report.sum_up(outcome.rejects))
+        if table is not None:
+            report.show(table, stream=sys.stderr)
         print(f"{prog}: error: {outcome.verdict.message}", file=sys.stderr)
         return outcome.verdict.code
     return 0
+
+
+def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
+    plan = None if outcome.plan is None else report.PlanView.from_json(outcome.plan)
+    match outcome.status:
+        case "planned" if plan is not None:
+            report.show(report.plan_table(plan))
+        case "unchanged":
+            print(f"nothing has changed since {shown(job.output)} was written; nothing to do")
+        case "published":
+            report.show(
+                report.closing(
+                    load(job.output),
+                    output=shown(job.output),
+                    plan=plan,
+                    rejects=outcome.rejects,
+                    seconds=seconds,
+                )
+            )
 
 
 def cause(error: RuntimeError) -> Exception:

@@ -35,7 +35,7 @@ class JobProgress:
             return Snapshot(phase="listing", done=self._listed, unit="files")
         checked = self._staging.place("checked")
         if not checked.exists():
-            return Snapshot(phase="planning", records=listing.rows)
+            return Snapshot(phase="planning", done=listing.rows)
         done = sum(entry.name.endswith(".json") for entry in checked.list_dir())
         return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import io
 import math
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from PIL import Image
 
 from recordmill.example import Value
-from recordmill.features import Feature, Features
+from recordmill.features import DType, Feature, Features
 
 # What Pillow's decoders are known to raise for content that is broken.
 _BROKEN_PICTURE = (
     *(OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError),
     *(struct.error, zlib.error, Image.DecompressionBombError),
 )
+
+
+_DTYPES = {"i": "int64", "f": "float32"}  # of decoded numbers, by numpy's kind
 
 
 class NonconformingError(ValueError):
@@ -33,12 +37,11 @@ class Conformance:
         self, features: Features, *, labels: Sequence[str], label_offset: int, deep: bool
     ) -> None:
         """deep: decode every picture, too."""
-        self._features = features
-        self._required = {name for name, feature in features.items() if None not in feature.shape}
+        self._rules = {name: _Rule.of(feature, deep=deep) for name, feature in features.items()}
+        self._required = {name for name, rule in self._rules.items() if rule.fixed}
         self._label_features = [name for name, f in features.items() if f.kind == "label"]
         self._numbers = {label: label_offset + place for place, label in enumerate(labels)}
         self._names = {number: label for label, number in self._numbers.items()}
-        self._deep = deep
 
     def check(self, example: Mapping[str, Value]) -> None:
         """Checks the features of an Example.
@@ -48,11 +51,11 @@ class Conformance:
         """
         for name in sorted(self._required - example.keys()):
             raise NonconformingError(f"lacks the feature {name!r}")
-        for name in sorted(example.keys() - self._features.keys()):
+        for name in sorted(example.keys() - self._rules.keys()):
             raise NonconformingError(f"has the feature {name!r}, which is not declared")
         for name, values in example.items():
             try:
-                _check_values(values, self._features[name], deep=self._deep)
+                self._rules[name].check(values)
             except NonconformingError as error:
                 raise NonconformingError(f"feature {name!r}: {error}") from error
         for name in self._label_features:
@@ -74,7 +77,7 @@ class Conformance:
         """
         found = {name: _numbers(example.get(name)) for name in self._label_features}
         if label is None:
-            found = {name: some for name, some in found.items() if not self._features[name].shape}
+            found = {name: some for name, some in found.items() if self._rules[name].fixed}
             fits = not any(found.values())
         else:
             fits = not found or [self._numbers.get(label)] in found.values()
@@ -89,29 +92,53 @@ def _numbers(values: Value) -> list[int]:
     return [] if values is None else [int(value) for value in values]
 
 
-def _check_values(values: Value, feature: Feature, *, deep: bool) -> None:
-    count = 0 if values is None else len(values)
-    if values is not None and count and _dtype(values) != feature.dtype:
-        raise NonconformingError(f"expected {feature.dtype}, got {_dtype(values)}")
-    unit = math.prod(size for size in feature.shape if size is not None)
-    if None not in feature.shape and count != unit:
-        raise NonconformingError(f"expected {unit} values, got {count}")
-    if unit and count % unit:
-        raise NonconformingError(f"expected a multiple of {unit} values, got {count}")
-    if not isinstance(values, list):
-        return
-    for value in values:
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Rule:
+    """A feature's declaration, worked out once for all records.
+
+    unit: its values, or where `fixed` is false, what their number is a multiple of.
+    """
+
+    dtype: DType
+    unit: int
+    fixed: bool
+    check_value: Callable[[bytes], None] | None
+
+    @classmethod
+    def of(cls, feature: Feature, *, deep: bool) -> _Rule:
+        check_value: Callable[[bytes], None] | None = None
         match feature.kind:
             case "text":
-                _check_text(value)
-            case "raw":
-                _check_array(value, feature)
+                check_value = _check_text
+            case "raw" if feature.raw_dtype is not None and feature.raw_shape is not None:
+                check_value = functools.partial(
+                    _check_array, dtype=feature.raw_dtype, shape=feature.raw_shape
+                )
             case "image" if deep:
-                _check_picture(value)
+                check_value = _check_picture
+        return cls(
+            dtype=feature.dtype,
+            unit=math.prod(size for size in feature.shape if size is not None),
+            fixed=None not in feature.shape,
+            check_value=check_value,
+        )
 
-
-def _dtype(values: list[bytes] | np.ndarray[Any, Any]) -> str:
-    return "string" if isinstance(values, list) else values.dtype.name
+    def check(self, values: Value) -> None:
+        count = 0 if values is None else len(values)
+        if count != self.unit:
+            if self.fixed:
+                raise NonconformingError(f"expected {self.unit} values, got {count}")
+            if self.unit and count % self.unit:
+                raise NonconformingError(f"expected a multiple of {self.unit} values, got {count}")
+        if values is None or not count:
+            return
+        # An array is int64 or float32; its dtype's name would take longer than all the rest.
+        dtype = "string" if isinstance(values, list) else _DTYPES[values.dtype.kind]
+        if dtype != self.dtype:
+            raise NonconformingError(f"expected {self.dtype}, got {dtype}")
+        if self.check_value is not None and isinstance(values, list):
+            for value in values:
+                self.check_value(value)
 
 
 def _check_text(value: bytes) -> None:
@@ -121,20 +148,14 @@ def _check_text(value: bytes) -> None:
         raise NonconformingError(f"not UTF-8 from byte {error.start} on") from error
 
 
-def _check_array(value: bytes, feature: Feature) -> None:
-    if feature.raw_dtype is None or feature.raw_shape is None:
+def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> None:
+    unit = np.dtype(dtype).itemsize * math.prod(size for size in shape if size is not None)
+    whole = len(value) % unit == 0 if unit else not value
+    if whole and (None in shape or len(value) == unit):
         return
-    shape = "x".join("?" if size is None else str(size) for size in feature.raw_shape)
-    unit = np.dtype(feature.raw_dtype).itemsize
-    unit *= math.prod(size for size in feature.raw_shape if size is not None)
-    if None not in feature.raw_shape and len(value) != unit:
-        raise NonconformingError(
-            f"expected {unit} bytes ({feature.raw_dtype}, {shape or 'one value'}), got {len(value)}"
-        )
-    if unit and len(value) % unit:
-        raise NonconformingError(
-            f"expected a multiple of {unit} bytes ({feature.raw_dtype}, {shape}), got {len(value)}"
-        )
+    sizes = "x".join("?" if size is None else str(size) for size in shape) or "one value"
+    number = f"a multiple of {unit}" if None in shape else str(unit)
+    raise NonconformingError(f"expected {number} bytes ({dtype}, {sizes}), got {len(value)}")
 
 
 def _check_picture(value: bytes) -> None:

@@ -13,9 +13,9 @@ import os
 import socket
 from collections.abc import Iterator
 
-
 from recordmill.errors import RunError
 from recordmill.files import Location, shown
+from recordmill.storage_errors import explained
 
 NAME = "lock.json"
 
@@ -36,13 +36,16 @@ def held(folder: Location) -> Iterator[None]:
     if not folder.is_local:
         # An object store has no locks; two runs on one output there are the user's to avoid.
         yield
+        if folder.exists() and not folder.list_dir():
+            folder.delete_tree()
         return
     path = (folder / NAME).local_path
-    descriptor = _acquire(path, folder)
+    with explained("lock", folder):
+        descriptor = _acquire(path, folder)
     try:
         yield
     finally:
-        if os.path.exists(path):
+        if _is_at(path, descriptor):
             os.unlink(path)
         # Where nothing was staged, nothing of us stays.
         for empty in [folder, folder.parent] if made else [folder]:
@@ -53,20 +56,34 @@ def held(folder: Location) -> Iterator[None]:
 
 def _acquire(path: str, folder: Location) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # The holder before us may just have removed the folder, or the file before we locked it.
+        folder.make_dirs()
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 4096)
+        except OSError as error:
+            holder = os.pread(descriptor, 4096, 0)
             os.close(descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise
             raise HeldError(_whose(holder, folder)) from None
-        # The holder before us may have removed the file between our open and our lock.
-        if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+        if _is_at(path, descriptor):
             claim = {"host": socket.gethostname(), "pid": os.getpid()}
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(claim).encode(), 0)
             return descriptor
         os.close(descriptor)
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _whose(claim: bytes, folder: Location) -> str:

@@ -8,6 +8,7 @@ its socket does, so it never outlives the parent by more than a task.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import queue
@@ -65,14 +66,19 @@ class ProcessPool:
 
 class _Child:
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         self._pipe, theirs = Pipe()
         # One thread per process is the plan: numpy's BLAS must not start more.
         environment = os.environ | {
             "OPENBLAS_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path) or os.curdir,
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
+        # -P: a queue.py in the folder where the user stands is not the one we mean.
+        serve_it = f"from recordmill.pool import serve; serve({theirs.fileno()})"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from recordmill.pool import serve; serve({theirs.fileno()})"],
+            [sys.executable, "-P", "-c", serve_it],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=environment,
@@ -80,6 +86,8 @@ class _Child:
         theirs.close()
 
     def call(self, task: bytes) -> Any:
+        if self._process.poll() is not None:
+            self._start()  # it died in an earlier task, which the engine may have begun again
         try:
             self._pipe.send_bytes(task)
             done, result = pickle.loads(self._pipe.recv_bytes())
@@ -112,11 +120,15 @@ def serve(descriptor: int) -> None:
     """The life of a child: call what comes in, answer, end with the socket."""
     # Ctrl-C reaches the whole group; what it means is for the parent to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # C libraries print what they think of bad data; only a crash of the process itself is news.
+    faulthandler.enable(os.fdopen(os.dup(2), "w"))
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
     pipe = Connection(descriptor)
     while True:
         try:
             task = pipe.recv_bytes()
-        except EOFError:
+        except (EOFError, ConnectionError):
             return
         try:
             function, args, kwargs = pickle.loads(task)
@@ -126,7 +138,7 @@ def serve(descriptor: int) -> None:
             answer = _dump_error(error)
         try:
             pipe.send_bytes(answer)
-        except BrokenPipeError:
+        except ConnectionError:
             return
 
 

@@ -5,6 +5,8 @@
 7. staging is swept
 
 Between 3 and 6 there is no dataset, never a mixed one. A run that finds an intent goes on from it.
+Two jobs may have one, where the second is to overwrite what the first has not finished; the first
+to touch the output withdraws the other's.
 """
 
 from __future__ import annotations
@@ -15,9 +17,7 @@ from collections.abc import Mapping
 from recordmill.errors import RunError
 from recordmill.files import Location, shown
 from recordmill.manifest import JOB, MANIFEST, Manifest, ManifestError, load
-from recordmill.staging import Staging, jobs, to_json
-
-_INTENT = "intent.json"
+from recordmill.staging import INTENT, Staging, jobs, to_json
 
 
 def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:
@@ -37,7 +37,7 @@ def publish(staging: Staging) -> None:
     """
     manifest = _staged_manifest(staging)
     assert manifest is not None, "stage_files comes first"
-    if staging.read_json(_INTENT) is None:
+    if staging.read_json(INTENT) is None:
         # From here on a file that staging lacks counts as moved already.
         for name in manifest.paths():
             if not _staged(staging, name, manifest).exists():
@@ -45,7 +45,7 @@ def publish(staging: Staging) -> None:
                     f"{shown(_staged(staging, name, manifest))} has vanished before it was"
                     " published: run the same command again, it is written anew"
                 )
-        staging.place(_INTENT).write_bytes(to_json(sorted(_old_files(staging))))
+        staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
     finish(staging)
 
 
@@ -55,7 +55,7 @@ def _old_files(staging: Staging) -> set[str]:
     with contextlib.suppress(ManifestError):  # no dataset, or a damaged one: nothing to go by
         old.update(load(staging.output).paths())
     for other in jobs(staging.output):
-        intent = other.read_json(_INTENT)
+        intent = other.read_json(INTENT)
         if intent is not None:
             manifest = _staged_manifest(other)
             old.update(intent)
@@ -71,7 +71,7 @@ def _staged_manifest(staging: Staging) -> Manifest | None:
 def interrupted(output: Location) -> Staging | None:
     """The job whose publishing into this output began and whose staging is still there."""
     for staging in jobs(output):
-        if staging.place(_INTENT).exists():
+        if staging.place(INTENT).exists():
             return staging
     return None
 
@@ -82,11 +82,15 @@ def finish(staging: Staging) -> None:
     if manifest is None:  # it has moved: step 6 is done
         return
     output = staging.output
+    for other in jobs(output):
+        # Its own publishing cannot go on once its files give way to ours, which the intent lists.
+        if other.root != staging.root:
+            other.place(INTENT).delete(missing_ok=True)
     (output / MANIFEST).delete(missing_ok=True)
     new = {name: _staged(staging, name, manifest) for name in manifest.paths()}
     # A file of the new dataset that has left staging is already in its place.
     moved = {name for name, source in new.items() if not source.exists()}
-    for name in staging.read_json(_INTENT):
+    for name in staging.read_json(INTENT):
         if name not in moved:
             (output / name).delete(missing_ok=True)
     for name, source in new.items():  # dataset.json is the last of them

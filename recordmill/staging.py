@@ -22,6 +22,7 @@ from recordmill.files import Location
 from recordmill.manifest import Shard
 
 FOLDER = ".recordmill"
+INTENT = "intent.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Staging:
 
     def begin(self) -> None:
         """Removes what only the run that made it could use; what is finished stays."""
-        for name in ("verdict.json", "plan.json"):
+        for name in ("verdict.json", "plan.json", "rejects.jsonl"):
             self.place(name).delete(missing_ok=True)
         self.place("spill").delete_tree()
         shards = self.place("shards")
@@ -152,8 +153,12 @@ class Staging:
                 (shards / entry.name).delete()
 
     def sweep(self) -> None:
-        """Removes all staging of the output, and the lock's folder with it."""
-        self.root.parent.delete_tree()
+        """Removes all job folders of the output; the lock beside them stays its holder's."""
+        folders = list(jobs(self.output))
+        for job in folders:  # before all else: what is half removed must not be published
+            job.place(INTENT).delete(missing_ok=True)
+        for job in folders:
+            job.root.delete_tree()
 
 
 def jobs(output: Location) -> Iterator[Staging]:

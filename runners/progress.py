@@ -182,8 +182,6 @@ def _rest(snapshot: Snapshot, pace: Pace) -> list[str]:
     parts = []
     if snapshot.total is None and not pace.records and pace.done:
         parts.append(f"{_speed(pace.done)} {snapshot.unit}/s")
-    if snapshot.total is None and not pace.records and pace.done:
-        parts.append(f"{_speed(pace.done)} {snapshot.unit}/s")
     if pace.records:
         parts.append(f"{_speed(pace.records)} records/s")
     if pace.bytes:

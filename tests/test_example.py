@@ -1,6 +1,7 @@
 """Examples: equal to protobuf's bytes, and read as protobuf reads them."""
 
 import io
+import itertools
 import os
 import struct
 
@@ -57,6 +58,11 @@ def test_bad_varints(before, bad):
 
 
 # ---- tables
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of a message whose content has a length."""
+    return encode_varint(number << 3 | 2) + encode_varint(len(content)) + content
 
 
 def integers(dtype: np.dtype) -> st.SearchStrategy:
@@ -141,28 +147,44 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, tuple[str, list]]]:
             if kind == "float_list":
                 with np.errstate(over="ignore"):
                     values = [float(np.float32(v)) for v in values]
-            elif kind == "bytes_list":
+            elif kind == "int64_list":
+                values = list(map(int, values))
+            else:
                 values = [v.encode() if isinstance(v, str) else v for v in values]
             row[name] = (kind, values)
     return rows
 
 
 def protobufs(tf, batch: pa.RecordBatch) -> list[bytes]:
-    """The rows as protobuf serialises them."""
+    """The rows as protobuf serialises them.
+
+    Of two names of which one begins with the other, upb (which is Python's protobuf, 6.33) writes
+    the longer first, unlike the C++ and the pure Python protobuf; so entries are sorted here, and
+    the whole is compared where there are no such names.
+    """
+    names = sorted(batch.schema.names)
+    nested = any(b.startswith(a) for a, b in itertools.pairwise(names))
     out = []
     for row in rows_of(batch):
-        message = tf.train.Example(features=tf.train.Features(feature={}))
-        for name, (kind, values) in row.items():
-            numbers = getattr(message.features.feature[name], kind)
+        whole = tf.train.Features()
+        entries = []
+        for name in sorted(row, key=str.encode):
+            kind, values = row[name]
+            features = tf.train.Features()
+            numbers = getattr(features.feature[name], kind)
             numbers.SetInParent()
             numbers.value.extend(values)
-        out.append(message.SerializeToString(deterministic=True))
+            entries.append(features.SerializeToString())
+            whole.MergeFrom(features)
+        out.append(field(1, b"".join(entries)))
+        if not nested:
+            assert out[-1] == tf.train.Example(features=whole).SerializeToString(deterministic=True)
     return out
 
 
 def split(encoded) -> list[bytes]:
     edges = encoded.offsets.tolist()
-    return [encoded.data[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [encoded.data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def plain(features: dict) -> dict[str, tuple[str, str] | None]:
@@ -178,7 +200,7 @@ def plain(features: dict) -> dict[str, tuple[str, str] | None]:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(batch=tables())
 def test_bytes_are_those_of_protobuf(tf, batch):
     expected = protobufs(tf, batch)
@@ -210,7 +232,7 @@ def test_rows_are_encoded_whatever_stands_beside_them(batch, step):
 
 
 def test_many_rows_of_many_sizes(tf):
-    """Sizes that cross every path: alone, together, as holes, with lengths of one to three bytes."""
+    """Sizes for every path: alone, together, as holes, with lengths of one to three bytes."""
     random = np.random.default_rng(5)
     rows = 20_000
     batch = pa.RecordBatch.from_pydict(
@@ -336,11 +358,6 @@ def test_reads_what_others_wrote(tf, shared_data):
     assert read == 54
 
 
-def field(number: int, content: bytes) -> bytes:
-    """A field of a message whose content has a length."""
-    return encode_varint(number << 3 | 2) + encode_varint(len(content)) + content
-
-
 def of(*features: bytes) -> bytes:
     """An Example whose feature "a" is what these bytes add up to."""
     entry = field(1, b"a") + b"".join(field(2, feature) for feature in features)
@@ -424,7 +441,7 @@ EDITS = st.tuples(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(edits=st.lists(EDITS, max_size=4))
 def test_agrees_with_protobuf_on_damaged_bytes(tf, edits):
     from google.protobuf.unknown_fields import UnknownFieldSet

@@ -81,10 +81,6 @@ def test_lines() -> None:
     assert line(listing, Pace(done=700)) == "listing 5,000 files, 700 files/s, 0 rejects"
     verifying = Snapshot(phase="verifying", done=1, total=9, rejects=None, unit="shards")
     assert line(verifying, Pace()) == "verifying 1/9 shards"
-    listing = Snapshot(phase="listing", done=5000, unit="files")
-    assert line(listing, Pace(done=700)) == "listing 5,000 files, 700 files/s, 0 rejects"
-    verifying = Snapshot(phase="verifying", done=1, total=9, rejects=None, unit="shards")
-    assert line(verifying, Pace()) == "verifying 1/9 shards"
     shards = Snapshot(phase="publishing", done=1, total=3, unit="files")
     assert line(shards, Pace(done=1, left=2)) == "publishing 1/3 files, 2 s left, 0 rejects"
 

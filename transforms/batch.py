@@ -132,6 +132,8 @@ def hash_rows(rows: pa.RecordBatch) -> tuple[UInt64Array, UInt64Array]:
 
 def _hash_column(column: pa.Array) -> UInt64Array:
     """Hashes each value by itself, so that it does not matter which rows share its batch."""
+    if pa.types.is_temporal(column.type):  # in nanoseconds, Python has no value for it
+        column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     if pa.types.is_integer(column.type):
         numbers = mix(np.asarray(column.fill_null(0)).astype(np.uint64), salt(0, "integer"))
         return np.where(np.asarray(column.is_valid()), numbers, np.uint64(0))

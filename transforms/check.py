@@ -12,15 +12,11 @@ from recordmill.errors import Reject
 from recordmill.pool import shared_pool
 from recordmill.staging import Part, Staging, to_json
 from transforms import batch
-from transforms.kind import Check, Sorted
+from transforms.encode import check_rows
+from transforms.kind import Check
 from transforms.listing import read_part, write_part
 
 _CHUNK = 256  # rows of a task
-
-
-def check_rows(check: Check, rows: bytes) -> Sorted:
-    """Runs a check on a batch (as IPC bytes); the task of an encoder process."""
-    return check.check(batch.from_bytes(rows))
 
 
 def check_part(part: Part, *, check: Check, staging: Staging, workers: int) -> Part:

@@ -1,4 +1,4 @@
-"""Rows to framed Examples: the task of an encoder process, the same for every kind of data."""
+"""The tasks of encoder processes, the same for every kind of data: check rows, or make Examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recordmill.errors import Reject
 from recordmill.example import encode_frames
 from recordmill.framing import gzip_member
 from transforms import batch
-from transforms.kind import Context, Encoder
+from transforms.kind import Check, Context, Encoder, Sorted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,3 +59,8 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
         rejects=encoded.rows.rejects,
         filtered=encoded.rows.filtered,
     )
+
+
+def check_rows(check: Check, rows: bytes) -> Sorted:
+    """Runs a check on rows (as IPC bytes)."""
+    return check.check(batch.from_bytes(rows))

@@ -185,8 +185,7 @@ def refusal(rejected: int, seen: int, max_fraction: float) -> Verdict | None:
         return None
     return Verdict(
         f"{rejected} of {seen} inputs were rejected ({rejected / seen:.1%}), more than"
-        f" --max-reject-fraction {max_fraction:g} allows: see the reasons below, mend the input or"
-        " allow more"
+        f" --max-reject-fraction {max_fraction:g} allows: mend the input, or allow more"
     )
 
 

@@ -270,7 +270,7 @@ class _WriteShard(beam.DoFn):  # type: ignore[misc]
 
 
 @dataclasses.dataclass(eq=False)
-class WriteToTFRecord(beam.PTransform):
+class WriteShards(beam.PTransform):
     """(shard, its pieces) in, as `ReshuffleIntoShards` gives them; what is known of each shard out.
 
     A shard is written under a unique temporary name into the staging folder and renamed; beside it

@@ -1,0 +1,1 @@
+"""What the figures of the README were measured with. Run from the root of the repository."""

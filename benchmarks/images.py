@@ -1,0 +1,230 @@
+"""How long a dataset of pictures takes, against the same work done in other ways.
+
+    python -m benchmarks.images                         4,000 and 20,000 pictures, 5 runs of each
+    python -m benchmarks.images --pictures 400 --runs 1 --only ours,bare
+    python -m benchmarks.images --shards                one shard against 64
+
+The pictures are copies of real photos under new names, in ten class folders. A first round, which
+is not timed, reads all of them into the page cache, measures memory and checks that everybody wrote
+every picture. Then whole processes run in alternation, on two cores, and the median of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import os
+import pathlib
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from PIL import Image
+
+from benchmarks.measure import SHARED, FailedError, Measured, machine, python, run, two_cores
+from recordmill.example import decode_example
+from recordmill.framing import read_frames
+
+_CLASSES = 10
+_SIDE = 224  # pixels
+_FEATURES = {
+    "image/encoded",
+    "image/filename",
+    "image/format",
+    "image/height",
+    "image/width",
+    "image/channels",
+    "image/class/label",
+    "image/class/text",
+}
+_SHARD_COUNTS = (1, 64)
+_SHARDS_BAR = 1.15  # the slower of both over the faster
+
+Command = Callable[[pathlib.Path, pathlib.Path], list[str]]  # of input and output
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contender:
+    """Somebody who makes the dataset. command: given input and output folder."""
+
+    name: str
+    what: str
+    command: Command
+
+
+def _ours(*options: object) -> Command:
+    def command(source: pathlib.Path, output: pathlib.Path) -> list[str]:
+        places = ("--input", source, "--output", output)
+        return python("pipelines.cli", "images", *places, "--size", _SIDE, "--quiet", *options)
+
+    return command
+
+
+def _peer(module: str) -> Command:
+    def command(source: pathlib.Path, output: pathlib.Path) -> list[str]:
+        return python(f"benchmarks.peers.{module}", source, output)
+
+    return command
+
+
+_CONTENDERS = (
+    Contender(name="ours", what="recordmill images", command=_ours()),
+    Contender(name="bare", what="bare loop, two processes", command=_peer("bare_loop")),
+    Contender(name="beam", what="plain Beam", command=_peer("plain_beam")),
+    Contender(name="tfdata", what="tf.data + TFRecordWriter", command=_peer("tf_data")),
+)
+_SHARDED = tuple(
+    Contender(
+        name=f"shards-{count}", what=f"--num-shards {count}", command=_ours("--num-shards", count)
+    )
+    for count in _SHARD_COUNTS
+)
+
+
+def copy_photos(count: int, folder: pathlib.Path) -> None:
+    """Makes `count` pictures, and reads them all once."""
+    photos = sorted((SHARED / "photos").glob("*.[jJ][pP]*[gG]"))
+    for i in range(count):
+        label = folder / f"class-{i % _CLASSES}"
+        label.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(photos[i % len(photos)], label / f"{i:06d}.jpg")
+    for path in folder.rglob("*.jpg"):
+        path.read_bytes()
+
+
+def check(output: pathlib.Path, pictures: int) -> None:
+    """Raises FailedError unless all is there: every frame whole, and Examples as they should be."""
+    payloads = _payloads(output)
+    first = decode_example(next(payloads))
+    if set(first) != _FEATURES:
+        raise FailedError(f"{output.name}: expected {sorted(_FEATURES)}, got {sorted(first)}")
+    encoded = first["image/encoded"]
+    assert isinstance(encoded, list)
+    with Image.open(io.BytesIO(encoded[0])) as image:
+        if (image.format, image.size) != ("JPEG", (_SIDE, _SIDE)):
+            raise FailedError(f"{output.name}: got a {image.format} of {image.size}")
+    written = 1 + sum(1 for _ in payloads)
+    if written != pictures:
+        raise FailedError(f"{output.name}: expected {pictures} records, got {written}")
+
+
+def _payloads(output: pathlib.Path) -> Iterator[bytes]:
+    for path in sorted(output.glob("*.tfrecord*")):
+        with path.open("rb") as stream:
+            for frame in read_frames(stream, compression="none"):
+                yield frame.payload
+
+
+def alternate(
+    contenders: Sequence[Contender], *, source: pathlib.Path, pictures: int, runs: int
+) -> dict[str, tuple[Measured, list[Measured]]]:
+    """{name: (its untimed run, its timed ones)}."""
+    untimed: dict[str, Measured] = {}
+    timed: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
+    for number in range(runs + 1):
+        for contender in contenders:
+            output = source.parent / contender.name
+            os.sync()  # what others left to write is not to be written now
+            measured = run(contender.command(source, output), memory=number == 0)
+            check(output, pictures)
+            shutil.rmtree(output)
+            if number == 0:
+                untimed[contender.name] = measured
+            else:
+                timed[contender.name].append(measured)
+    return {name: (untimed[name], timed[name]) for name in timed}
+
+
+def table(
+    contenders: Sequence[Contender],
+    results: Mapping[str, tuple[Measured, list[Measured]]],
+    pictures: int,
+) -> str:
+    """Markdown, with the medians of each against the first."""
+    lines = [
+        "| | wall s, median (least-most) | CPU s | peak MiB | pictures/s"
+        f" | wall / {contenders[0].what} |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    medians = _medians(results)
+    first = medians[contenders[0].name]
+    for contender in contenders:
+        untimed, timed = results[contender.name]
+        walls = [one.wall for one in timed]
+        wall = medians[contender.name]
+        cpu = statistics.median(one.cpu for one in timed)
+        lines.append(
+            f"| {contender.what} | {wall:.2f} ({min(walls):.2f}-{max(walls):.2f}) | {cpu:.1f}"
+            f" | {untimed.peak / 2**20:.0f} | {pictures / wall:.0f} | {wall / first:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def _medians(results: Mapping[str, tuple[Measured, list[Measured]]]) -> dict[str, float]:
+    return {
+        name: statistics.median(one.wall for one in timed) for name, (_, timed) in results.items()
+    }
+
+
+def bars(medians: Mapping[str, float], pictures: int) -> list[str]:
+    """What was asked for beside what was got."""
+    lines = []
+    ours = medians.get("ours")
+    if ours is not None:
+        at_most = {4000: 1.45, 20000: 1.15}.get(pictures)
+        if "bare" in medians and at_most is not None:
+            lines.append(_bar("ours / bare loop", ours / medians["bare"], at_most=at_most))
+        if "beam" in medians:
+            lines.append(_bar("plain Beam / ours", medians["beam"] / ours, at_least=1.8))
+        if "tfdata" in medians:
+            lines.append(_bar("tf.data / ours", medians["tfdata"] / ours, at_least=1.6))
+    one, many = (medians.get(contender.name) for contender in _SHARDED)
+    if one is not None and many is not None:
+        slower = max(one, many) / min(one, many)
+        lines.append(_bar("slower / faster number of shards", slower, at_most=_SHARDS_BAR))
+    return lines
+
+
+def _bar(
+    what: str, got: float, *, at_most: float | None = None, at_least: float | None = None
+) -> str:
+    if at_most is not None:
+        return f"- {what}: {got:.2f}, bar at most {at_most}: {_met(got <= at_most)}"
+    assert at_least is not None
+    return f"- {what}: {got:.2f}, bar at least {at_least}: {_met(got >= at_least)}"
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "MISSED"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pictures", default="4000,20000", help="one number, or several")
+    parser.add_argument("--runs", type=int, default=5, help="timed runs of each")
+    names = ",".join(contender.name for contender in _CONTENDERS)
+    parser.add_argument("--only", default=names, help=f"some of {names}")
+    parser.add_argument("--shards", action="store_true", help="one shard against 64 instead")
+    arguments = parser.parse_args()
+    chosen = arguments.only.split(",")
+    if unknown := set(chosen) - set(names.split(",")):
+        parser.error(f"--only: expected some of {names}, got {', '.join(sorted(unknown))}")
+    contenders = _SHARDED if arguments.shards else [c for c in _CONTENDERS if c.name in chosen]
+    two_cores()
+    print(machine())
+    for pictures in map(int, arguments.pictures.split(",")):
+        with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+            source = pathlib.Path(folder, "input")
+            copy_photos(pictures, source)
+            results = alternate(contenders, source=source, pictures=pictures, runs=arguments.runs)
+        print(f"\n{pictures} pictures, {arguments.runs} runs of each in alternation\n")
+        print(table(contenders, results, pictures))
+        print(*["", *bars(_medians(results), pictures)], sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Runs a command as a whole process, from its start to its end, and measures it from outside.
+
+The command gets a session of its own; its tree is whatever has that session in /proc, so that
+children count even where their parent has died.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+
+_INTERVAL = 0.1  # seconds between two looks at the memory
+
+
+class FailedError(RuntimeError):
+    """A command that was to be measured did not do its work."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One run.
+
+    wall: seconds. cpu: seconds, user and system, of the process and all children it waited for
+    (wait4). peak: bytes; the largest sum of the tree's proportional set sizes (Pss of
+    /proc/PID/smaps_rollup: a page that n processes share counts 1/n in each) seen every 100 ms; 0
+    where nobody looked. output: what it printed.
+    """
+
+    wall: float
+    cpu: float
+    peak: int
+    output: str
+
+
+def python(module: str, *arguments: object) -> list[str]:
+    """The command that runs a module of this repository."""
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+def run(command: Sequence[str], *, memory: bool) -> Measured:
+    """Runs a command in the root of the repository.
+
+    memory: whether to look at it; on two cores that costs the command up to 3 % of its time.
+
+    Raises:
+      FailedError: it failed, or left processes behind.
+    """
+    peak = 0
+    over = threading.Event()
+
+    def watch(session: int) -> None:
+        nonlocal peak
+        while not over.wait(_INTERVAL):
+            peak = max(peak, sum(map(_proportional_size, members(session))))
+
+    with tempfile.TemporaryFile() as output:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        watcher = threading.Thread(target=watch, args=[process.pid])
+        if memory:
+            watcher.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        over.set()
+        if memory:
+            watcher.join()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise FailedError(f"{' '.join(command)} ended with {process.returncode}:\n{text[-3000:]}")
+    if left := members(process.pid):
+        raise FailedError(f"{' '.join(command)} left processes behind: {left}")
+    return Measured(wall=wall, cpu=usage.ru_utime + usage.ru_stime, peak=peak, output=text)
+
+
+def members(session: int) -> list[int]:
+    """The living processes of a session (its number is the pid of its first process)."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                text = pathlib.Path("/proc", entry, "stat").read_text()
+            except OSError:  # it has ended
+                continue
+            # proc_pid_stat(5): pid (name) state ppid pgrp session; a name may hold anything.
+            state, _, _, its_session = text.rpartition(")")[2].split()[:4]
+            if int(its_session) == session and state not in "ZX":
+                found.append(int(entry))
+    return found
+
+
+def _proportional_size(pid: int) -> int:
+    try:
+        lines = pathlib.Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def two_cores() -> None:
+    """Keeps this process and all it starts to two cores, so that nobody has more than another."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+
+
+def machine() -> str:
+    """What this was measured on, in a line."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    cores = len(os.sched_getaffinity(0))
+    version = ".".join(map(str, sys.version_info[:3]))
+    return f"{cores} cores of {models[0] if models else os.uname().machine}, Python {version}"

@@ -1,0 +1,63 @@
+"""Records that cost nothing: a kind of data that leaves only the road to be measured.
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.features import Feature, Features
+from transforms import batch
+from transforms.kind import Context, Encoded, Listed, Sorted
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counted:
+    """Lists `rows` numbered records; class c of n has a share that falls evenly from 1.2/n to 0.8/n.
+
+    The classes come one after another, as folders do.
+    """
+
+    rows: int
+    classes: int
+
+    @property
+    def unique_keys(self) -> bool:
+        return True
+
+    def scan(self) -> Iterator[Listed]:
+        names = pa.array(np.array([f"class-{i:04d}" for i in range(self.classes)], object))
+        edges = np.cumsum(np.linspace(1.2, 0.8, self.classes)) / self.classes * self.rows
+        for start in range(0, self.rows, batch.ROWS):
+            numbers = np.arange(start, min(start + batch.ROWS, self.rows))
+            none = pa.nulls(len(numbers), pa.string())
+            labels = np.minimum(np.searchsorted(edges, numbers, side="right"), self.classes - 1)
+            digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 10, "0")
+            columns = {
+                batch.KEY: pc.binary_join_element_wise("record", digits, "-"),
+                batch.LABEL: names.take(pa.array(labels)),
+                batch.GROUP: none,
+                batch.SPLIT: none,
+                "value": pa.array(numbers),
+            }
+            yield Listed(rows=pa.RecordBatch.from_pydict(columns))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumberEncoder:
+    """An Example of one integer."""
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        del rows, context
+        return {"value": Feature(dtype="int64")}
+
+    def versions(self) -> Mapping[str, str]:
+        return {"benchmark": "1"}
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        del context
+        columns = pa.RecordBatch.from_pydict({"value": rows["value"]})
+        return Encoded(columns=columns, rows=Sorted(kept=np.arange(len(rows))))
