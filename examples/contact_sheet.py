@@ -62,7 +62,9 @@ def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Til
         row = rows.setdefault(tile.label, [])
         if len(row) < limit:
             row.append(tile)
-    return {label: sorted(row, key=lambda tile: (tile.key, tile.copy)) for label, row in rows.items()}
+    return {
+        label: sorted(row, key=lambda tile: (tile.key, tile.copy)) for label, row in rows.items()
+    }
 
 
 def draw(

@@ -84,7 +84,13 @@ class Job:
         """
         self.check_output()
         with lock.held(self.output / FOLDER):
-            return self._run(run_pipeline, on_listed)
+            fresh = not self.staging.root.exists()
+            try:
+                return self._run(run_pipeline, on_listed)
+            except ConfigError:
+                if fresh:
+                    self.staging.root.delete_tree()
+                raise
 
     def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> Outcome:
         stale = publishing.interrupted(self.output)

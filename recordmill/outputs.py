@@ -1,4 +1,4 @@
-"""Whether a folder may become a dataset: new, empty, or one of ours. Nothing else is ever touched."""
+"""Whether a folder may become a dataset: it is new, empty or one of ours. No other is touched."""
 
 from __future__ import annotations
 

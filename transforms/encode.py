@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from recordmill.errors import Reject
 from recordmill.example import encode_frames
@@ -64,3 +65,17 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
 def check_rows(check: Check, rows: bytes) -> Sorted:
     """Runs a check on rows (as IPC bytes)."""
     return check.check(batch.from_bytes(rows))
+
+
+def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:
+    """Loads and encodes rows (as IPC bytes): the features of the kept ones, beside our columns."""
+    encoder, context = _unpack_encoder(packed)
+    table = batch.from_bytes(rows)
+    encoded = encoder.encode(table, context)
+    kept = table.take(pa.array(encoded.rows.kept))
+    ours = [name for name in kept.schema.names if name.startswith("__")]
+    columns = {
+        name: kept[name] for name in ours if name not in (batch.PATH, batch.SIZE, batch.MTIME)
+    }
+    features = {context.name(name): encoded.columns[name] for name in encoded.columns.schema.names}
+    return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), encoded.rows.rejects

@@ -70,11 +70,14 @@ def stage_listing(
     )
     before = staging.listing()
     if before is not None and before.fingerprint == listing.fingerprint:
-        staging.place(folder).delete_tree()
         listing = dataclasses.replace(listing, parts=before.parts)
     else:
-        _forget(staging, but=folder)
+        _forget_older(staging)
     staging.place("listing.json").write_bytes(to_json(listing))
+    kept = {part.name.rpartition("/")[0] for part in listing.parts}
+    for entry in staging.place("listing").list_dir():
+        if f"listing/{entry.name}" not in kept:
+            staging.place(f"listing/{entry.name}").delete_tree()
     return listing
 
 
@@ -92,15 +95,12 @@ def _known_labels(
     return rows.filter(known), rejects
 
 
-def _forget(staging: Staging, *, but: str) -> None:
-    """Removes what was made from an older listing."""
+def _forget_older(staging: Staging) -> None:
+    """Removes what was made from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
     for name in ("checked", "spill"):
         staging.place(name).delete_tree()
-    for entry in staging.place("listing").list_dir():
-        if f"listing/{entry.name}" != but:
-            staging.place(f"listing/{entry.name}").delete_tree()
 
 
 def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:

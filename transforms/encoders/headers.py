@@ -139,8 +139,6 @@ def open_picture(file: BinaryIO, options: ImageOptions) -> ImageFile:
 
 def _check_size(size: tuple[int, int], options: ImageOptions) -> None:
     width, height = size
-    if width < 1 or height < 1:
-        raise RecordError(Reason.CORRUPT, f"{width}x{height} pixels, by its header")
     if width * height > options.max_pixels:
         raise RecordError(
             Reason.TOO_MANY_PIXELS,

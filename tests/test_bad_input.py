@@ -1,0 +1,201 @@
+"""What a user gets for what cannot work: an exit code, and a sentence that says what to do."""
+
+import ctypes
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.cli import main
+from tests.folders import make_folder
+
+CLASSES = {"ant": 6, "bee": 4}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> pathlib.Path:
+    return make_folder(tmp_path_factory.mktemp("input") / "photos", CLASSES)
+
+
+def images(*argv: object) -> int:
+    return main(["images", "--quiet", "--workers", "1", *map(str, argv)])
+
+
+def case(name: str, code: int, message: str, *argv: str, make=None):
+    """`argv` and `message` may use {photos} and {tmp}; `make(tmp, photos)` prepares the case."""
+    return pytest.param(code, message, argv, make, id=name)
+
+
+def write(name: str, text: str):
+    def make(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+        (tmp / name).write_text(text.format(photos=photos))
+
+    return make
+
+
+def empty_folder(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+    (tmp / "empty").mkdir()
+
+
+def someone_elses(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+    (tmp / "out").mkdir()
+    (tmp / "out" / "thesis.tex").write_text("years of work")
+
+
+def someone_elses_json(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+    (tmp / "out").mkdir()
+    (tmp / "out" / "dataset.json").write_text('{"format": "theirs"}')
+
+
+def broken_pictures(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+    make_folder(tmp / "mixed", {"ant": 4})
+    (tmp / "mixed" / "ant" / "notes.jpg").write_text("no picture")
+
+
+def flat(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+    make_folder(tmp / "flat", {".": 4})
+
+
+def lonely(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+    make_folder(tmp / "lonely", {"ant": 8, "bee": 1})
+
+
+IN, OUT = ("--input", "{photos}"), ("--output", "{tmp}/out")
+
+CASES = [
+    case("no input", 2, "--input", *OUT),
+    case("no output", 2, "--output", *IN),
+    case("missing input", 2, "{tmp}/nowhere", "--input", "{tmp}/nowhere", *OUT),
+    case("empty folder", 2, "empty", "--input", "{tmp}/empty", *OUT, make=empty_folder),
+    case("output inside input", 2, "lies inside --input", *IN, "--output", "{photos}/out"),
+    case("output is a file", 2, "expected a folder", *IN, "--output", "{tmp}/out", make=write("out", "")),
+    case("someone else's folder", 2, "not empty", *IN, *OUT, make=someone_elses),
+    case("... with overwrite", 2, "not empty", *IN, *OUT, "--overwrite", make=someone_elses),
+    case("someone else's json", 2, "not ours", *IN, *OUT, "--overwrite", make=someone_elses_json),
+    case("splits sum", 2, "sum to 1", *IN, *OUT, "--splits", "train=0.8,test=0.1"),
+    case("unknown option", 2, "did you mean --balance", *IN, *OUT, "--blance", "none"),
+    case("abbreviation", 2, "--compression", *IN, *OUT, "--compress", "gzip"),
+    case(
+        "unknown key",
+        2,
+        "did you mean.*balance",
+        *IN,
+        *OUT,
+        "--config",
+        "{tmp}/job.yaml",
+        make=write("job.yaml", "blance: none\n"),
+    ),
+    case("size 0", 2, "--size", *IN, *OUT, "--size", "0"),
+    case("balance without labels", 2, "needs classes", "--input", "{tmp}/flat", *OUT, "--balance", "oversample", make=flat),
+    case("stratify without labels", 2, "needs classes", "--input", "{tmp}/flat", *OUT, "--stratify", make=flat),
+    case("stratum too small", 1, "'bee' \\(1\\)", "--input", "{tmp}/lonely", *OUT, "--stratify", make=lonely),
+    case("too many rejects", 1, "1 of 5 inputs were rejected", "--input", "{tmp}/mixed", *OUT, make=broken_pictures),
+    case(
+        "duplicate keys",
+        1,
+        "'same' \\(2 times\\)",
+        "--input",
+        "{tmp}/list.csv",
+        *OUT,
+        "--key-column",
+        "id",
+        make=write(
+            "list.csv",
+            "path,id,label\n{photos}/ant/000.jpg,same,a\n{photos}/ant/001.jpg,same,a\n"
+            "{photos}/ant/002.jpg,other,b\n",
+        ),
+    ),
+    case(
+        "listing without labels",
+        1,
+        "2 of 3 inputs were rejected",
+        "--input",
+        "{tmp}/list.csv",
+        *OUT,
+        make=write(
+            "list.csv",
+            "path,label\n{photos}/ant/000.jpg,\n{photos}/ant/001.jpg,\n{photos}/ant/002.jpg,b\n",
+        ),
+    ),
+    case(
+        "listing of files that are gone",
+        2,
+        "gone",
+        "--input",
+        "{tmp}/list.csv",
+        *OUT,
+        make=write("list.csv", "path,label\ngone/a.jpg,a\ngone/b.jpg,b\n"),
+    ),
+    case(
+        "listing without paths",
+        2,
+        "--path-column",
+        "--input",
+        "{tmp}/list.csv",
+        *OUT,
+        make=write("list.csv", "where,label\na.jpg,a\n"),
+    ),
+    case("columns of a folder", 2, "about listings", *IN, *OUT, "--label-column", "x"),
+    case("augment nothing", 2, "--balance oversample", *IN, *OUT, "--augment", "flip"),
+    case("labels file", 2, "--labels-file", *IN, *OUT, "--labels-file", "{tmp}/none.txt"),
+    case("flink", 2, "not in this version", *IN, *OUT, "--runner", "flink"),
+]
+
+
+@pytest.mark.parametrize(("code", "message", "argv", "make"), CASES)
+def test_bad_input(code, message, argv, make, photos, tmp_path, capfd):
+    if make is not None:
+        make(tmp_path, photos)
+    before = snapshot(tmp_path)
+    fill = {"photos": photos, "tmp": tmp_path}
+    assert images(*(text.format(**fill) for text in argv)) == code
+    said = capfd.readouterr()
+    assert re.search(message.format(**fill), said.err), said.err
+    assert "Traceback" not in said.err + said.out
+    assert not (tmp_path / "out" / "dataset.json").exists() or "dataset.json" in before["out"]
+    if code == 2:
+        assert snapshot(tmp_path) == before, "a wrong command leaves nothing behind"
+
+
+def snapshot(folder: pathlib.Path) -> dict[str, list[str]]:
+    return {
+        os.path.relpath(root, folder): sorted(folders + files)
+        for root, folders, files in os.walk(folder)
+    }
+
+
+def obey_permissions() -> None:
+    """Root may do everything, unless it gives that up: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH."""
+    drop = 24  # PR_CAPBSET_DROP
+    for capability in (1, 2):
+        ctypes.CDLL(None).prctl(drop, capability, 0, 0, 0)
+
+
+@pytest.mark.parametrize("closed", ["photos", "out"])
+def test_no_permission(closed, tmp_path):
+    make_folder(tmp_path / "photos", CLASSES)
+    (tmp_path / "out").mkdir()
+    (tmp_path / closed).chmod(0o000 if closed == "photos" else 0o555)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "images", "--input", tmp_path / "photos"]
+        + ["--output", tmp_path / "out"],
+        preexec_fn=obey_permissions,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (tmp_path / closed).chmod(0o755)
+    assert done.returncode in (1, 2), done
+    assert "permission" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
+    write("list.csv", "path,label\n{photos}/ant/000.jpg,\n{photos}/ant/001.jpg,b\n")(
+        tmp_path, photos
+    )
+    argv = ["--input", tmp_path / "list.csv", "--output", tmp_path / "out"]
+    assert images(*argv, "--splits", "train=1", "--unlabelled", "keep") == 0

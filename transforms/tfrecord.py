@@ -1,0 +1,277 @@
+"""Batches to a published dataset, in pipelines of one's own: the last steps of the road in one.
+
+batches -> count -> ReshuffleIntoShards -> WriteShards -> publish
+"""
+
+import dataclasses
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.pvalue import AsList, AsSingleton
+
+from recordmill import publishing
+from recordmill.errors import ConfigError, RunError
+from recordmill.files import Location, shown
+from recordmill.manifest import MANIFEST, load
+from recordmill.outputs import refuse_foreign
+from recordmill.staging import Part, ShardInfo, Staging, to_json
+from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from transforms.kind import Context, Encoder
+from transforms.plan import Estimate, Plan, SplitPlan, refusal
+from transforms.publish import Publication, all_rejects, close_ledger, describe
+from transforms.reshuffle import ReshuffleIntoShards
+from transforms.write import ShardWriter, WriteShards
+
+SPILL_ABOVE = 64 << 20  # bytes of references: more are shuffled through files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Census:
+    """What came in. counts: {(split, label, whether a copy): rows}; bytes: of all that is read."""
+
+    counts: Counter[tuple[str, str | None, bool]] = dataclasses.field(default_factory=Counter)
+    input_bytes: int = 0
+    row_bytes: int = 0
+    columns: pa.Schema | None = None
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> "Census":
+        """Counts a batch. Raises ConfigError for rows that have no split."""
+        names = rows.schema.names
+        if batch.SPLIT not in names or rows[batch.SPLIT].null_count:
+            raise ConfigError(
+                "WriteToTFRecord: expected every record to have a split, got some without: put"
+                " AssignSplits before it"
+            )
+        table = pa.table(
+            {
+                "split": rows[batch.SPLIT],
+                "label": rows[batch.LABEL],
+                "copy": pa.array(batch.copies(rows) > 0),
+            }
+        )
+        found = table.group_by(table.column_names).aggregate([([], "count_all")]).to_pylist()
+        sizes = rows[batch.SIZE].to_numpy() if batch.SIZE in names else None
+        return cls(
+            counts=Counter({(r["split"], r["label"], r["copy"]): r["count_all"] for r in found}),
+            input_bytes=rows.nbytes if sizes is None else int(sizes.sum()),
+            row_bytes=rows.nbytes,
+            columns=rows.schema,
+        )
+
+    @classmethod
+    def sum(cls, parts: Iterable["Census"]) -> "Census":
+        """Adds up, in whatever order they come."""
+        counts: Counter[tuple[str, str | None, bool]] = Counter()
+        input_bytes = row_bytes = 0
+        columns = None
+        for part in parts:
+            counts.update(part.counts)
+            input_bytes += part.input_bytes
+            row_bytes += part.row_bytes
+            columns = columns or part.columns
+        return cls(counts=counts, input_bytes=input_bytes, row_bytes=row_bytes, columns=columns)
+
+    def of_split(self, split: str, *, copies: bool) -> dict[str | None, int]:
+        """{label: records} of a split, with copies or without, ordered by label."""
+        found: Counter[str | None] = Counter()
+        for (name, label, copy), n in self.counts.items():
+            if name == split:
+                found[label] += n if copies or not copy else 0
+        return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))
+
+
+def make_plan(census: Census, *, context: Context, num_shards: int | Mapping[str, int]) -> Plan:
+    """What is written: everything that came in, its classes sorted by name.
+
+    Raises:
+      RunError: nothing came in.
+    """
+    records = census.counts.total()
+    if not records:
+        raise RunError("WriteToTFRecord: expected records, got none: see what comes before it")
+    each = census.input_bytes // records
+    splits = {}
+    for name in sorted({split for split, _, _ in census.counts}):
+        after = census.of_split(name, copies=True)
+        wanted = num_shards.get(name, 1) if isinstance(num_shards, Mapping) else num_shards
+        splits[name] = SplitPlan(
+            before=census.of_split(name, copies=False),
+            after=after,
+            shards=min(wanted, sum(after.values())),
+            # How large a record gets is not known; it only decides how many are encoded together.
+            estimate=Estimate(record_bytes=each, input_bytes=each, seconds=0),
+        )
+    labels = sorted({label for _, label, _ in census.counts if label is not None})
+    return Plan(
+        seed=context.seed,
+        splits=splits,
+        quotas={},
+        context=dataclasses.replace(context, labels=tuple(labels)),
+        spill=census.row_bytes > SPILL_ABOVE,
+    )
+
+
+def _plan(
+    _: bytes,
+    census: Census,
+    *,
+    staging: Staging,
+    context: Context,
+    num_shards: int | Mapping[str, int],
+    overwrite: bool,
+) -> Plan:
+    output = staging.output
+    refuse_foreign(output)
+    if (output / MANIFEST).exists() and not overwrite:
+        raise ConfigError(
+            f"WriteToTFRecord: {shown(output)} holds a dataset: choose another folder, or"
+            " replace it with overwrite=True"
+        )
+    staging.begin()
+    return make_plan(census, context=context, num_shards=num_shards)
+
+
+def _publish(
+    _: bytes,
+    plan: Plan,
+    census: Census,
+    infos: Sequence[ShardInfo],
+    *,
+    publication: Publication,
+) -> str:
+    """Publishes and returns the digest; done already where an engine tries again."""
+    staging = publication.staging
+    records = sum(sum(split.before.values()) for split in plan.splits.values())
+    parts = [Part(name="batches", rows=records, bytes=0)]
+    ledger, problems = close_ledger(plan, parts, infos, rejects=0, filtered=0)
+    verdict = refusal(ledger.records.rejected, records, publication.max_reject_fraction)
+    if verdict is not None:
+        raise RunError(verdict.message)
+    if problems:
+        raise RunError("the ledger does not close: " + "; ".join(problems))
+    assert census.columns is not None, "make_plan refuses an empty census"
+    manifest, files = describe(
+        plan,
+        infos,
+        ledger,
+        all_rejects((), (), infos, staging),
+        dataclasses.replace(publication, columns=census.columns, split_names=tuple(plan.splits)),
+    )
+    if not _is_published(staging.output, manifest.digest):
+        publishing.stage_files(staging, manifest, files)
+        publishing.publish(staging)
+    staging.sweep()
+    return manifest.digest
+
+
+def _is_published(output: Location, digest: str) -> bool:
+    return (output / MANIFEST).exists() and load(output).digest == digest
+
+
+@dataclasses.dataclass(eq=False)
+class WriteToTFRecord(beam.PTransform):
+    """Batches that have splits in, a published dataset out: shuffled, sharded, with a manifest.
+
+    Unlike Beam's own, it orders the records by (seed, key, copy), the same on every run, and leaves
+    no stale shards. It writes a dataset like those of the command line: `recordmill verify` and
+    `inspect` read it. What comes out is the digest of the dataset. Keys have to be unique, and two
+    pipelines must not write one output at the same time: neither is checked here.
+
+    encoder: makes Examples of the rows, such as `ImageEncoder`. num_shards: per split, at most as
+    many as it has records. rename: {feature: its name in the Examples}. workers: encoder
+    processes, 0 is one per core.
+
+    Example::
+
+        batches | AssignSplits({"train": 0.9, "test": 0.1}) | WriteToTFRecord(
+            "out/", encoder=ImageEncoder(options=ImageOptions(size=(224, 224))), num_shards=16
+        )
+    """
+
+    output: str
+    _: dataclasses.KW_ONLY
+    encoder: Encoder
+    num_shards: int | Mapping[str, int] = 1
+    compression: Literal["none", "gzip"] = "none"
+    seed: int = 0
+    label_offset: int = 0
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_reject_fraction: float = 0.01
+    overwrite: bool = False
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        counts = self.num_shards
+        for number in counts.values() if isinstance(counts, Mapping) else [counts]:
+            if number < 1:
+                raise ConfigError(f"num_shards: expected 1 or more, got {number}")
+
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[str]:
+        publication = self._publication()
+        staging = publication.staging
+        context = Context(seed=self.seed, label_offset=self.label_offset, rename=self.rename)
+        census = AsSingleton(
+            batches
+            | "Count" >> beam.Map(Census.of).with_output_types(Census)
+            | "AddUp" >> beam.CombineGlobally(Census.sum)
+        )
+        plan = AsSingleton(
+            batches.pipeline
+            | "OnceToPlan" >> beam.Impulse()
+            | "Plan"
+            >> beam.Map(
+                _plan,
+                census,
+                staging=staging,
+                context=context,
+                num_shards=self.num_shards,
+                overwrite=self.overwrite,
+            ).with_output_types(Plan)
+        )
+        writer = ShardWriter(
+            encoder=self.encoder,
+            staging=staging,
+            compression=self.compression,
+            workers=self.workers,
+        )
+        infos = batches | ReshuffleIntoShards(plan, staging) | WriteShards(writer, plan)
+        return (
+            batches.pipeline
+            | "OnceToPublish" >> beam.Impulse()
+            | "Publish"
+            >> beam.Map(
+                _publish, plan, census, AsList(infos), publication=publication
+            ).with_output_types(str)
+        )
+
+    def _publication(self) -> Publication:
+        options = {
+            "compression": self.compression,
+            "encoder": repr(self.encoder),
+            "label_offset": self.label_offset,
+            "num_shards": self.num_shards,
+            "rename": self.rename,
+        }
+        versions = dict(self.encoder.versions())
+        if self.compression == "gzip":
+            versions["zlib"] = zlib.ZLIB_RUNTIME_VERSION
+        job = hashlib.sha256(to_json([options, self.seed, versions])).hexdigest()[:16]
+        return Publication(
+            staging=Staging.of(Location.parse(self.output), job),
+            encoder=self.encoder,
+            columns=pa.schema([]),
+            options=options,
+            job={"options": options},
+            encoders=versions,
+            seed=self.seed,
+            split_names=(),
+            compression=self.compression,
+            max_reject_fraction=self.max_reject_fraction,
+        )
