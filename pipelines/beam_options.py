@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     # Beam takes more than a second to import: only whoever gives it options waits for it here.
     from apache_beam.options import pipeline_options
 
-    class Parser(pipeline_options._BeamArgumentParser):  # type: ignore[misc]
+    class Parser(pipeline_options._BeamArgumentParser):
         def error(self, message: str) -> NoReturn:
             raise ConfigError(message)
 

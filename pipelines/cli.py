@@ -26,6 +26,7 @@ _ON_DATASETS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    logging.getLogger().addFilter(_is_news)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0 if argv else 2
@@ -66,6 +67,11 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
 
     logging.disable(logging.NOTSET)
     return run.run(parsed.config, module.kind(parsed.config), parsed.passthrough, prog=prog)
+
+
+def _is_news(message: logging.LogRecord) -> bool:
+    """Beam warns at import of Google's libraries, which it can do without."""
+    return "apitools not found" not in message.getMessage()
 
 
 def _nearest(command: str) -> str:

@@ -62,9 +62,9 @@ class Job:
         self.encoders = dict(kind.encoder.versions())
         if config.compression == "gzip":
             self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
-        self.id = hashlib.sha256(
-            to_json([self.shaping, config.seed, self.encoders])
-        ).hexdigest()[:16]
+        self.id = hashlib.sha256(to_json([self.shaping, config.seed, self.encoders])).hexdigest()[
+            :16
+        ]
         self.staging = Staging.of(self.output, self.id)
 
     def check_output(self) -> None:
@@ -144,9 +144,7 @@ class Job:
         theirs = {**manifest.options, "seed": manifest.seed, **_versions(manifest.encoders)}
         ours = {**self.shaping, "seed": self.config.seed, **_versions(self.encoders)}
         ours = json.loads(to_json(ours))  # as it would be read back: tuples are lists
-        differ = sorted(
-            name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)
-        )
+        differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         if differ:
             shown_ = "; ".join(
                 f"{_flag(name)} was {theirs.get(name)!r}, is {ours.get(name)!r}" for name in differ

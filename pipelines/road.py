@@ -81,12 +81,11 @@ class Road:
             parts
             | "ReadRows" >> self._read(columns=None)
             | "AssignSplits" >> self._assign(strata)
-            | "RebalanceClasses"
-            >> beam.FlatMap(_replicate, plan).with_output_types(pa.RecordBatch)
+            | "RebalanceClasses" >> beam.FlatMap(_replicate, plan).with_output_types(pa.RecordBatch)
             | ReshuffleIntoShards(plan, self.staging)
             | "WriteToTFRecord" >> WriteShards(self._writer(), plan)
         )
-        infos | Publish(self.publication, plan, AsList(parts))  # type: ignore[operator]
+        infos | Publish(self.publication, plan, AsList(parts))
 
     def _plan(
         self,
@@ -162,7 +161,7 @@ class Road:
         )
 
 
-class _SurveyParts(beam.DoFn):  # type: ignore[misc]
+class _SurveyParts(beam.DoFn):
     def __init__(self, staging: Staging, fractions: Mapping[str, float], seed: int) -> None:
         self._staging = staging
         self._fractions = fractions
@@ -173,9 +172,7 @@ class _SurveyParts(beam.DoFn):  # type: ignore[misc]
         if strata is None:
             rows = assign(rows, fractions=self._fractions, seed=self._seed)
         else:
-            rows = assign_strata(
-                rows, fractions=self._fractions, strata=strata, seed=self._seed
-            )
+            rows = assign_strata(rows, fractions=self._fractions, strata=strata, seed=self._seed)
         yield Survey.of(rows, part, seed=self._seed)
 
 

@@ -26,7 +26,9 @@ from runners.progress import Watcher
 from transforms.kind import Kind
 
 # The last line of a traceback that crossed Beam as text, and what Beam adds to it.
-_CAUSE = re.compile(r"^(recordmill(?:\.\w+)+)\.(\w+): (.*?)(?: \[while running .*\])?$", re.M | re.S)
+_CAUSE = re.compile(
+    r"^(recordmill(?:\.\w+)+)\.(\w+): (.*?)(?: \[while running .*\])?$", re.M | re.S
+)
 
 
 def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:

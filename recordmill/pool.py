@@ -152,7 +152,6 @@ def _dump_error(error: Exception) -> bytes:
     return answer
 
 
-
 _lock = threading.Lock()
 _shared: ProcessPool | None = None
 

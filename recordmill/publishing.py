@@ -22,6 +22,9 @@ from recordmill.staging import INTENT, Staging, jobs, to_json
 
 def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     """Step 1: writes the files beside the shards (job.json too), the manifest the last of them."""
+    if staging.read_json(INTENT) is not None:
+        # An earlier attempt has begun to publish: what it moved may have names that we have not.
+        staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
     for name, content in files.items():
         place = staging.place(f"side/{name}")
         place.parent.make_dirs()
@@ -50,7 +53,7 @@ def publish(staging: Staging) -> None:
 
 
 def _old_files(staging: Staging) -> set[str]:
-    """What an earlier dataset, or an interrupted publishing of other options, left in the output."""
+    """What an earlier dataset, or a publishing of other options that was cut off, left behind."""
     old: set[str] = set()
     with contextlib.suppress(ManifestError):  # no dataset, or a damaged one: nothing to go by
         old.update(load(staging.output).paths())

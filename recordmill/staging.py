@@ -1,13 +1,13 @@
 """The job folder OUT/.recordmill/<job>/: all that is written before it is published.
 
-    listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
-    checked/part-00000.arrow  .json                  its rows that passed the checks
-    plan.json                                        what is going to be written
-    spill/                                           pieces of the shuffle
-    shards/FILE  info/FILE.json  index/FILE          finished shards
-    side/                                            the files beside the shards
-    intent.json                                      publishing has begun
-    verdict.json                                     why nothing will be published
+listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
+checked/part-00000.arrow  .json                  its rows that passed the checks
+plan.json                                        what is going to be written
+spill/                                           pieces of the shuffle
+shards/FILE  info/FILE.json  index/FILE          finished shards
+side/                                            the files beside the shards
+intent.json                                      publishing has begun
+verdict.json                                     why nothing will be published
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recordmill.errors import Reason, Reject
+from recordmill.errors import Reject
 from recordmill.files import Location
 from recordmill.manifest import Shard
 
@@ -62,7 +62,7 @@ class Listing:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardInfo:
-    """What is known of a finished shard; `plan` is the digest of the rows it was planned to hold."""
+    """What is known of a finished shard; `plan` is the digest of the rows it should hold."""
 
     split: str
     number: int
@@ -77,11 +77,11 @@ class ShardInfo:
     filtered: Mapping[str, int]  # copy-0 records by option
 
 
-
-
 def to_json(value: Any) -> bytes:
     """Dataclasses and plain values as JSON."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=dataclasses.asdict).encode()
+    return json.dumps(
+        value, sort_keys=True, ensure_ascii=False, default=dataclasses.asdict
+    ).encode()
 
 
 def reject_line(reject: Reject) -> bytes:

@@ -37,7 +37,7 @@ def jpeg():
 
 @pytest.mark.parametrize(
     "options",
-    [ImageOptions(size=(64, 64)), ImageOptions(image_format="png", max_pixels=3_000_000)],
+    [ImageOptions(size=(64, 64)), ImageOptions(image_format="png", max_pixels=1_000_000)],
     ids=["jpeg-64", "png"],
 )
 def test_every_odd_picture_is_a_picture_or_a_reject(options):
@@ -75,7 +75,7 @@ def test_every_odd_picture_is_a_picture_or_a_reject(options):
         "10ct_32bit_128.tiff": Reason.UNSUPPORTED,
     }
     assert {name: outcomes.get(name) for name in expected} == expected
-    assert sum(reason is None for reason in outcomes.values()) > 400
+    assert sum(reason is None for reason in outcomes.values()) > 380
 
 
 @pytest.mark.parametrize("family", ["Landscape", "Portrait"])

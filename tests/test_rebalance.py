@@ -7,7 +7,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.beam_results import results
@@ -105,9 +105,12 @@ def numbered(times):
     return {key: list(range(n)) for key, n in times.items()}
 
 
-@pytest.mark.parametrize(("balance", "target"), GOALS)
-@given(rows=st.lists(st.tuples(LABELS, SPLITS), max_size=40), size=st.integers(1, 9))
-def test_every_record_as_often_as_it_must(balance, target, rows, size):
+@settings(max_examples=300)
+@given(
+    st.sampled_from(GOALS), st.lists(st.tuples(LABELS, SPLITS), max_size=40), st.integers(1, 9)
+)
+def test_every_record_as_often_as_it_must(goal, rows, size):
+    balance, target = goal
     rows = records(rows)
     quotas = quotas_of(rows, balance=balance, target=target)
     parts = [rows.slice(at, size) for at in range(0, len(rows), size)]
@@ -118,7 +121,9 @@ def test_every_record_as_often_as_it_must(balance, target, rows, size):
     sizes = collections.Counter(
         label
         for out in made
-        for label, split in zip(out[batch.LABEL].to_pylist(), out[batch.SPLIT].to_pylist())
+        for label, split in zip(
+            out[batch.LABEL].to_pylist(), out[batch.SPLIT].to_pylist(), strict=True
+        )
         if split == "train" and label is not None
     )
     assert sizes == {label: quota.size for label, quota in quotas.items()}
@@ -177,31 +182,29 @@ def test_in_a_pipeline_of_its_own():
     labels = [(None, "a", "b", "c")[i] for i in generator.choice(4, 3000, p=[0.1, 0.7, 0.15, 0.05])]
     splits = [("train", "test")[i] for i in generator.choice(2, 3000, p=[0.8, 0.2])]
     rows = records(list(zip(labels, splits, strict=True)))
+    unlabelled = records([(None, "train")] * 2)
     shuffled = rows.take(pa.array(generator.permutation(len(rows))))
 
     def build(pipeline):
         whole = pipeline | "Whole" >> beam.Create([rows])
         parts = [shuffled.slice(at, 170) for at in range(0, len(rows), 170)]
         cut = pipeline | "Parts" >> beam.Create([*parts, rows.slice(0, 0)]) | beam.Reshuffle()
+        bare = pipeline | "Bare" >> beam.Create([unlabelled])
         return {
             f"{name} {balance} {target}": batches
             | f"{name} {balance} {target}" >> RebalanceClasses(balance, target=target, seed=SEED)
-            for name, batches in (("whole", whole), ("cut", cut))
-            for balance, target in (("oversample", None), ("undersample", "median"))
+            for name, batches, balance, target in (
+                ("whole", whole, "oversample", None),
+                ("cut", cut, "oversample", None),
+                ("cut", cut, "undersample", "median"),
+                ("unlabelled", bare, "oversample", None),
+            )
         }
 
     found = results(build)
+    assert copies_of(found.pop("unlabelled oversample None")) == {"key 0": [0], "key 1": [0]}
+    assert len(found) == 3
     for name, made in found.items():
         _, balance, target = name.split()
         target = None if target == "None" else target
         assert copies_of(made) == numbered(expected(rows, balance=balance, target=target)), name
-
-
-def test_a_pipeline_without_labels():
-    rows = records([(None, "train")] * 3)
-    found = results(
-        lambda pipeline: {
-            "rows": pipeline | beam.Create([rows]) | RebalanceClasses("oversample", seed=SEED)
-        }
-    )
-    assert copies_of(found["rows"]) == {f"key {i}": [0] for i in range(3)}

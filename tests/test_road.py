@@ -1,6 +1,5 @@
 """The road from end to end, with a kind of data that is nothing but a source and an encoder."""
 
-import dataclasses
 import pathlib
 
 from pipelines.config import CommonConfig
@@ -8,11 +7,13 @@ from pipelines.job import Job, Outcome
 from recordmill.files import Location
 from recordmill.manifest import Manifest, load
 from runners import direct
-from transforms.kind import Kind
 from tests.tiny import TinyCheck, TinyEncoder, TinySource, tiny_rows
+from transforms.kind import Kind
 
 
-def run(output: pathlib.Path, source: TinySource, *, check: bool = False, workers: int = 2, **options) -> Outcome:
+def run(
+    output: pathlib.Path, source: TinySource, *, check: bool = False, workers: int = 2, **options
+) -> Outcome:
     config = CommonConfig(input="/nowhere", output=str(output), workers=workers, **options)
     kind = Kind(
         name="tiny", source=source, encoder=TinyEncoder(), check=TinyCheck() if check else None

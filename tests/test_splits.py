@@ -75,9 +75,7 @@ def test_given_splits_are_respected(given_splits):
     keys = [str(i) for i in range(len(given_splits))]
     by_hash = splits_of(assign(records(keys), fractions=THREE, seed=5))
     found = splits_of(assign(records(keys, splits=given_splits), fractions=THREE, seed=5))
-    assert found == {
-        key: own or by_hash[key] for key, own in zip(keys, given_splits, strict=True)
-    }
+    assert found == {key: own or by_hash[key] for key, own in zip(keys, given_splits, strict=True)}
 
 
 def test_an_empty_batch_stays_empty():

@@ -96,6 +96,10 @@ def tiny_rows(count: int, *, classes: int = 3, seed: int = 0) -> tuple[tuple[str
     weights = 0.5 ** np.arange(classes)
     labels = generator.choice(classes, size=count, p=weights / weights.sum())
     return tuple(
-        (f"key-{i:05d}", f"c{label}", generator.bytes(int(generator.integers(1, 40))).hex().encode())
+        (
+            f"key-{i:05d}",
+            f"c{label}",
+            generator.bytes(int(generator.integers(1, 40))).hex().encode(),
+        )
         for i, label in enumerate(labels)
     )

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -44,9 +44,8 @@ def source_of(where: str) -> Source:
     return FileTree(root=where)
 
 
-def _scan(source: Source | str) -> Iterator[pa.RecordBatch | TaggedOutput]:
-    listed_by = source_of(source) if isinstance(source, str) else source
-    for listed in listed_by.scan():
+def _scan(_: bytes, source: Any) -> Iterator[Any]:
+    for listed in (source_of(source) if isinstance(source, str) else source).scan():
         yield from (TaggedOutput(_REJECTS, reject) for reject in listed.rejects)
         if listed.rows is not None and len(listed.rows):
             yield batch.with_hash(listed.rows)
@@ -69,12 +68,14 @@ class ReadImages(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, begin: beam.pvalue.PBegin) -> Pictures:
+    def expand(
+        self, begin: beam.pvalue.PBegin
+    ) -> Any:  # Pictures; Beam's own hints know only PCollections
         listed = (
             begin
-            | "Input" >> beam.Create([self.input])
+            | "Once" >> beam.Impulse()
             | "List"
-            >> beam.FlatMap(_scan)
+            >> beam.FlatMap(_scan, self.input)
             .with_outputs(_REJECTS, main="batches")
             .with_output_types(pa.RecordBatch)
         )
@@ -90,9 +91,7 @@ class _Decode(beam.DoFn):  # type: ignore[misc]
         self._decoded = beam.metrics.Metrics.counter("recordmill", "pictures_decoded")
         self._rejected = beam.metrics.Metrics.counter("recordmill", "pictures_rejected")
 
-    def process(
-        self, rows: pa.RecordBatch, labels: Sequence[str]
-    ) -> Iterator[pa.RecordBatch | TaggedOutput]:
+    def process(self, rows: pa.RecordBatch, labels: Sequence[str]) -> Iterator[Any]:
         rows = batch.set_column(rows, batch.COPY, pa.array(batch.copies(rows)))
         if batch.SPLIT not in rows.schema.names:
             rows = batch.set_column(rows, batch.SPLIT, pa.nulls(len(rows), pa.string()))
@@ -150,7 +149,7 @@ class DecodeAndResizeImages(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> Pictures:
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> Any:  # Pictures
         encoder = ImageEncoder(options=self.options, augment=self.augment)
         context = Context(seed=self.seed, label_offset=self.label_offset)
         decoded = batches | "Decode" >> beam.ParDo(

@@ -74,7 +74,7 @@ class Context:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """The Examples of a batch as columns: `columns` has a row per kept record, a column a feature."""
+    """The Examples of a batch: `columns` has a row per kept record, a column per feature."""
 
     columns: pa.RecordBatch
     rows: Sorted

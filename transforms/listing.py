@@ -59,7 +59,9 @@ def stage_listing(
         sums += np.array([h.sum(dtype=np.uint64) for h in batch.hash_rows(rows)])
         parts.append(write_part(rows, staging, f"{folder}/part-{len(parts):05d}.arrow"))
         on_rows(len(rows))
-    sums += batch.hash_strings(pa.array([f"{r.reason} {r.key}" for r in rejects], pa.string())).sum()
+    sums += batch.hash_strings(
+        pa.array([f"{r.reason} {r.key}" for r in rejects], pa.string())
+    ).sum()
     listing = Listing(
         parts=tuple(parts),
         fingerprint="".join(f"{int(value):016x}" for value in sums),
@@ -128,6 +130,8 @@ def read_part(
 
 def _open(place: Location) -> Any:
     """A local file is mapped, not copied, where its name is one that pyarrow can spell."""
-    if place.is_local and os.fsencode(place.local_path) == place.local_path.encode("utf-8", "replace"):
+    if place.is_local and os.fsencode(place.local_path) == place.local_path.encode(
+        "utf-8", "replace"
+    ):
         return pa.memory_map(place.local_path)
     return place.open_input()

@@ -140,7 +140,8 @@ def make_plan(
             f"nothing is left to write: of {seen} inputs {rejected + options.listing_rejects} were"
             f" rejected and {filtered} filtered"
         )
-    labels = sorted({name for counts in survey.counts.values() for name in counts if name is not None}
+    labels = sorted(
+        {name for counts in survey.counts.values() for name in counts if name is not None}
     )
     context = Context(
         seed=options.seed,
@@ -242,7 +243,9 @@ def measure(
         sizes[name] = int(np.mean(inputs))
         step = max(len(rows) // 8, 1)
         chunks[name] = [
-            pool.submit(encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), options.compression)
+            pool.submit(
+                encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), options.compression
+            )
             for at in range(0, len(rows), step)
         ]
     results = {name: [future.result() for future in futures] for name, futures in chunks.items()}

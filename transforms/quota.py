@@ -159,4 +159,4 @@ def within(
     chosen = (ranks <= limits) & ~none
     for row in np.flatnonzero(chosen & (ranks == limits) & ~whole):
         chosen[row] = keys[int(row)].as_py() <= last[codes[row]].key
-    return chosen
+    return np.asarray(chosen, bool)

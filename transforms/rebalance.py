@@ -11,6 +11,7 @@ from typing import Literal
 
 import apache_beam as beam
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
@@ -24,7 +25,7 @@ Cuts = Mapping[str, tuple[Cut, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """What a class shall have: `size` records, by `repeats` of each and once more those of `cut`."""
+    """What a class shall have: `size` records, `repeats` of each and once more those of `cut`."""
 
     size: int
     repeats: int
@@ -43,7 +44,9 @@ class Quota:
     size: int = 0
 
 
-def targets(counts: Mapping[str, int], *, balance: Balance, target: Target = None) -> dict[str, int]:
+def targets(
+    counts: Mapping[str, int], *, balance: Balance, target: Target = None
+) -> dict[str, int]:
     """{label: records wanted} from {label: records there are}.
 
     Oversampling never drops a record and undersampling never adds one: a class beyond the target
@@ -85,12 +88,13 @@ def balance_rows(rows: pa.RecordBatch, *, seed: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(table).filter(pa.array(_balanced(rows)))
 
 
-def _balanced(rows: pa.RecordBatch) -> np.ndarray:
-    labelled = np.asarray(rows[batch.LABEL].is_valid())
+def _balanced(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    labelled = np.asarray(rows[batch.LABEL].is_valid(), bool)
     if batch.SPLIT not in rows.schema.names:
         return labelled
     codes, names = batch.encode(rows[batch.SPLIT])
-    return labelled & np.array([name == TRAIN for name in names.to_pylist()] + [False])[codes]
+    train = np.array([*(name == TRAIN for name in names.to_pylist()), False])[codes]
+    return np.asarray(labelled & train, bool)
 
 
 def replicate(
@@ -161,7 +165,9 @@ def _quotas(
 ) -> dict[str, Quota]:
     return {
         label: Quota(
-            goal.repeats, *(met.get(label) or thresholds((goal.cut,), None)), size=goal.size
+            repeats=goal.repeats,
+            last=(met.get(label) or thresholds((goal.cut,), None))[0],
+            size=goal.size,
         )
         for label, goal in goals.items()
     }
@@ -205,15 +211,13 @@ class RebalanceClasses(beam.PTransform):
     """
 
     balance: Balance
-    target: int | str | None = None
+    target: int | Literal["median"] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(
-        self, batches: beam.PCollection[pa.RecordBatch]
-    ) -> beam.PCollection[pa.RecordBatch]:
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
         quotas = find_quotas(
             lambda _: batches, balance=self.balance, target=self.target, seed=self.seed
         )

@@ -38,7 +38,7 @@ def shard_ids(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
     return first + batch.scale(batch.order_ranks(rows, seed=plan.seed), number)
 
 
-class _CutIntoPieces(beam.DoFn):  # type: ignore[misc]
+class _CutIntoPieces(beam.DoFn):
     """Cuts batches by shard, inline or spilled as the plan says."""
 
     def __init__(self, staging: Staging | None) -> None:

@@ -26,7 +26,7 @@ Piece = tuple[bytes, str, int, int]
 def cut(
     rows: pa.RecordBatch, shards: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields (shard, its rows), by ascending shard: shards int64[n]."""
+    """Yields (shard, its rows), by ascending shard: shards int64[n], n > 0."""
     order = np.argsort(shards, kind="stable")
     found, starts = np.unique(shards[order], return_index=True)
     ordered = rows.take(pa.array(order))

@@ -124,9 +124,7 @@ class AssignSplits(beam.PTransform):
         if not abs(math.fsum(self.fractions.values()) - 1) <= 1e-9:
             raise ValueError(f"expected fractions that sum to 1, got {self.fractions}")
 
-    def expand(
-        self, batches: beam.PCollection[pa.RecordBatch]
-    ) -> beam.PCollection[pa.RecordBatch]:
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
         return batches | "Assign" >> beam.Map(
             assign, fractions=self.fractions, seed=self.seed
         ).with_output_types(pa.RecordBatch)

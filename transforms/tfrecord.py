@@ -19,7 +19,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location, shown
 from recordmill.manifest import MANIFEST, load
 from recordmill.outputs import refuse_foreign
-from recordmill.staging import Part, ShardInfo, Staging, to_json
+from recordmill.staging import FOLDER, Part, ShardInfo, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.kind import Context, Encoder
 from transforms.plan import Estimate, Plan, SplitPlan, refusal
@@ -166,7 +166,7 @@ def _publish(
     if not _is_published(staging.output, manifest.digest):
         publishing.stage_files(staging, manifest, files)
         publishing.publish(staging)
-    staging.sweep()
+    (staging.output / FOLDER).delete_tree()
     return manifest.digest
 
 

@@ -27,13 +27,16 @@ def repeated(met: tuple[int, Iterable[bytes]]) -> list[str]:
     As decimal text, because Beam's coder for ints ends at 2^63.
     """
     hashes = np.sort(np.frombuffer(b"".join(met[1]), np.uint64))
-    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])[:_ENOUGH].astype(str).tolist()
+    twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    return [str(value) for value in twice[:_ENOUGH].tolist()]
 
 
 def keys_of(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str, int]]:
     """(key, 1) of the rows whose hash is among those given."""
     if hashes:
-        hits = pc.is_in(pa.array(batch.hashes(rows)), value_set=pa.array(list(map(int, hashes)), pa.uint64()))
+        hits = pc.is_in(
+            pa.array(batch.hashes(rows)), value_set=pa.array(list(map(int, hashes)), pa.uint64())
+        )
         for key in rows[batch.KEY].filter(hits).to_pylist():
             yield key, 1
 
@@ -68,8 +71,7 @@ def find_repeated_keys(
     """
     hashes = (
         read("HashKeys")
-        | "PartitionHashes"
-        >> beam.FlatMap(partition_hashes).with_output_types(tuple[int, bytes])
+        | "PartitionHashes" >> beam.FlatMap(partition_hashes).with_output_types(tuple[int, bytes])
         | "MeetByHash" >> beam.GroupByKey()
         | "Repeated" >> beam.FlatMap(repeated).with_output_types(str)
     )

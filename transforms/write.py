@@ -255,7 +255,7 @@ def _no_rows() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
 
 
-class _WriteShard(beam.DoFn):  # type: ignore[misc]
+class _WriteShard(beam.DoFn):
     def __init__(self, writer: ShardWriter) -> None:
         self._writer = writer
         self._written = beam.metrics.Metrics.counter("recordmill", "records_written")

@@ -23,7 +23,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
 
 from benchmarks.measure import python
 from tests.soak.command import (

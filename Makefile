@@ -1,0 +1,64 @@
+# `make demo` and `make test` each do their own set-up; all else is for those who work on recordmill.
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+CORE := .venv/core.stamp
+DEV := .venv/dev.stamp
+
+.PHONY: help setup demo test lint bench soak clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo    build a small dataset, verify it, show what is in it and draw it'
+	@echo 'make test    run the tests'
+	@echo 'make lint    ruff, mypy, and which layer may import which'
+	@echo 'make setup   install recordmill and all of the above into .venv'
+	@echo 'make bench   measure what the README states (about half an hour)'
+	@echo 'make soak    the long runs: kills, fuzz, size (about an hour)'
+	@echo 'make clean   remove .venv and what demo and tests left'
+
+setup: $(DEV)
+
+demo: $(CORE)
+	rm -rf demo-out
+	$(BIN)/recordmill images --input examples/clothing --output demo-out --size 128 \
+	    --splits train=0.8,validation=0.1,test=0.1 --balance oversample \
+	    --augment flip,crop,brightness --seed 7
+	$(BIN)/recordmill verify --dataset demo-out --deep
+	$(BIN)/recordmill inspect --dataset demo-out
+	$(BIN)/python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
+
+test: $(DEV)
+	$(BIN)/python -m pytest -n auto --cov
+
+lint: $(DEV)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV)
+	$(BIN)/python benchmarks/images.py
+
+soak: $(DEV)
+	for script in tests/soak/*.py; do echo "== $$script" && $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf .venv build *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache \
+	    .import_linter_cache .hypothesis demo-out demo-out-sheet.png
+
+# The demo needs no TensorFlow, which is most of what the tests install.
+$(CORE): pyproject.toml setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+	    echo 'recordmill needs Python 3.11, and $(PYTHON) is not that: install it, or say where it' \
+	        'is: make PYTHON=/path/to/python3.11 demo' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo '$(PYTHON) cannot make virtual environments: install its venv module (Debian and' \
+	        'Ubuntu: apt install python3.11-venv)' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(DEV): $(CORE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
