@@ -38,10 +38,15 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 bench: $(DEV)
-	$(BIN)/python benchmarks/images.py
+	$(BIN)/python -m benchmarks.images
+	$(BIN)/python -m benchmarks.images --shards
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.shuffle
 
 soak: $(DEV)
-	for script in tests/soak/*.py; do echo "== $$script" && $(BIN)/python "$$script" || exit 1; done
+	$(BIN)/python -m tests.soak.sameness
+	$(BIN)/python -m tests.soak.kills
+	$(BIN)/python -m tests.soak.fuzz
 
 clean:
 	rm -rf .venv build *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache \

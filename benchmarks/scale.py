@@ -80,7 +80,8 @@ def road(rows: int) -> None:
 
 
 def _shown(measured: Measured) -> str:
-    return f"{measured.wall:.1f} s wall, {measured.cpu:.1f} s CPU, {measured.peak / 2**20:.0f} MiB peak"
+    peak = measured.peak / 2**20
+    return f"{measured.wall:.1f} s wall, {measured.cpu:.1f} s CPU, {peak:.0f} MiB peak"
 
 
 def _bar(what: str, got: float, at_most: float) -> None:

@@ -60,12 +60,9 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     parsed = options.parse(
         getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
     )
-    # Beam takes two seconds to import: not before the command line is known to be sound. It warns
-    # of Google's libraries, which it can do without.
-    logging.disable(logging.WARNING)
+    # Beam takes two seconds to import: not before the command line is known to be sound.
     from pipelines import run
 
-    logging.disable(logging.NOTSET)
     return run.run(parsed.config, module.kind(parsed.config), parsed.passthrough, prog=prog)
 
 

@@ -1,5 +1,6 @@
 """From any pixel type to 8-bit sRGB."""
 
+import io
 import struct
 
 import numpy as np
@@ -152,6 +153,18 @@ def test_first_frame_of_an_animation():
         lossless = {"lossless": True} if kind == "WEBP" else {}
         data = saved(frames[0], kind, save_all=True, append_images=frames[1:], **lossless)
         assert decode(data, AS_PNG).getpixel((4, 4)) == RED
+
+
+def test_a_gray_frame_of_a_gif_whose_other_frames_are_coloured():
+    gray = Image.frombytes("L", (16, 16), bytes(range(256)))
+    data = saved(gray, "GIF")
+    palette, flags = data[13:781], data[790]
+    assert (data[781:782], flags & 0x80) == (b",", 0)
+    coloured = data[:13] + palette[::-1] + data[781:790] + bytes([flags | 0x87]) + palette
+    data = coloured + data[791:]
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.mode == "L"
+    assert distance(decode(data, AS_PNG), gray.convert("RGB")) == 0
 
 
 @pytest.mark.parametrize("options", ALL_MODES, ids=lambda options: options.mode)

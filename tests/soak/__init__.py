@@ -1,1 +1,1 @@
-"""Long runs that hunt for what the tests cannot: `make soak`, not in CI, not collected by pytest."""
+"""Long runs that hunt for what tests cannot: `make soak`; not in CI, not collected by pytest."""

@@ -238,6 +238,9 @@ def _draft(image: ImageFile, plan: Plan, options: ImageOptions) -> tuple[float, 
 
 def _load(image: ImageFile, options: ImageOptions) -> None:
     """Decodes. The one call of Pillow's that bad bytes may break, so that bugs stay bugs."""
+    if image.mode == "L":
+        # A GIF's gray frame keeps the palette of the other frames, and Pillow 12 applies it.
+        image.palette = None
     try:
         image.load()
     except DECODE_ERRORS as error:

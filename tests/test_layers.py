@@ -1,0 +1,43 @@
+"""What importing costs: the linter checks the layers, these check what a fresh interpreter loads."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("tensorflow", "tensorflow_transform", "pandas", "apache_beam")
+
+
+def loaded(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has loaded after a statement."""
+    code = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "pipelines.images",
+        "pipelines.cli",
+        "recordmill.reader",
+        "recordmill.verify",
+        "transforms.encode",
+        "transforms.encoders.images",
+    ],
+)
+def test_importing_it_loads_nothing_heavy(module):
+    assert loaded(f"import {module}").isdisjoint(HEAVY)
+
+
+def test_a_whole_run_needs_beam_only():
+    modules = loaded("import pipelines.run, pipelines.images")
+    assert "apache_beam" in modules
+    assert modules.isdisjoint({"tensorflow", "tensorflow_transform", "pandas"})
+
+
+def test_help_loads_nothing_heavy():
+    modules = loaded("from pipelines.cli import main; main(['images', '--help'])")
+    assert modules.isdisjoint(HEAVY)
