@@ -19,7 +19,8 @@ from collections.abc import Sequence
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 
-_INTERVAL = 0.1  # seconds between two looks at the memory
+_INTERVAL = 0.1  # seconds between two looks at the memory, at least
+_SHARE = 0.02  # of one core, that looking takes at most
 
 
 class FailedError(RuntimeError):
@@ -32,8 +33,8 @@ class Measured:
 
     wall: seconds. cpu: seconds, user and system, of the process and all children it waited for
     (wait4). peak: bytes; the largest sum of the tree's proportional set sizes (Pss of
-    /proc/PID/smaps_rollup: a page that n processes share counts 1/n in each) seen every 100 ms; 0
-    where nobody looked. output: what it printed.
+    /proc/PID/smaps_rollup: a page that n processes share counts 1/n in each) seen every 100 ms, or
+    less often where looking takes long; 0 where nobody looked. output: what it printed.
     """
 
     wall: float
@@ -50,7 +51,7 @@ def python(module: str, *arguments: object) -> list[str]:
 def run(command: Sequence[str], *, memory: bool) -> Measured:
     """Runs a command in the root of the repository.
 
-    memory: whether to look at it; on two cores that costs the command up to 3 % of its time.
+    memory: whether to look at it, which takes up to 2 % of one core from the command.
 
     Raises:
       FailedError: it failed, or left processes behind.
@@ -60,8 +61,11 @@ def run(command: Sequence[str], *, memory: bool) -> Measured:
 
     def watch(session: int) -> None:
         nonlocal peak
-        while not over.wait(_INTERVAL):
+        pause = _INTERVAL
+        while not over.wait(pause):
+            began = time.thread_time()
             peak = max(peak, sum(map(_proportional_size, members(session))))
+            pause = max(_INTERVAL, (time.thread_time() - began) / _SHARE)
 
     with tempfile.TemporaryFile() as output:
         started = time.perf_counter()

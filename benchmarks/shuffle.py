@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2_contingency  # type: ignore[import-untyped]
 
 from recordmill.files import Location
 from recordmill.staging import Staging
@@ -100,7 +100,7 @@ def main() -> None:
     print(f"{len(rows):,} keys, {_CLASSES} classes, {_SHARDS} shards")
     print(f"not shuffled (must be 0): p = {control:.3g}\n")
     print("| seed | class x shard | class x place |\n|--:|--:|--:|")
-    found = []
+    found: list[float] = []
     for seed in range(arguments.seeds):
         classes, shards = shuffled(rows, seed)
         pair = independence(classes, shards), independence(classes, places(len(classes)))

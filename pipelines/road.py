@@ -7,6 +7,7 @@ thresholds, pieces. Each pass reads the listing anew, which is cheaper than keep
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 import apache_beam as beam
@@ -18,6 +19,7 @@ from transforms import batch, coders  # noqa: F401  (coders: registers the batch
 from transforms.check import CheckParts
 from transforms.kind import Check, Encoder
 from transforms.listing import SYSTEM, read_part
+from transforms.passes import Passes
 from transforms.plan import Plan, PlanOptions, make_plan
 from transforms.publish import Publication, Publish
 from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
@@ -56,50 +58,42 @@ class Road:
         if self.check is not None:
             parts |= CheckParts(self.check, self.staging, self.options.workers)
 
+        passes = Passes(
+            parts=parts, staging=self.staging, fractions=self.fractions, seed=self.options.seed
+        )
         problems = []
         if not self.unique_keys:
-            problems.append(
-                find_repeated_keys(
-                    lambda label: parts | label >> self._read(columns=[batch.KEY, batch.HASH])
-                )
-            )
-        strata: AsSingleton | None = None
+            keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
+            problems.append(find_repeated_keys(keys))
         if self.stratify:
-            found, too_small = find_strata(
-                lambda label: parts | label >> self._read(columns=SYSTEM),
+            strata, too_small = find_strata(
+                passes.read,
                 fractions=self.fractions,
                 seed=self.options.seed,
                 grouped=self.listing.grouped > 0,
             )
-            strata = AsSingleton(found)
+            passes = dataclasses.replace(passes, strata=AsSingleton(strata))
             problems.append(too_small)
-
-        plan = AsSingleton(self._plan(pipeline, parts, strata, problems))
+        plan = AsSingleton(self._plan(passes, problems))
         if self.dry_run:
             return
         infos = (
-            parts
-            | "ReadRows" >> self._read(columns=None)
-            | "AssignSplits" >> self._assign(strata)
+            passes.read_split("Rows", plan, columns=None)
             | "RebalanceClasses" >> beam.FlatMap(_replicate, plan).with_output_types(pa.RecordBatch)
             | ReshuffleIntoShards(plan, self.staging)
-            | "WriteToTFRecord" >> WriteShards(self._writer(), plan)
+            | WriteShards(self._writer(), plan)
         )
         infos | Publish(self.publication, plan, AsList(parts))
 
     def _plan(
-        self,
-        pipeline: beam.Pipeline,
-        parts: beam.PCollection[Part],
-        strata: AsSingleton | None,
-        problems: Sequence[beam.PCollection[str]],
+        self, passes: Passes, problems: Sequence[beam.PCollection[str]]
     ) -> beam.PCollection[Plan]:
-        seed = self.options.seed
+        pipeline = passes.parts.pipeline
         survey = (
-            parts
+            passes.parts
             | "Survey"
             >> beam.ParDo(
-                _SurveyParts(self.staging, self.fractions, seed), *([strata] if strata else [])
+                _SurveyParts(passes), *([] if passes.strata is None else [passes.strata])
             ).with_output_types(Survey)
             | "SumSurveys" >> beam.CombineGlobally(Survey.sum)
         )
@@ -107,21 +101,15 @@ class Road:
         if self.balance in ("oversample", "undersample"):
             quotas = AsSingleton(
                 find_quotas(
-                    lambda label: (
-                        parts
-                        | label >> self._read(columns=SYSTEM)
-                        | f"{label}Splits" >> self._assign(strata)
-                    ),
+                    passes.read_split,
                     balance=self.balance,
                     target=self.balance_target,
-                    seed=seed,
+                    seed=self.options.seed,
                 )
             )
-        forbidden = (
-            AsList(tuple(problems) | "Problems" >> beam.Flatten(pipeline=pipeline))
-            if problems
-            else ()
-        )
+        forbidden: AsList | tuple[()] = ()
+        if problems:
+            forbidden = AsList(tuple(problems) | "Problems" >> beam.Flatten(pipeline=pipeline))
         return (
             pipeline
             | "OnceToPlan" >> beam.Impulse()
@@ -130,26 +118,13 @@ class Road:
                 _plan,
                 AsSingleton(survey),
                 quotas,
-                AsList(parts),
+                AsList(passes.parts),
                 forbidden,
                 encoder=self.encoder,
                 options=self.options,
                 staging=self.staging,
             ).with_output_types(Plan)
         )
-
-    def _read(self, *, columns: Sequence[str] | None) -> beam.PTransform:
-        return beam.Map(read_part, staging=self.staging, columns=columns).with_output_types(
-            pa.RecordBatch
-        )
-
-    def _assign(self, strata: AsSingleton | None) -> beam.PTransform:
-        seed, fractions = self.options.seed, self.fractions
-        if strata is None:
-            step = beam.Map(assign, fractions=fractions, seed=seed)
-        else:
-            step = beam.Map(assign_strata, fractions=fractions, strata=strata, seed=seed)
-        return step.with_output_types(pa.RecordBatch)
 
     def _writer(self) -> ShardWriter:
         return ShardWriter(
@@ -162,10 +137,10 @@ class Road:
 
 
 class _SurveyParts(beam.DoFn):
-    def __init__(self, staging: Staging, fractions: Mapping[str, float], seed: int) -> None:
-        self._staging = staging
-        self._fractions = fractions
-        self._seed = seed
+    def __init__(self, passes: Passes) -> None:
+        self._staging = passes.staging
+        self._fractions = passes.fractions
+        self._seed = passes.seed
 
     def process(self, part: Part, strata: Strata | None = None) -> Iterator[Survey]:
         rows = read_part(part, staging=self._staging, columns=SYSTEM)

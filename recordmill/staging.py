@@ -155,8 +155,9 @@ class Staging:
     def sweep(self) -> None:
         """Removes all job folders of the output; the lock beside them stays its holder's."""
         folders = list(jobs(self.output))
-        for job in folders:  # before all else: what is half removed must not be published
-            job.place(INTENT).delete(missing_ok=True)
+        for job in folders:  # before all else: what is half removed must not be gone on with
+            for name in (INTENT, "listing.json"):
+                job.place(name).delete(missing_ok=True)
         for job in folders:
             job.root.delete_tree()
 

@@ -1,4 +1,4 @@
-"""What importing costs: the linter checks the layers, these check what a fresh interpreter loads."""
+"""What importing costs: linters check the layers, these what a fresh interpreter really loads."""
 
 import subprocess
 import sys

@@ -111,6 +111,14 @@ def encode(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     return codes, coded.dictionary
 
 
+def complete(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Adds those of label, group, split and copy that are missing: nulls, and copy 0."""
+    for name in (LABEL, GROUP, SPLIT):
+        if name not in rows.schema.names:
+            rows = rows.append_column(name, pa.nulls(len(rows), pa.string()))
+    return set_column(rows, COPY, pa.array(copies(rows)))
+
+
 def set_column(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
     """Replaces the column, or adds it."""
     at = rows.schema.get_field_index(name)

@@ -83,7 +83,7 @@ class ReadImages(beam.PTransform):
         return Pictures(listed.batches | "Spread" >> beam.Reshuffle(), listed[_REJECTS])
 
 
-class _Decode(beam.DoFn):  # type: ignore[misc]
+class _Decode(beam.DoFn):
     def __init__(self, encoder: ImageEncoder, context: Context, workers: int) -> None:
         self._encoder = encoder
         self._context = context
@@ -92,13 +92,10 @@ class _Decode(beam.DoFn):  # type: ignore[misc]
         self._rejected = beam.metrics.Metrics.counter("recordmill", "pictures_rejected")
 
     def process(self, rows: pa.RecordBatch, labels: Sequence[str]) -> Iterator[Any]:
-        rows = batch.set_column(rows, batch.COPY, pa.array(batch.copies(rows)))
-        if batch.SPLIT not in rows.schema.names:
-            rows = batch.set_column(rows, batch.SPLIT, pa.nulls(len(rows), pa.string()))
         packed = pack_encoder(
             self._encoder, dataclasses.replace(self._context, labels=tuple(labels))
         )
-        for columns, rejects in _run_ahead(packed, rows, self._workers):
+        for columns, rejects in _run_ahead(packed, batch.complete(rows), self._workers):
             decoded = batch.from_bytes(columns)
             self._decoded.inc(len(decoded))
             self._rejected.inc(len(rejects))

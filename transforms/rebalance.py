@@ -6,7 +6,7 @@ the cut decide it, and the copies follow row by row.
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import apache_beam as beam
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from transforms.passes import Read, read_again
 from transforms.quota import NOTHING, Cut, Histogram, Threshold, boundary_rows, thresholds, within
 from transforms.splits import TRAIN
 
@@ -174,7 +175,7 @@ def _quotas(
 
 
 def find_quotas(
-    read: Callable[[str], beam.PCollection[pa.RecordBatch]],
+    read: Read,
     *,
     balance: Balance,
     target: Target = None,
@@ -182,8 +183,7 @@ def find_quotas(
 ) -> beam.PCollection[dict[str, Quota]]:
     """The quota of every class, as the one element of a PCollection.
 
-    read: gives the batches for a pass under the label it is called with. Reading a stored listing
-    anew is cheaper than keeping what a pass read for the next one.
+    read: gives the batches, with their splits, for a pass.
     """
     reached = (
         read("CountClasses")
@@ -192,11 +192,11 @@ def find_quotas(
         | "AddUp" >> beam.CombineGlobally(Histogram.sum)
         | "SetGoals" >> beam.Map(goals, balance=balance, target=target)
     )
-    cuts = reached | "Cuts" >> beam.Map(_cuts)
+    cuts = beam.pvalue.AsSingleton(reached | "Cuts" >> beam.Map(_cuts))
     met = (
-        read("CutClasses")
+        read("CutClasses", cuts)
         | "RankToCut" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
-        | "MeetInClasses" >> FindThresholds(beam.pvalue.AsSingleton(cuts))
+        | "MeetInClasses" >> FindThresholds(cuts)
     )
     return reached | "Quotas" >> beam.Map(_quotas, beam.pvalue.AsDict(met))
 
@@ -219,7 +219,7 @@ class RebalanceClasses(beam.PTransform):
 
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
         quotas = find_quotas(
-            lambda _: batches, balance=self.balance, target=self.target, seed=self.seed
+            read_again(batches), balance=self.balance, target=self.target, seed=self.seed
         )
         return batches | "Replicate" >> beam.FlatMap(
             replicate, quotas=beam.pvalue.AsSingleton(quotas), seed=self.seed

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from transforms import batch
+from transforms.passes import Read
 from transforms.quota import Cut, Histogram, Threshold, thresholds
 from transforms.rebalance import FindThresholds
 from transforms.splits import UNIT_KEY, Fractions, Strata, apportion, strata_rows
-
-Read = Callable[[str], beam.PCollection[pa.RecordBatch]]
 
 _PARTITIONS = 64
 
@@ -113,13 +112,18 @@ def _strata(
     return Strata(found, batch.concat(units).sort_by("unit") if units else None)
 
 
+def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
+    return beam.Map(rank, seed=seed).with_output_types(pa.RecordBatch)
+
+
 def find_strata(
     read: Read, *, fractions: Fractions, seed: int, grouped: bool
 ) -> tuple[beam.PCollection[Strata], beam.PCollection[str]]:
     """The strata, as the one element of a PCollection, and what the data forbids.
 
-    read: gives the batches for a pass under the label it is called with.
+    read: gives the batches for a pass.
     """
+    units = None
     if grouped:
         units = (
             read("ReadUnits")
@@ -128,24 +132,21 @@ def find_strata(
             | "MeetByUnit" >> beam.GroupByKey()
             | "Majority" >> beam.Map(_majority).with_output_types(pa.RecordBatch)
         )
-        to_count = to_cut = units | "RankUnits" >> beam.Map(
-            _rank_units, seed=seed
-        ).with_output_types(pa.RecordBatch)
+        ranked = units | "RankUnits" >> _ranking(_rank_units, seed)
     else:
-        to_count, to_cut = (
-            read(label)
-            | f"Rank{label}" >> beam.Map(_rank_rows, seed=seed).with_output_types(pa.RecordBatch)
-            for label in ("CountStrata", "CutStrata")
-        )
+        ranked = read("CountStrata") | "RankToCountStrata" >> _ranking(_rank_rows, seed)
     histogram = (
-        to_count
+        ranked
         | "StrataHistogram" >> beam.Map(_histogram)
         | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum)
     )
-    cuts = histogram | "StrataCuts" >> beam.Map(split_cuts, fractions=fractions)
-    met = to_cut | "MeetInStrata" >> FindThresholds(beam.pvalue.AsSingleton(cuts))
-    strata = cuts | "Strata" >> beam.Map(
-        _strata, beam.pvalue.AsDict(met), beam.pvalue.AsList(units) if grouped else ()
+    reached = histogram | "StrataCuts" >> beam.Map(split_cuts, fractions=fractions)
+    cuts = beam.pvalue.AsSingleton(reached)
+    if not grouped:
+        ranked = read("CutStrata", cuts) | "RankToCutStrata" >> _ranking(_rank_rows, seed)
+    met = ranked | "MeetInStrata" >> FindThresholds(cuts)
+    strata = reached | "Strata" >> beam.Map(
+        _strata, beam.pvalue.AsDict(met), () if units is None else beam.pvalue.AsList(units)
     )
     unit = "groups" if grouped else "records"
     problems = histogram | "TooSmall" >> beam.FlatMap(

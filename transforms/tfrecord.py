@@ -41,9 +41,8 @@ class Census:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "Census":
-        """Counts a batch. Raises ConfigError for rows that have no split."""
-        names = rows.schema.names
-        if batch.SPLIT not in names or rows[batch.SPLIT].null_count:
+        """Counts a complete batch. Raises ConfigError for rows that have no split."""
+        if rows[batch.SPLIT].null_count:
             raise ConfigError(
                 "WriteToTFRecord: expected every record to have a split, got some without: put"
                 " AssignSplits before it"
@@ -56,7 +55,7 @@ class Census:
             }
         )
         found = table.group_by(table.column_names).aggregate([([], "count_all")]).to_pylist()
-        sizes = rows[batch.SIZE].to_numpy() if batch.SIZE in names else None
+        sizes = rows[batch.SIZE].to_numpy() if batch.SIZE in rows.schema.names else None
         return cls(
             counts=Counter({(r["split"], r["label"], r["copy"]): r["count_all"] for r in found}),
             input_bytes=rows.nbytes if sizes is None else int(sizes.sum()),
@@ -216,9 +215,10 @@ class WriteToTFRecord(beam.PTransform):
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[str]:
         publication = self._publication()
         staging = publication.staging
+        rows = batches | "Complete" >> beam.Map(batch.complete).with_output_types(pa.RecordBatch)
         context = Context(seed=self.seed, label_offset=self.label_offset, rename=self.rename)
         census = AsSingleton(
-            batches
+            rows
             | "Count" >> beam.Map(Census.of).with_output_types(Census)
             | "AddUp" >> beam.CombineGlobally(Census.sum)
         )
@@ -241,7 +241,7 @@ class WriteToTFRecord(beam.PTransform):
             compression=self.compression,
             workers=self.workers,
         )
-        infos = batches | ReshuffleIntoShards(plan, staging) | WriteShards(writer, plan)
+        infos = rows | ReshuffleIntoShards(plan, staging) | WriteShards(writer, plan)
         return (
             batches.pipeline
             | "OnceToPublish" >> beam.Impulse()

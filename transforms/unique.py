@@ -1,13 +1,14 @@
 """Proof that no key repeats, over 8-byte hashes: only keys whose hashes are equal ever meet."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from transforms import batch
+from transforms.passes import Read
 
 _PARTITIONS = 64
 _ENOUGH = 100  # repeated hashes of a partition that are followed up: one is a verdict
@@ -62,23 +63,20 @@ def _complain(_: bytes, counted: Sequence[tuple[str, int]]) -> list[str]:
     return complain(counted)
 
 
-def find_repeated_keys(
-    read: Callable[[str], beam.PCollection[pa.RecordBatch]],
-) -> beam.PCollection[str]:
+def find_repeated_keys(read: Read) -> beam.PCollection[str]:
     """A sentence about the keys that repeat, if there are any.
 
-    read: gives the batches for a pass under the label it is called with.
+    read: gives the batches for a pass.
     """
-    hashes = (
+    hashes = beam.pvalue.AsList(
         read("HashKeys")
         | "PartitionHashes" >> beam.FlatMap(partition_hashes).with_output_types(tuple[int, bytes])
         | "MeetByHash" >> beam.GroupByKey()
         | "Repeated" >> beam.FlatMap(repeated).with_output_types(str)
     )
     counted = (
-        read("CompareKeys")
-        | "KeysOfRepeated"
-        >> beam.FlatMap(keys_of, beam.pvalue.AsList(hashes)).with_output_types(tuple[str, int])
+        read("CompareKeys", hashes)
+        | "KeysOfRepeated" >> beam.FlatMap(keys_of, hashes).with_output_types(tuple[str, int])
         | "CountKeys" >> beam.CombinePerKey(sum)
         | "OnlyRepeated" >> beam.Filter(_is_repeated)
     )

@@ -12,7 +12,7 @@ import sys
 
 os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
-import tensorflow as tf
+import tensorflow as tf  # type: ignore[import-untyped]
 
 from benchmarks.peers.work import OPTIONS, label_of, list_keys, number_labels
 

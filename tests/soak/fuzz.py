@@ -205,9 +205,9 @@ def fuzz(seed: int, count: int, processes: int) -> tuple[Counter[str], list[str]
         text, errors = process.communicate()
         lines = text.splitlines()
         for line in lines:
-            number, _, outcome = line.partition(" ")
+            case, _, outcome = line.partition(" ")
             if outcome.startswith("!"):
-                found.append(_tell(seed, int(number), outcome[2:]))
+                found.append(_tell(seed, int(case), outcome[2:]))
             elif outcome:
                 outcomes[outcome] += 1
         if process.returncode != 0:

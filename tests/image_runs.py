@@ -1,0 +1,77 @@
+"""Runs `recordmill images` in this process, and looks at what it made."""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pipelines import run
+from pipelines.cli import main
+from recordmill.files import Location
+from recordmill.manifest import Manifest, index_name, load
+from recordmill.pool import close_shared_pool, shared_pool
+from recordmill.reader import read_examples
+from recordmill.shard_index import read_index
+
+
+def images(*argv: object) -> int:
+    """The exit code."""
+    return main(["images", "--quiet", "--workers", "1", *map(str, argv)])
+
+
+@contextlib.contextmanager
+def encoders_kept() -> Iterator[None]:
+    """The runs inside share two encoder processes: starting some for each would take most of it."""
+    shared_pool(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "close_shared_pool", lambda: None)
+        yield
+    close_shared_pool()
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A dataset, read through its index and our own reader."""
+
+    folder: pathlib.Path
+
+    @property
+    def manifest(self) -> Manifest:
+        return load(Location.parse(str(self.folder)))
+
+    @property
+    def rejects(self) -> dict[str, str]:
+        """{key: reason}"""
+        lines = (self.folder / "rejects.jsonl").read_bytes().splitlines()
+        return {reject["key"]: reject["reason"] for reject in map(json.loads, lines)}
+
+    def index(self, split: str) -> list[dict[str, Any]]:
+        """key, label, copy and place of every record, in the order of the shards."""
+        place = Location.parse(str(self.folder))
+        shards = self.manifest.splits[split].shards
+        names = [index_name(split, number, len(shards)) for number in range(len(shards))]
+        return [row for name in names for row in read_index(place / name).to_pylist()]
+
+    def keys(self, split: str) -> set[str]:
+        return {row["key"] for row in self.index(split)}
+
+    def examples(self, split: str = "train") -> dict[tuple[str, int], dict[str, Any]]:
+        """{(key, copy): {feature: its values as a list}}"""
+        rows = self.index(split)
+        examples = read_examples(str(self.folder), split)
+        return {
+            (row["key"], row["copy"]): {
+                name: [] if value is None else list(value) for name, value in example.items()
+            }
+            for row, example in zip(rows, examples, strict=True)
+        }
+
+
+def make(folder: pathlib.Path, *argv: object) -> Made:
+    """The dataset that a run must succeed to write into `folder`."""
+    assert images("--output", folder, *argv) == 0
+    return Made(folder)

@@ -1,0 +1,177 @@
+"""README and docs say what is so: their commands run or parse, their code runs, links lead on."""
+
+import dataclasses
+import importlib.util
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import sys
+
+import pytest
+from PIL import Image
+
+from pipelines import dataset_commands, options
+from pipelines.cli import main
+from pipelines.images import ImagesConfig
+from recordmill.errors import Reason
+from recordmill.files import Location
+from recordmill.manifest import load
+from recordmill.pool import close_shared_pool
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CONFIGS = {
+    "images": ImagesConfig,
+    "verify": dataset_commands.VerifyConfig,
+    "inspect": dataset_commands.InspectConfig,
+}
+EXAMPLES = ROOT / "examples" / "clothing"
+
+
+def blocks(page: pathlib.Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: pathlib.Path) -> list[list[str]]:
+    """Every `recordmill ...` of a page's shell blocks, as arguments."""
+    lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    found = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in found if words[:1] == ["recordmill"]]
+
+
+ALL_COMMANDS = [
+    pytest.param(page, words, id=f"{page.name}: {' '.join(words)[:60]}")
+    for page in PAGES
+    for words in commands(page)
+]
+
+
+@pytest.mark.parametrize(("page", "words"), ALL_COMMANDS)
+def test_every_command_is_one(page, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for job in blocks(page, "yaml"):
+        (tmp_path / "job.yaml").write_text(job)
+    command, *flags = words
+    parsed = options.parse(CONFIGS[command], flags, prog=command, beam=command == "images")
+    assert isinstance(parsed.config, CONFIGS[command])
+    assert parsed.passthrough == []
+
+
+@pytest.mark.parametrize("command", CONFIGS)
+def test_a_page_names_every_option_of_its_command_and_no_other(command):
+    page = (ROOT / "docs" / f"{command}.md").read_text()
+    named = set(re.findall(r"--([a-z][a-z-]*)", page))
+    declared = {field.name.replace("_", "-") for field in dataclasses.fields(CONFIGS[command])}
+    assert declared - named == set()
+    assert named - declared <= {"config", "print-config", "output"}
+
+
+def test_every_reason_of_a_reject_is_explained():
+    section = (ROOT / "docs" / "images.md").read_text().split("## Rejects")[1]
+    assert set(re.findall(r"^\| `([a-z_]+)`", section, re.MULTILINE)) == set(Reason)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_demo_is_small_and_has_its_licence():
+    pictures = list(EXAMPLES.rglob("*.jpg"))
+    assert len(pictures) >= 60
+    assert sum(path.stat().st_size for path in pictures) < 10**6
+    assert "CC0 1.0 Universal" in (ROOT / "examples" / "clothing.LICENSE").read_text()
+    assert (ROOT / "docs" / "contact-sheet.png").stat().st_size < 300_000
+
+
+@pytest.fixture(scope="module")
+def readme_dataset(tmp_path_factory):
+    """The folder in which the README's images command ran, on the pictures of the demo."""
+    folder = tmp_path_factory.mktemp("readme")
+    shutil.copytree(EXAMPLES, folder / "photos")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        images, *others = commands(ROOT / "README.md")
+        assert main([*images, "--quiet"]) == 0
+        for command in others:
+            assert main(command) == 0
+    return folder
+
+
+def test_readme_commands_make_a_balanced_dataset(readme_dataset):
+    manifest = load(Location.parse(str(readme_dataset / "out")))
+    train, validation, test = (manifest.splits[s] for s in ("train", "validation", "test"))
+    assert len(set(train.classes.values())) == 1
+    assert validation.records
+    assert test.records
+    assert manifest.ledger.records.written == len(list(EXAMPLES.rglob("*.jpg")))
+
+
+@pytest.mark.parametrize("number", range(3), ids=["tensorflow", "tfds", "without tensorflow"])
+def test_readme_code_reads_it_back(number, readme_dataset, monkeypatch, capfd):
+    monkeypatch.chdir(readme_dataset)
+    namespace: dict = {}
+    exec(blocks(ROOT / "README.md", "python")[number], namespace)
+    printed = capfd.readouterr().out.splitlines()
+    records = load(Location.parse("out")).splits["train"].records
+    match number:
+        case 0:
+            assert printed[0] == "(32, 224, 224, 3) (32,)"
+            assert sum(int(re.match(r"\((\d+)", line)[1]) for line in printed) == records
+        case 1:
+            assert len(list(namespace["train"])) == records
+        case 2:
+            assert len(printed) == records
+
+
+def test_the_contact_sheet_draws_every_record(readme_dataset, capsys):
+    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
+    sheet = importlib.util.module_from_spec(spec)
+    sys.modules["sheet"] = sheet  # dataclasses look their module up
+    spec.loader.exec_module(sheet)
+    target = readme_dataset / "sheet.png"
+    arguments = ["--dataset", str(readme_dataset / "out"), "--output", str(target), "--size", "40"]
+    assert sheet.main(arguments) == 0
+    assert str(target) in capsys.readouterr().out
+    with Image.open(target) as picture:
+        picture = picture.convert("RGB")
+    copies = load(Location.parse(str(readme_dataset / "out"))).ledger.copies.written
+    frame = tuple(bytes.fromhex(sheet.COPY[1:]))
+    colours = {colour: n for n, colour in picture.getcolors(picture.width * picture.height)}
+    around = 38 * 38 - (38 - 2 * sheet.FRAME) ** 2  # pixels of a frame
+    legend = 15 * 15 - (15 - 2 * sheet.FRAME) ** 2
+    assert colours[frame] == copies * around + legend
+    assert sheet.main(["--dataset", str(readme_dataset), "--output", str(target)]) == 1
+    assert "no dataset" in capsys.readouterr().err
+
+
+def test_a_kind_can_be_added_as_the_page_shows(tmp_path, monkeypatch):
+    (code,) = blocks(ROOT / "docs" / "adding-a-kind.md", "python")
+    (tmp_path / "lines.py").write_text(code)
+    (tmp_path / "texts").mkdir()
+    for label, count in {"ham": 60, "spam": 20}.items():
+        lines = [f"{label} line {number}" for number in range(count)]
+        (tmp_path / "texts" / f"{label}.txt").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    close_shared_pool()  # its processes know the path of before
+    assert importlib.import_module("lines").main() == 0
+    assert main(["verify", "--dataset", "out", "--quiet"]) == 0
+    written = load(Location.parse("out"))
+    assert written.ledger.records.written == 80
+    assert len(set(written.splits["train"].classes.values())) == 1
+    assert len(written.splits["train"].shards) == 2
+
+
+def test_the_reject_of_the_page_is_what_is_written(tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(EXAMPLES / "hat", photos / "roses")
+    (photos / "roses" / "notes.jpg").write_text("no picture")
+    flags = ["--size", "8", "--balance", "oversample", "--max-reject-fraction", "1", "--quiet"]
+    places = ["--input", str(photos), "--output", str(tmp_path / "out")]
+    assert main(["images", *places, *flags]) == 0
+    (shown,) = blocks(ROOT / "docs" / "output.md", "json")
+    assert json.loads((tmp_path / "out" / "rejects.jsonl").read_text()) == json.loads(shown)

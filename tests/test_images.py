@@ -1,0 +1,338 @@
+"""`recordmill images` from end to end: real pictures in, read back by TensorFlow."""
+
+import itertools
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipelines.cli import main
+from recordmill.schema import feature_spec
+from tests.folders import make_folder, make_picture
+from tests.image_runs import Made, encoders_kept, images, make
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def parse(made: Made, split: str) -> list[dict[str, tf.Tensor]]:
+    """What TensorFlow reads, by the declared features."""
+    manifest = made.manifest
+    spec = {
+        name: tf.io.VarLenFeature(tf.as_dtype(feature.dtype))
+        if feature.shape is None
+        else tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
+        for name, feature in feature_spec(manifest.features).items()
+    }
+    files = [os.fspath(made.folder / shard.file) for shard in manifest.splits[split].shards]
+    dataset = tf.data.TFRecordDataset(files, manifest.compression.upper().replace("NONE", ""))
+    return list(dataset.map(lambda example: tf.io.parse_single_example(example, spec)))
+
+
+# --- The command of the README, on real photos -------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clothing(shared_data, tmp_path_factory) -> Made:
+    return make(
+        tmp_path_factory.mktemp("clothing") / "out",
+        *("--input", shared_data / "clothing", "--size", 48),
+        *("--splits", "train=0.8,validation=0.1,test=0.1"),
+        *("--balance", "oversample", "--seed", 7),
+    )
+
+
+def test_verify_finds_no_damage(clothing, capfd):
+    assert main(["verify", "--dataset", os.fspath(clothing.folder), "--deep"]) == 0
+    assert "every picture decoded: no damage" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_tensorflow_reads_what_the_manifest_says(clothing, split):
+    stated = clothing.manifest.splits[split]
+    records = parse(clothing, split)
+    assert len(records) == stated.records
+    assert Counter(r["image/class/text"].numpy().decode() for r in records) == stated.classes
+    labels = clothing.manifest.labels
+    for record in records:
+        assert labels[int(record["image/class/label"])].encode() == record["image/class/text"]
+    assert tf.io.decode_jpeg(records[0]["image/encoded"]).shape == (48, 48, 3)
+
+
+def test_every_class_of_train_equals_the_largest(clothing, shared_data):
+    index = clothing.index("train")
+    originals = Counter(row["label"] for row in index if row["copy"] == 0)
+    largest = max(originals.values())
+    assert Counter(row["label"] for row in index) == dict.fromkeys(originals, largest)
+    assert len(originals) == len(list((shared_data / "clothing").iterdir()))
+
+
+def test_validation_and_test_hold_no_copy(clothing):
+    assert {row["copy"] for split in ("validation", "test") for row in clothing.index(split)} == {0}
+
+
+def test_every_picture_is_in_one_split(clothing, shared_data):
+    keys = [clothing.keys(split) for split in ("train", "validation", "test")]
+    assert sum(map(len, keys)) == len(set.union(*keys))
+    files = (shared_data / "clothing").rglob("*.jpg")
+    assert set.union(*keys) == {os.fspath(f.relative_to(shared_data / "clothing")) for f in files}
+
+
+def test_labels_are_in_the_order_of_their_numbers(clothing):
+    lines = (clothing.folder / "labels.txt").read_text().splitlines()
+    assert lines == sorted(lines) == list(clothing.manifest.labels)
+    record = next(iter(clothing.examples("test").values()))
+    assert lines[record["image/class/label"][0]] == record["image/class/text"][0].decode()
+
+
+def test_copies_are_far_from_each_other_in_the_order(clothing):
+    """Copies of a record next to each other are the mark of a shuffle within bundles."""
+    keys = [row["key"] for row in clothing.index("train")]
+    neighbours = sum(one == other for one, other in itertools.pairwise(keys))
+    # Each of 3,130 neighbours is a copy of the same picture in one of about 700 cases.
+    assert neighbours < 25
+
+
+# --- Odd pictures ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def odd(shared_data, tmp_path_factory) -> tuple[int, bool, Made]:
+    """At the default limit (exit code, whether there is a dataset), then without a limit."""
+    argv = ["--input", shared_data / "odd_images/pillow", "--size", 32]
+    out = tmp_path_factory.mktemp("odd") / "out"
+    code = images(*argv, "--output", out)
+    published = (out / "dataset.json").exists()
+    return code, published, make(out, *argv, "--max-reject-fraction", 1)
+
+
+def test_too_many_odd_pictures_make_no_dataset(odd):
+    code, published, _ = odd
+    assert (code, published) == (1, False)
+
+
+def test_odd_pictures_are_written_or_rejected_by_name(odd, shared_data):
+    made = odd[2]
+    lines = (made.folder / "rejects.jsonl").read_text().splitlines()
+    rejects = [json.loads(line) for line in lines]
+    written = [row["key"] for split in made.manifest.splits for row in made.index(split)]
+    files = sorted(path.name for path in (shared_data / "odd_images/pillow").iterdir())
+    assert sorted([*written, *(reject["key"] for reject in rejects)]) == files
+    assert made.manifest.ledger.records.rejected == len(rejects)
+    for reject in rejects:
+        assert reject["reason"] in ("corrupt", "truncated", "too_many_pixels", "unsupported")
+        # Words of ours: no addresses, no paths, no names of Python's or Pillow's.
+        assert not re.search(r"\b0x|/|Error|<|object at", reject["detail"]), reject
+
+
+@pytest.mark.parametrize("family", ["Landscape", "Portrait"])
+def test_every_orientation_comes_out_upright(family, shared_data, tmp_path):
+    """The real files, shrunk so that the test is quick; their EXIF block is kept as it is."""
+    for path in (shared_data / "odd_images/exif").glob(f"{family}_*.jpg"):
+        with Image.open(path) as image:
+            small = image.reduce(8)
+            (tmp_path / "in").mkdir(exist_ok=True)
+            small.save(
+                tmp_path / "in" / path.name, exif=image.info["exif"], quality=100, subsampling=0
+            )
+    made = make(
+        tmp_path / "out",
+        *("--input", tmp_path / "in", "--splits", "train=1"),
+        *("--resize-mode", "none", "--image-format", "png"),
+    )
+    pictures = {
+        record["image/filename"].numpy().decode(): tf.io.decode_png(record["image/encoded"])
+        for record in parse(made, "train")
+    }
+    assert len(pictures) == 9
+    upright = pictures[f"{family}_1.jpg"].numpy().astype(float)
+    for name, picture in pictures.items():
+        assert np.abs(picture.numpy() - upright).mean() <= 2, name
+
+
+# --- The same bytes, whatever shall not matter -------------------------------------------------
+
+SHAPING = (
+    *("--balance", "oversample", "--augment", "flip,rotate", "--stratify"),
+    *("--size", 24, "--num-shards", 3, "--seed", 5),
+)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> pathlib.Path:
+    return make_folder(tmp_path_factory.mktemp("photos"), {"ant": 16, "bee": 7, "cow": 4})
+
+
+@pytest.fixture(scope="module")
+def digest(photos, tmp_path_factory) -> str:
+    made = make(tmp_path_factory.mktemp("digest") / "out", "--input", photos, *SHAPING)
+    assert made.manifest.ledger.copies.written > 0
+    return made.manifest.digest
+
+
+def write_listing(path: pathlib.Path, photos: pathlib.Path, *, shuffle: int) -> pathlib.Path:
+    rows = [f"{f.parent.name}/{f.name},{f.parent.name}\n" for f in photos.rglob("*.jpg")]
+    random.Random(shuffle).shuffle(rows)
+    path.write_text("path,label\n" + "".join(rows))
+    return path
+
+
+@pytest.mark.parametrize(("workers", "hash_seed"), [(2, "0"), (4, "1")])
+def test_workers_hash_seed_and_order_do_not_matter(workers, hash_seed, photos, digest, tmp_path):
+    """A listing of the same files, shuffled, by several workers in a process of its own."""
+    listing = write_listing(tmp_path / "list.csv", photos, shuffle=workers)
+    argv = ["--input", listing, "--input-root", photos, "--output", tmp_path / "out"]
+    subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "images", "--quiet"]
+        + list(map(str, [*argv, "--workers", workers, *SHAPING])),
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        check=True,
+    )
+    assert Made(tmp_path / "out").manifest.digest == digest
+
+
+def test_spilling_does_not_matter(photos, digest, tmp_path):
+    made = make(tmp_path / "out", "--input", photos, "--spill-above", 1, *SHAPING)
+    assert made.manifest.digest == digest
+
+
+# --- Listings ----------------------------------------------------------------------------------
+
+ROWS = [
+    {
+        "file_name": f"{label}/{number:03d}.jpg",
+        "label": label,
+        "patient": f"p{(number * 7 + len(label)) % 6}",
+        "age": number * 3 - 5,
+        "dose": number / 8,
+        "note": f"déjà vu, {number}",
+    }
+    for label, count in (("ant", 16), ("bee", 7), ("cow", 4))
+    for number in range(count)
+]
+
+
+def write_csv(path: pathlib.Path) -> None:
+    lines = [",".join(f'"{value}"' for value in row.values()) for row in ROWS]
+    path.write_text("\n".join([",".join(ROWS[0]), *lines]))
+
+
+def write_jsonl(path: pathlib.Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+
+
+def write_parquet(path: pathlib.Path) -> None:
+    pa.parquet.write_table(pa.Table.from_pylist(ROWS), path)
+
+
+@pytest.fixture(scope="module")
+def listings(photos, tmp_path_factory) -> dict[str, Made]:
+    folder = tmp_path_factory.mktemp("listings")
+    made = {}
+    for kind, write in (("csv", write_csv), ("jsonl", write_jsonl), ("parquet", write_parquet)):
+        write(folder / f"list.{kind}")
+        made[kind] = make(
+            folder / kind,
+            *("--input", folder / f"list.{kind}", "--input-root", photos),
+            *("--group-column", "patient", "--splits", "train=0.5,test=0.5"),
+        )
+    return made
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_listing_is_the_same_in_any_format(listings, kind):
+    assert listings[kind].manifest.digest == listings["csv"].manifest.digest
+
+
+def test_no_group_is_in_two_splits(listings):
+    groups = {
+        split: {row["group"] for row in listings["csv"].index(split)} for split in ("train", "test")
+    }
+    assert groups["train"]
+    assert groups["test"]
+    assert not groups["train"] & groups["test"]
+
+
+def test_other_columns_become_features(listings):
+    records = [record for split in ("train", "test") for record in parse(listings["csv"], split)]
+    found = {
+        record["image/filename"].numpy().decode(): tuple(
+            tf.sparse.to_dense(record[name]).numpy().tolist() for name in ("age", "dose", "note")
+        )
+        for record in records
+    }
+    assert found == {
+        row["file_name"]: ([row["age"]], [row["dose"]], [row["note"].encode()]) for row in ROWS
+    }
+
+
+# --- Folders -----------------------------------------------------------------------------------
+
+
+def test_folders_named_as_splits_are_respected(tmp_path):
+    counts = {"train/ant": 3, "train/bee": 2, "val/ant": 2, "testing/bee": 1}
+    made = make(tmp_path / "out", "--input", make_folder(tmp_path / "in", counts))
+    assert made.keys("train") == {f"train/ant/00{i}.jpg" for i in range(3)} | {
+        f"train/bee/00{i}.jpg" for i in range(2)
+    }
+    assert made.keys("validation") == {"val/ant/000.jpg", "val/ant/001.jpg"}
+    assert made.keys("test") == {"testing/bee/000.jpg"}
+    assert made.manifest.labels == ("ant", "bee")
+
+
+def test_a_flat_folder_has_no_labels(tmp_path):
+    made = make(tmp_path / "out", "--input", make_folder(tmp_path / "in", {".": 6}))
+    assert made.manifest.labels == ()
+    assert not (made.folder / "labels.txt").exists()
+    (record, *_) = parse(made, "train")
+    assert not [name for name in record if "class" in name]
+
+
+def test_names_of_any_kind(tmp_path):
+    photos = tmp_path / "in"
+    usable = [
+        "two words.jpg",
+        "line\nbreak.jpg",
+        "🦋.JPG",
+        "ünï.jpeg",
+        "no extension",
+        "'\";$&.jpg",
+    ]
+    for number, name in enumerate(usable):
+        make_picture(photos / "any" / "a.jpg", number)
+        (photos / "any" / "a.jpg").rename(photos / "any" / name)
+    (photos / "any" / os.fsdecode(b"caf\xe9.jpg")).write_bytes(
+        (photos / "any" / usable[0]).read_bytes()
+    )
+    (photos / "any" / "loop.jpg").symlink_to("loop.jpg")
+    (photos / "any" / "up").symlink_to("..")
+    for name in (".hidden.jpg", "Thumbs.db", "notes.txt", "a.jpg~"):
+        (photos / "any" / name).write_bytes(b"left out")
+    made = make(
+        tmp_path / "out",
+        *("--input", photos, "--splits", "train=1", "--max-reject-fraction", 1),
+    )
+    assert made.keys("train") == {f"any/{name}" for name in usable}
+    assert made.rejects == {
+        "any/caf\\xe9.jpg": "bad_name",
+        "any/loop.jpg": "symlink_loop",
+        "any/up": "symlink_loop",
+    }
+    inputs = made.manifest.ledger.inputs
+    assert (inputs.read, inputs.rejected, inputs.filtered) == (len(usable), 3, 4)
+    assert main(["verify", "--dataset", os.fspath(made.folder), "--deep", "--quiet"]) == 0

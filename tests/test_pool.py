@@ -1,0 +1,217 @@
+"""Encoder processes: results, errors, and deaths on either side."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from recordmill.errors import Reason, RecordError, RunError
+from recordmill.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+class AwkwardError(Exception):
+    """Pickles, but does not come back."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+class LocalError(Exception):
+    def __reduce__(self):
+        raise TypeError("not this one")
+
+
+def double(array, *, plus=0):
+    return array * 2 + plus
+
+
+def process_id(_=None):
+    return os.getpid()
+
+
+def fail(error):
+    raise error
+
+
+def fail_awkwardly():
+    raise AwkwardError("salt", "pepper")
+
+
+def fail_locally():
+    raise LocalError("no way out")
+
+
+def leave(code):
+    os._exit(code)
+
+
+def kill(number):
+    os.kill(os.getpid(), number)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def unpicklable():
+    return threading.Lock()
+
+
+@pytest.fixture(scope="module")
+def pool():
+    made = ProcessPool(2)
+    yield made
+    made.close()
+
+
+def test_results_come_from_the_processes(pool):
+    futures = [pool.submit(double, np.arange(1000) + i, plus=i) for i in range(40)]
+    for i, future in enumerate(futures):
+        assert (future.result() == (np.arange(1000) + i) * 2 + i).all()
+    ids = {pool.submit(process_id).result() for _ in range(40)}
+    assert len(ids) == 2
+    assert os.getpid() not in ids
+
+
+def test_a_result_larger_than_the_sockets_buffer(pool):
+    assert pool.submit(bytes, 8 << 20).result() == bytes(8 << 20)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("k"), RecordError(Reason.CORRUPT, "half a file"), RunError("disk")]
+)
+def test_errors_keep_their_type(pool, error):
+    with pytest.raises(type(error)) as caught:
+        pool.submit(fail, error).result()
+    assert str(caught.value) == str(error)
+    assert vars(caught.value).items() >= {
+        k: v for k, v in vars(error).items() if not k.startswith("__")
+    }.items()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (fail_awkwardly, "AwkwardError: salt and pepper (not picklable"),
+        (fail_locally, "LocalError: no way out (not picklable"),
+    ],
+)
+def test_errors_that_cannot_travel_are_told(pool, function, message):
+    with pytest.raises(RuntimeError) as caught:
+        pool.submit(function).result()
+    assert str(caught.value).startswith(message)
+
+
+def test_a_result_that_cannot_travel_is_an_error(pool):
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pool.submit(unpicklable).result()
+
+
+def test_a_task_that_cannot_travel_is_an_error_at_once(pool):
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pool.submit(double, threading.Lock())
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "how"),
+    [
+        (leave, 3, "exit code 3"),
+        (leave, 0, "exit code 0"),
+        (kill, signal.SIGKILL, "signal 9, Killed"),
+        (kill, signal.SIGSEGV, "signal 11, Segmentation fault"),
+    ],
+)
+def test_a_process_that_dies_fails_its_task_and_is_replaced(pool, function, argument, how):
+    future = pool.submit(function, argument)
+    with pytest.raises(WorkerDied, match=how):
+        future.result(timeout=60)
+    assert len({pool.submit(process_id).result(timeout=60) for _ in range(8)}) == 2
+
+
+def test_a_process_killed_between_tasks_is_not_missed(pool):
+    before = {pool.submit(process_id).result() for _ in range(8)}
+    for number in before:
+        os.kill(number, signal.SIGKILL)
+        os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
+    after = {pool.submit(process_id).result(timeout=60) for _ in range(8)}
+    assert len(after) == 2
+    assert not after & before
+
+
+def test_closing_ends_processes_in_the_middle_of_a_task(tmp_path):
+    pool = ProcessPool(1)
+    number = pool.submit(process_id).result()
+    os.mkfifo(tmp_path / "pipe")
+    future = pool.submit(read, str(tmp_path / "pipe"))
+    queued = pool.submit(process_id)
+    with open(tmp_path / "pipe", "wb"):  # opens once the task reads
+        pool.close()
+    with pytest.raises(WorkerDied):
+        future.result(timeout=60)
+    assert queued.cancelled()
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+def test_the_shared_pool_is_made_once():
+    close_shared_pool()
+    first = shared_pool(1)
+    assert shared_pool(5) is first
+    assert first.workers == 1
+    close_shared_pool()
+    close_shared_pool()
+    assert shared_pool(1) is not first
+    close_shared_pool()
+
+
+_PARENT = """
+import sys
+from recordmill.pool import ProcessPool
+from tests.test_pool import process_id, read
+
+pool = ProcessPool(2)
+pool.submit(process_id).result()
+pool.submit(read, sys.argv[1]).result()
+"""
+
+
+def test_children_do_not_outlive_a_killed_parent(tmp_path):
+    """One is idle, one in the middle of a task, which it ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(pipe)], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    with open(pipe, "wb"):  # opens once the task reads
+        parent.kill()
+        parent.wait()
+    # The children have the same standard output, which ends when the last of them does.
+    assert parent.communicate(timeout=60) == (b"", None)
+
+
+def test_modules_of_the_users_folder_are_not_taken_for_ours(tmp_path):
+    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
+    code = (
+        "import sys; sys.path.pop(0)\n"
+        "from recordmill.pool import ProcessPool\n"
+        "pool = ProcessPool(1)\n"
+        "print(pool.submit(len, 'abc').result())\n"
+        "pool.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")

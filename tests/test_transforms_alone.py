@@ -1,0 +1,258 @@
+"""Every step alone, as docs/pipelines.md shows it: its examples run here, word for word."""
+
+import ast
+import json
+import pathlib
+import re
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from pipelines.cli import main
+from recordmill.errors import ConfigError, Reason, RunError
+from recordmill.files import Location
+from recordmill.manifest import load
+from runners import direct
+from tests.beam_results import results
+from tests.folders import make_folder
+from tests.tiny import TinyEncoder, tiny_rows
+from transforms.encoders.image_options import ImageOptions
+from transforms.images import DecodeAndResizeImages, ReadImages
+from transforms.splits import AssignSplits
+from transforms.tfrecord import WriteToTFRecord
+
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "pipelines.md"
+CLASSES = {"cat": 20, "dog": 6}
+
+
+def example_of(heading: str) -> str:
+    """The Python block below a heading of the page."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    found = re.search(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"no example below {heading}"
+    return found[1]
+
+
+@pytest.fixture
+def run_example(tmp_path, monkeypatch, capfd):
+    """Runs the example below a heading, beside photos/; returns what it printed."""
+    make_folder(tmp_path / "photos", CLASSES)
+    monkeypatch.chdir(tmp_path)
+
+    def run(heading: str) -> str:
+        exec(compile(example_of(heading), str(PAGE), "exec"), {"__name__": "example"})
+        return capfd.readouterr().out
+
+    return run
+
+
+def read_with_tensorflow(pattern: str, features: dict) -> list[dict]:
+    files = tf.io.gfile.glob(pattern)
+    assert files, f"nothing there: {pattern}"
+    dataset = tf.data.TFRecordDataset(files)
+    return [tf.io.parse_single_example(one, features) for one in dataset]
+
+
+PICTURE = {
+    "image/encoded": tf.io.FixedLenFeature([], tf.string),
+    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    "image/class/text": tf.io.FixedLenFeature([], tf.string),
+}
+
+
+def test_every_step_has_an_example():
+    headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
+    shown = {"ReadImages", "AssignSplits", "RebalanceClasses", "EncodeExamples", "WriteToTFRecord"}
+    assert shown <= set(headings)
+    assert "DecodeAndResizeImages(" in example_of("Pictures into Beam's own WriteToTFRecord")
+
+
+def test_folder_to_dataset(run_example):
+    assert run_example("Folder to dataset") == ""  # nothing was rejected
+    manifest = load(Location.parse("out"))
+    assert main(["verify", "--dataset", "out", "--deep", "--quiet"]) == 0
+    train = manifest.splits["train"]
+    assert len(train.shards) == 2
+    assert len(set(train.classes.values())) == 1
+    assert manifest.ledger.records.written == sum(CLASSES.values())
+    read = read_with_tensorflow("out/train.tfrecord-*", PICTURE)
+    assert len(read) == train.records
+    assert {tf.io.decode_jpeg(one["image/encoded"]).shape.as_list()[0] for one in read} == {64}
+    assert not pathlib.Path("out/.recordmill").exists()
+
+
+def test_pictures_into_beams_own_writer(run_example):
+    assert run_example("Pictures into Beam's own WriteToTFRecord") == ""
+    read = {
+        split: read_with_tensorflow(f"by_beam/{split}.tfrecord-*", PICTURE)
+        for split in ("train", "test")
+    }
+    assert all(read.values())
+    found = [int(one["image/class/label"]) for rows in read.values() for one in rows]
+    assert [found.count(0), found.count(1)] == list(CLASSES.values())
+    for one in read["train"]:
+        assert tf.io.decode_jpeg(one["image/encoded"]).shape == (64, 64, 3)
+        assert one["image/class/text"] == (b"cat", b"dog")[int(one["image/class/label"])]
+
+
+def test_read_images(run_example):
+    rows, reject = sorted(run_example("ReadImages").splitlines(), reverse=True)
+    found = ast.literal_eval(rows)
+    assert [row["__key__"] for row in found] == ["cat/000.jpg", "dog/000.jpg"]
+    assert [row["__label__"] for row in found] == ["cat", "dog"]
+    assert [row["camera"] for row in found] == [3, 1]
+    assert "dog/gone.jpg" in reject
+    assert Reason.MISSING.name in reject
+
+
+def test_assign_splits(run_example):
+    rows = ast.literal_eval(run_example("AssignSplits"))
+    by_group = dict(zip(rows["__group__"], rows["__split__"], strict=True))
+    assert set(rows["__split__"]) == {"train", "test"}
+    assert [by_group[group] for group in rows["__group__"]] == rows["__split__"]
+
+
+def test_rebalance_classes(run_example):
+    rows = ast.literal_eval(run_example("RebalanceClasses"))
+    assert sorted(rows["__label__"]) == ["cat"] * 3 + ["dog"] * 3
+    copies = zip(rows["__key__"], rows["__copy__"], strict=True)
+    assert sorted(copies) == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("d", 1), ("d", 2)]
+
+
+def test_encode_examples(run_example):
+    run_example("EncodeExamples")
+    features = {
+        "user": tf.io.FixedLenFeature([], tf.int64),
+        "name": tf.io.FixedLenFeature([], tf.string, default_value="absent"),
+        "embedding": tf.io.FixedLenFeature([3], tf.float32),
+    }
+    read = read_with_tensorflow("users.tfrecord-00000-of-00001", features)
+    assert [int(one["user"]) for one in read] == [17, 23]
+    assert [one["name"].numpy() for one in read] == [b"Ada", b"absent"]
+    assert [one["embedding"].numpy().tolist() for one in read] == [[0.5, 1, -2], [0, 0.25, 4]]
+
+
+def test_examples_hold_nothing_of_ours(run_example):
+    run_example("EncodeExamples")
+    for record in tf.data.TFRecordDataset("users.tfrecord-00000-of-00001"):
+        example = tf.train.Example.FromString(record.numpy())
+        assert not [name for name in example.features.feature if name.startswith("__")]
+
+
+# ---- beyond the page
+
+
+def test_pictures_that_cannot_be_decoded_come_out_as_rejects(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 3})
+    (photos / "cat" / "notes.jpg").write_text("no picture")
+
+    def build(pipeline):
+        batches, _ = pipeline | ReadImages(str(photos))
+        pictures, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(8, 8)))
+        return {"pictures": pictures, "rejects": rejects}
+
+    found = results(build)
+    keys = [key for rows in found["pictures"] for key in rows["__key__"].to_pylist()]
+    assert sorted(keys) == ["cat/000.jpg", "cat/001.jpg", "cat/002.jpg"]
+    assert [(one.key, one.reason) for one in found["rejects"]] == [
+        ("cat/notes.jpg", Reason.NOT_AN_IMAGE)
+    ]
+
+
+def test_labels_may_be_a_side_input(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 2, "dog": 2})
+
+    def build(pipeline):
+        batches, _ = pipeline | ReadImages(str(photos))
+        labels = pipeline | beam.Create([("dog", "cat")])
+        pictures, _ = batches | DecodeAndResizeImages(
+            ImageOptions(size=(8, 8)), labels=beam.pvalue.AsSingleton(labels), label_offset=5
+        )
+        return {"pictures": pictures}
+
+    table = pa.Table.from_batches(results(build)["pictures"])
+    numbers = zip(
+        table["image/class/text"].to_pylist(), table["image/class/label"].to_pylist(), strict=True
+    )
+    assert set(numbers) == {("dog", 5), ("cat", 6)}
+
+
+def tiny_batches(count: int) -> list[pa.RecordBatch]:
+    """Rows of the tiny kind as a pipeline of one's own would make them, ten to a batch."""
+    rows = tiny_rows(count)
+    columns = {
+        "__key__": pa.array([key for key, _, _ in rows]),
+        "__label__": pa.array([label for _, label, _ in rows]),
+        "value": pa.array([value for _, _, value in rows]),
+    }
+    whole = pa.RecordBatch.from_pydict(columns)
+    return [whole.slice(at, 10) for at in range(0, count, 10)]
+
+
+def write(output: pathlib.Path, batches: list[pa.RecordBatch], *, splits=True, **options) -> None:
+    def build(pipeline: beam.Pipeline) -> None:
+        rows = pipeline | beam.Create(batches)
+        if splits:
+            rows |= AssignSplits({"train": 0.9, "test": 0.1})
+        rows | WriteToTFRecord(str(output), encoder=TinyEncoder(), **options)
+
+    direct.run(build, workers=2)
+
+
+def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
+    batches = tiny_batches(100)
+    write(tmp_path / "one", batches, num_shards=3)
+    write(tmp_path / "other", batches[::-1], num_shards=3)
+    one, other = ((tmp_path / name / "dataset.json").read_bytes() for name in ("one", "other"))
+    assert one == other
+    assert json.loads(one)["ledger"]["records"]["written"] == 100
+
+
+def test_too_many_rejects_are_told_and_finished_shards_kept(tmp_path):
+    batches = tiny_batches(100)
+    bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
+    with pytest.raises(RunError, match="10 of 100 inputs were rejected"):
+        write(tmp_path / "out", [bad, *batches[1:]])
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    staged = next((tmp_path / "out").rglob("train.tfrecord-00000-of-00001")).stat().st_ino
+    write(tmp_path / "out", [bad, *batches[1:]], max_reject_fraction=0.1)
+    assert (tmp_path / "out" / "train.tfrecord-00000-of-00001").stat().st_ino == staged  # reused
+    assert len((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()) == 10
+
+
+def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
+    write(tmp_path / "out", tiny_batches(50), num_shards=4)
+    with pytest.raises(ConfigError, match="holds a dataset: choose another folder"):
+        write(tmp_path / "out", tiny_batches(50), num_shards=2)
+    write(tmp_path / "out", tiny_batches(50), num_shards=2, overwrite=True)
+    files = {path.name for path in (tmp_path / "out").glob("train.tfrecord-*")}
+    assert files == {f"train.tfrecord-{i:05d}-of-00002" for i in range(2)}
+
+
+def test_a_folder_of_others_is_never_touched(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "labels.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="no dataset of ours"):
+        write(tmp_path / "out", tiny_batches(50), overwrite=True)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.txt"]
+    assert (tmp_path / "out" / "labels.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("batches", "options", "error", "message"),
+    [
+        (tiny_batches(10), {"splits": False}, ConfigError, "put AssignSplits before it"),
+        ([], {}, RunError, "expected records, got none"),
+    ],
+    ids=["without splits", "without records"],
+)
+def test_what_cannot_be_written(tmp_path, batches, options, error, message):
+    with pytest.raises(error, match=message):
+        write(tmp_path / "out", batches, **options)
+
+
+def test_shards_are_counted_from_one():
+    with pytest.raises(ConfigError, match="num_shards: expected 1 or more, got 0"):
+        WriteToTFRecord("out", encoder=TinyEncoder(), num_shards={"train": 4, "test": 0})
