@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import signal
@@ -20,15 +19,13 @@ from pipelines.watch import JobProgress
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import shown
 from recordmill.manifest import load
-from recordmill.pool import close_shared_pool, shared_pool
+from recordmill.pool import close_shared_pool, kill_shared_pool, shared_pool
 from runners import direct
 from runners.progress import Watcher
 from transforms.kind import Kind
 
-# The last line of a traceback that crossed Beam as text, and what Beam adds to it.
-_CAUSE = re.compile(
-    r"^(recordmill(?:\.\w+)+)\.(\w+): (.*?)(?: \[while running .*\])?$", re.M | re.S
-)
+# What Beam adds to the message of an error: the name of a stage, which is no user's concern.
+_STEP = re.compile(r" \[while running '.*'\]\Z", re.DOTALL)
 
 
 def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:
@@ -43,18 +40,18 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     job = Job(config, kind)
     job.check_output()
     workers = config.workers or len(os.sched_getaffinity(0))
-    shared_pool(workers)  # they start while the graph is built
     progress = JobProgress(job.staging)
 
     def run_pipeline(road: Road) -> None:
         try:
             direct.run(road.build, workers=workers, beam_options=beam_options)
-        except RuntimeError as error:
-            raise cause(error) from error
+        except RunError as error:
+            raise RunError(_STEP.sub("", str(error))) from error
 
     watcher = Watcher(progress.poll, quiet=config.quiet)
     try:
         with _ended_by_signals(watcher, prog), watcher:
+            shared_pool(workers)  # they start while the input is listed
             outcome = job.run(run_pipeline, on_listed=progress.listed)
     finally:
         close_shared_pool()
@@ -88,27 +85,19 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
             )
 
 
-def cause(error: RuntimeError) -> Exception:
-    """The RunError behind what Beam raises, which holds a traceback as text; else the error."""
-    for module, name, message in reversed(_CAUSE.findall(str(error))):
-        kind = getattr(importlib.import_module(module), name, None)
-        if isinstance(kind, type) and issubclass(kind, RunError):
-            return RunError(message)
-    return error
-
-
 @contextmanager
 def _ended_by_signals(watcher: Watcher, prog: str) -> Iterator[None]:
     """SIGINT and SIGTERM end the process at once: staging is made to be left at any moment."""
 
     def end(number: int, _: FrameType | None) -> None:
         watcher.__exit__(None, None, None)
-        close_shared_pool()
         print(
             f"{prog}: stopped by {signal.Signals(number).name}; the same command continues",
             file=sys.stderr,
             flush=True,
         )
+        # Right before the end: the threads that wait for these processes would tell of their death.
+        kill_shared_pool()
         os._exit(128 + number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}

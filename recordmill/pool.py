@@ -61,6 +61,11 @@ class ProcessPool:
         """Ends the processes at once, tasks or not."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
+            child.close()
+
+    def kill(self) -> None:
+        """Ends the processes and waits for nothing."""
+        for child in self._children:
             child.kill()
 
 
@@ -112,6 +117,9 @@ class _Child:
 
     def kill(self) -> None:
         self._process.kill()
+
+    def close(self) -> None:
+        self.kill()
         self._process.wait()
         self._pipe.close()
 
@@ -172,3 +180,12 @@ def close_shared_pool() -> None:
         if _shared is not None:
             _shared.close()
             _shared = None
+
+
+def kill_shared_pool() -> None:
+    """Ends them from a signal handler, in a process that ends itself right after.
+
+    It takes no lock, as the thread that holds it may be the one that the signal has interrupted.
+    """
+    if _shared is not None:
+        _shared.kill()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners import common
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
@@ -32,6 +33,8 @@ def run(
     )
     # It warns that threads are no parallelism; ours do not compute.
     logging.getLogger(fn_runner.__name__).setLevel(logging.ERROR)
+    # It prints the traceback of what a stage raises, which comes out of here anyway.
+    logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
     runner = fn_runner.FnApiRunner(provision_info=provision)
     pipeline = beam.Pipeline(runner=runner, options=options)
     build(pipeline)

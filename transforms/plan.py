@@ -7,6 +7,7 @@ get it as a side input. `--dry-run` prints it and stops.
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from transforms.survey import Survey
 
 _TASK_BYTES = 1 << 20  # what a task of an encoder process reads and writes, about
 _TASK_ROWS = 4096  # of a task, at most
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,6 +135,7 @@ def make_plan(
     seen = sum(part.rows for part in parts) + rejected + filtered + options.listing_rejects
     verdict = refusal(rejected + options.listing_rejects, seen, options.max_reject_fraction)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
+    problems = [*problems, *_unusable_splits(survey)]
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
@@ -178,6 +181,16 @@ def make_plan(
     row_bytes = sum(part.bytes for part in parts) / max(sum(part.rows for part in parts), 1)
     planned = sum(split.records for split in splits.values()) * row_bytes
     return dataclasses.replace(plan, splits=splits, spill=planned > options.spill_above)
+
+
+def _unusable_splits(survey: Survey) -> list[str]:
+    """A sentence for each split, named by the input, that no file can be named after."""
+    return [
+        f"the input names a split {name!r}, expected letters, digits, _ and -, as files are named"
+        " after it: rename it in the input"
+        for name in sorted(survey.counts)
+        if not _SPLIT_NAME.fullmatch(name)
+    ]
 
 
 def refusal(rejected: int, seen: int, max_fraction: float) -> Verdict | None:

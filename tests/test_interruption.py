@@ -1,0 +1,244 @@
+"""Runs that are stopped, or cannot go on: what they say, what they leave, how the next one goes on."""
+
+import contextlib
+import errno
+import io
+import itertools
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pipelines.cli import main
+from pipelines.job import Job
+from recordmill import lock
+from recordmill.files import Location
+from recordmill.local_files import LocalFiles
+from recordmill.pool import ProcessPool
+from recordmill.staging import FOLDER
+from tests.folders import make_folder
+from tests.image_runs import Made, encoders_kept, images, make
+from transforms.encode import encode_chunk
+
+_PATIENCE = 60  # seconds, far more than anything here takes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+# --- Signals -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def long_job(shared_data, tmp_path_factory) -> list[str]:
+    """Options of a job that takes a while: a few photos under many names, into many shards."""
+    folder = tmp_path_factory.mktemp("long") / "in"
+    for label in ("hat", "skirt"):
+        (folder / label).mkdir(parents=True)
+        photos = sorted((shared_data / "clothing" / label).iterdir())[:20]
+        for number, photo in itertools.product(range(5), photos):
+            (folder / label / f"{number}-{photo.name}").symlink_to(photo)
+    return ["--input", str(folder), "--size", "320", "--splits", "train=1", "--num-shards", "20"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(long_job, tmp_path_factory) -> str:
+    return make(tmp_path_factory.mktemp("undisturbed") / "out", *long_job).manifest.digest
+
+
+def finished(out: pathlib.Path) -> dict[str, int]:
+    """{shard: inode} of what is finished in staging."""
+    infos = out.glob(f"{FOLDER}/*/info/*.json")
+    return {info.stem: (info.parent.parent / "shards" / info.stem).stat().st_ino for info in infos}
+
+
+def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    for _ in range(_PATIENCE * 100):
+        if happened():
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.01)
+            pytest.fail(f"it ended before that: {process.communicate()}")
+    pytest.fail("it did not happen")
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # pid (name, which may hold anything) state parent ...
+            if int(status.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(status.parent.name))
+    return found
+
+
+def ends(pidfd: int) -> bool:
+    """Waits for a process that is not our child."""
+    ready, _, _ = select.select([pidfd], [], [], _PATIENCE)
+    os.close(pidfd)
+    return bool(ready)
+
+
+def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    done: dict[str, int] = {}
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.cli", "images", "--output", str(out), *long_job],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        wait_until(lambda: len(finished(out)) > len(done), process)
+        encoders = [os.pidfd_open(pid) for pid in children(process.pid)]
+        assert encoders
+        # Ctrl-C reaches the whole group, all else the one process it is sent to.
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        _, said = process.communicate(timeout=_PATIENCE)
+        assert process.returncode == code, said
+        assert all([ends(encoder) for encoder in encoders])
+        if number != signal.SIGKILL:
+            assert f"stopped by {number.name}; the same command continues" in said
+        assert "Traceback" not in said
+        assert not (out / "dataset.json").exists()
+        now = finished(out)
+        assert done.items() <= now.items(), "finished shards are used as they are"
+        done = now
+
+    made = make(out, *long_job)
+    assert made.manifest.digest == undisturbed
+    for name, inode in done.items():
+        assert (out / name).stat().st_ino == inode, "finished shards are moved, not written anew"
+    assert not (out / FOLDER).exists()
+
+
+# --- What goes wrong on the way ----------------------------------------------------------------
+
+
+@pytest.fixture
+def photos(tmp_path) -> pathlib.Path:
+    return make_folder(tmp_path / "in", {"ant": 8, "bee": 4})
+
+
+@pytest.fixture
+def argv(photos, tmp_path) -> list[object]:
+    return [
+        *("--input", photos, "--output", tmp_path / "out", "--balance", "oversample"),
+        *("--splits", "train=1", "--num-shards", 6),
+    ]
+
+
+def fails(argv: list[object], capfd: pytest.CaptureFixture[str]) -> str:
+    """The one sentence that a failing run says."""
+    assert images(*argv) == 1
+    said = capfd.readouterr().err
+    assert said.startswith("recordmill images: error: ")
+    assert said.count("\n") == 1, said
+    return said
+
+
+def test_an_encoder_process_that_dies(argv, tmp_path, capfd, monkeypatch):
+    """The fifth task of the writers is to kill the process that takes it."""
+    submit = ProcessPool.submit
+    tasks = itertools.count()
+
+    def submit_death(pool, function, *args):
+        if function is encode_chunk and next(tasks) == 5:
+            return submit(pool, signal.raise_signal, signal.SIGKILL)
+        return submit(pool, function, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProcessPool, "submit", submit_death)
+        said = fails(argv, capfd)
+    assert "an encoder process died in the middle of its work (signal 9, Killed)" in said
+    assert "the same command continues" in said
+    assert images(*argv) == 0
+    assert Made(tmp_path / "out").manifest.ledger.records.written == 12
+
+
+def rewrite(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes() + b"more")
+
+
+def touch(path: pathlib.Path) -> None:
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+
+
+@pytest.mark.parametrize("probe", ["header", "none"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (rewrite, "changed while the job ran (was"),
+        (touch, "written to after it was listed, same size"),
+        (pathlib.Path.unlink, "vanished while the job ran"),
+    ],
+)
+def test_a_file_that_changes(change, message, probe, argv, photos, tmp_path, capfd, monkeypatch):
+    path = photos / "bee" / "002.jpg"
+    road = Job._road
+
+    def change_before(job, *args):
+        change(path)
+        return road(job, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "_road", change_before)
+        said = fails([*argv, "--probe", probe], capfd)
+    assert str(path) in said
+    assert message in said
+    assert images(*argv, "--probe", probe) == 0
+    assert Made(tmp_path / "out").keys("train") == {
+        os.fspath(file.relative_to(photos)) for file in photos.rglob("*.jpg")
+    }
+
+
+class FullDisk(io.FileIO):
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("folder", ["listing", "checked", "shards", "index", "side"])
+def test_a_full_disk(folder, argv, tmp_path, capfd, monkeypatch):
+    open_output, write_bytes = LocalFiles.open_output, LocalFiles.write_bytes
+
+    def is_full(path: str) -> bool:
+        return f"/{folder}/" in path
+
+    def open_unless_full(store, path):
+        return FullDisk(path, "wb") if is_full(path) else open_output(store, path)
+
+    def write_unless_full(store, path, data):
+        if is_full(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_bytes(store, path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "open_output", open_unless_full)
+        patch.setattr(LocalFiles, "write_bytes", write_unless_full)
+        said = fails(argv, capfd)
+    assert "no space left on device; free some space, then run the same command again" in said
+    assert not (tmp_path / "out/dataset.json").exists()
+    assert images(*argv) == 0
+
+
+def test_a_second_run_on_the_same_output(argv, tmp_path, capfd):
+    with lock.held(Location.parse(str(tmp_path / "out" / FOLDER))):
+        said = fails(argv, capfd)
+    assert f"process {os.getpid()} on " in said
+    assert images(*argv) == 0
+
+
+def test_a_run_that_finds_everything_done(argv, tmp_path, capfd):
+    assert images(*argv) == 0
+    before = {path: path.stat() for path in (tmp_path / "out").rglob("*")}
+    assert main(["images", *map(str, argv)]) == 0
+    assert "nothing has changed" in capfd.readouterr().out
+    assert {path: path.stat() for path in (tmp_path / "out").rglob("*")} == before
