@@ -13,8 +13,8 @@ help:
 	@echo 'make test    run the tests'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make setup   install recordmill and all of the above into .venv'
-	@echo 'make bench   measure what the README states (about half an hour)'
-	@echo 'make soak    the long runs: kills, fuzz, size (about an hour)'
+	@echo 'make bench   measure what the README states (long)'
+	@echo 'make soak    the runs too long for make test: sameness, kills, fuzz'
 	@echo 'make clean   remove .venv and what demo and tests left'
 
 setup: $(DEV)

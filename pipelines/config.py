@@ -37,7 +37,7 @@ class CommonConfig:
     input: str = option(
         group=PLACES,
         metavar="WHERE",
-        help="Folder, file or glob to read: a local path, or s3://, gs://, abfss://, hdfs://.",
+        help="Folder or listing to read: a local path, or s3://, gs://, abfss://, hdfs://.",
     )
     output: str = option(
         group=PLACES, metavar="FOLDER", help="Folder of the dataset; made where it is missing."
@@ -151,7 +151,7 @@ class CommonConfig:
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="About how large a file gets, before compression.",
+        help="About how large a file gets.",
     )
     compression: Literal["none", "gzip"] = option(
         "none", group=OUTPUT, shapes_bytes=True, help="Compression of the files."

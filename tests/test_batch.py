@@ -153,7 +153,7 @@ def test_bytes_of_a_slice_are_small():
 
 
 def test_order_of_a_hundred_thousand_is_uniform():
-    """Neighbours in the input land anywhere: chi-square over 100 x 100 cells, and no run of them."""
+    """Neighbours in the input land anywhere: chi-square over 100 x 100 cells."""
     count, cells = 100_000, 100
     rows = batch.with_hash(keyed([f"images/{i}.jpg" for i in range(count)]))
     ranks = batch.order_ranks(rows, seed=3)

@@ -152,9 +152,8 @@ def test_pictures_too_large_are_rejected_and_too_small_left_out(photos, tmp_path
     shutil.copytree(photos, tmp_path / "in")
     make_picture(tmp_path / "in/ant/large.jpg", 1, size=(41, 30))
     make_picture(tmp_path / "in/ant/small.jpg", 1, size=(40, 29))
-    argv = ["--input", tmp_path / "in", "--max-pixels", 40 * 30, "--min-size", 30]
-    assert images(*argv, "--output", tmp_path / "out") == 1
-    made = make(tmp_path / "out", *argv, "--max-reject-fraction", 0.1)
+    argv = ["--max-pixels", 40 * 30, "--min-size", 30, "--max-reject-fraction", 0.1]
+    made = make(tmp_path / "out", "--input", tmp_path / "in", *argv)
     records = made.manifest.ledger.records
     assert (records.written, records.rejected, records.filtered) == (12, 1, 1)
     assert made.rejects == {"ant/large.jpg": "too_many_pixels"}
@@ -188,10 +187,8 @@ PLANS = [
         (*ALL, "--balance", "none", "--shard-size", "1KB"),
         ["ant +6$", "cow +2$", "train +12 +0 +12 "],
     ),
-    ((*ALL, *OVER), ["ant +6$", "bee +4 → 6$", "cow +2 → 6$", "train +18 +6 +1 "]),
-    ((*ALL, *OVER, "--balance-target", 5), ["ant +6$", "bee +4 → 5$", "cow +2 → 5$"]),
+    ((*ALL, *OVER, "--balance-target", 5), ["ant +6$", "bee +4 → 5$", "train +16 +4 +1 "]),
     ((*ALL, *OVER, "--balance-target", "median"), ["ant +6$", "bee +4$", "cow +2 → 4$"]),
-    ((*ALL, *UNDER), ["ant +6 → 2$", "bee +4 → 2$", "cow +2$", "train +6 +0 +1 "]),
     ((*ALL, *UNDER, "--balance-target", 3), ["ant +6 → 3$", "bee +4 → 3$", "cow +2$"]),
     ((*HALVES, "--num-shards", 3), ["bee +2 +2$", "train +6 +0 +3 ", "test +6 +0 +3 "]),
     (
@@ -220,7 +217,6 @@ def plan_of(photos: pathlib.Path, out: pathlib.Path) -> list[str]:
     ("probe", "balance", "line"),
     [
         ("header", "none", "bee +4$"),
-        ("auto", "none", "bee +5$"),
         ("auto", "oversample", "bee +4 → 6$"),
         ("none", "oversample", "bee +5 → 6$"),
     ],
@@ -235,12 +231,6 @@ def test_probing_headers_finds_bad_pictures_before_balancing(
     assert re.search(line, capfd.readouterr().out, re.MULTILINE)
 
 
-@shows("quiet")
-def test_quiet_says_nothing(photos, tmp_path, capfd):
-    assert main(["images", *plan_of(photos, tmp_path / "out"), "--quiet"]) == 0
-    assert capfd.readouterr() == ("", "")
-
-
 @shows("workers")
 def test_workers_are_encoder_processes(photos, tmp_path, monkeypatch):
     started = []
@@ -249,10 +239,11 @@ def test_workers_are_encoder_processes(photos, tmp_path, monkeypatch):
     assert started == [3]
 
 
-@shows("runner")
-def test_the_runner_goes_by_beams_name_too(photos, tmp_path):
-    argv = [*plan_of(photos, tmp_path / "out"), "--quiet", "--runner", "DirectRunner"]
+@shows("runner", "quiet")
+def test_the_runner_goes_by_beams_name_too_and_quiet_says_nothing(photos, tmp_path, capfd):
+    argv = [*plan_of(photos, tmp_path / "out"), "--runner", "DirectRunner", "--quiet"]
     assert main(["images", *argv, "--labels=airflow-version=v3-3-2"]) == 0
+    assert capfd.readouterr() == ("", "")
 
 
 # --- Files and names ---------------------------------------------------------------------------
@@ -270,9 +261,11 @@ def dressed_argv(photos: pathlib.Path, labels: pathlib.Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def dressed(photos, tmp_path_factory) -> Made:
-    """A run with many options that do not touch each other."""
+    """A run with many options that do not touch each other; its staging folder stays."""
     folder = tmp_path_factory.mktemp("dressed")
-    return make(folder / "out", *dressed_argv(photos, folder / "labels"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Staging, "sweep", lambda self: None)
+        return make(folder / "out", *dressed_argv(photos, folder / "labels"), "--spill-above", 1)
 
 
 @shows("quality")
@@ -329,12 +322,8 @@ def test_another_seed_is_another_dataset_and_must_be_meant(plain, photos, tmp_pa
 
 
 @shows("spill-above")
-def test_spilling_writes_files_on_the_way(plain, photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(Staging, "sweep", lambda self: None)
-    argv = ["--input", photos, "--splits", "train=1"]
-    made = make(tmp_path / "out", *argv, "--spill-above", 1)
-    assert list(made.folder.glob(".recordmill/*/spill/*"))
-    assert made.manifest.digest == plain.manifest.digest
+def test_spilling_writes_files_on_the_way(dressed):
+    assert list(dressed.folder.glob(".recordmill/*/spill/*"))
 
 
 # --- Listings ----------------------------------------------------------------------------------

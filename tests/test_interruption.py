@@ -1,4 +1,4 @@
-"""Runs that are stopped, or cannot go on: what they say, what they leave, how the next one goes on."""
+"""Runs that are stopped, or cannot go on: what they say and leave, and how the next one goes on."""
 
 import contextlib
 import errno
@@ -16,13 +16,14 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.job import Job
-from recordmill import lock
+from recordmill import files, lock
 from recordmill.files import Location
 from recordmill.local_files import LocalFiles
 from recordmill.pool import ProcessPool
 from recordmill.staging import FOLDER
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
+from transforms import write
 from transforms.encode import encode_chunk
 
 _PATIENCE = 60  # seconds, far more than anything here takes
@@ -90,6 +91,10 @@ def ends(pidfd: int) -> bool:
 def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     out = tmp_path / "out"
     done: dict[str, int] = {}
+
+    def more_is_done() -> bool:
+        return len(finished(out)) > len(done)
+
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
         process = subprocess.Popen(
             [sys.executable, "-m", "pipelines.cli", "images", "--output", str(out), *long_job],
@@ -97,14 +102,15 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
             text=True,
             start_new_session=True,
         )
-        wait_until(lambda: len(finished(out)) > len(done), process)
+        wait_until(more_is_done, process)
         encoders = [os.pidfd_open(pid) for pid in children(process.pid)]
         assert encoders
         # Ctrl-C reaches the whole group, all else the one process it is sent to.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         _, said = process.communicate(timeout=_PATIENCE)
         assert process.returncode == code, said
-        assert all([ends(encoder) for encoder in encoders])
+        for encoder in encoders:
+            assert ends(encoder)
         if number != signal.SIGKILL:
             assert f"stopped by {number.name}; the same command continues" in said
         assert "Traceback" not in said
@@ -131,37 +137,50 @@ def photos(tmp_path) -> pathlib.Path:
 @pytest.fixture
 def argv(photos, tmp_path) -> list[object]:
     return [
-        *("--input", photos, "--output", tmp_path / "out", "--balance", "oversample"),
+        *("--input", photos, "--output", tmp_path / "out"),
         *("--splits", "train=1", "--num-shards", 6),
     ]
 
 
-def fails(argv: list[object], capfd: pytest.CaptureFixture[str]) -> str:
-    """The one sentence that a failing run says."""
-    assert images(*argv) == 1
-    said = capfd.readouterr().err
-    assert said.startswith("recordmill images: error: ")
-    assert said.count("\n") == 1, said
-    return said
+@pytest.fixture
+def complaint(capfd, caplog) -> Callable[[list[object]], str]:
+    """Runs what must fail, and returns the one sentence that it says."""
+
+    def run(argv: list[object]) -> str:
+        assert images(*argv) == 1
+        said = capfd.readouterr().err
+        assert said.startswith("recordmill images: error: ")
+        assert said.count("\n") == 1, said
+        assert not caplog.records, "logged, which without pytest would be on the screen"
+        return said
+
+    return run
 
 
-def test_an_encoder_process_that_dies(argv, tmp_path, capfd, monkeypatch):
-    """The fifth task of the writers is to kill the process that takes it."""
+def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
+    """The task of the fourth shard kills the process that takes it."""
     submit = ProcessPool.submit
-    tasks = itertools.count()
+    tasks = itertools.count(1)
 
     def submit_death(pool, function, *args):
-        if function is encode_chunk and next(tasks) == 5:
+        if function != "of a writer":
+            return submit(pool, function, *args)
+        if next(tasks) == 4:
             return submit(pool, signal.raise_signal, signal.SIGKILL)
-        return submit(pool, function, *args)
+        return submit(pool, encode_chunk, *args)
 
     with monkeypatch.context() as patch:
+        patch.setattr(write, "encode_chunk", "of a writer")
         patch.setattr(ProcessPool, "submit", submit_death)
-        said = fails(argv, capfd)
+        said = complaint(argv)
     assert "an encoder process died in the middle of its work (signal 9, Killed)" in said
     assert "the same command continues" in said
+    assert "while running" not in said
+    done = finished(tmp_path / "out")
+    assert len(done) == 3
     assert images(*argv) == 0
-    assert Made(tmp_path / "out").manifest.ledger.records.written == 12
+    for name, inode in done.items():
+        assert (tmp_path / "out" / name).stat().st_ino == inode
 
 
 def rewrite(path: pathlib.Path) -> None:
@@ -172,16 +191,17 @@ def touch(path: pathlib.Path) -> None:
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
 
 
-@pytest.mark.parametrize("probe", ["header", "none"])
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "probe", "message"),
     [
-        (rewrite, "changed while the job ran (was"),
-        (touch, "written to after it was listed, same size"),
-        (pathlib.Path.unlink, "vanished while the job ran"),
+        (rewrite, "none", "changed while the job ran (was"),
+        (touch, "header", "written to after it was listed, same size"),
+        (pathlib.Path.unlink, "none", "vanished while the job ran"),
     ],
 )
-def test_a_file_that_changes(change, message, probe, argv, photos, tmp_path, capfd, monkeypatch):
+def test_a_file_that_changes(
+    change, probe, message, argv, photos, tmp_path, complaint, monkeypatch
+):
     path = photos / "bee" / "002.jpg"
     road = Job._road
 
@@ -191,7 +211,7 @@ def test_a_file_that_changes(change, message, probe, argv, photos, tmp_path, cap
 
     with monkeypatch.context() as patch:
         patch.setattr(Job, "_road", change_before)
-        said = fails([*argv, "--probe", probe], capfd)
+        said = complaint([*argv, "--probe", probe])
     assert str(path) in said
     assert message in said
     assert images(*argv, "--probe", probe) == 0
@@ -200,45 +220,51 @@ def test_a_file_that_changes(change, message, probe, argv, photos, tmp_path, cap
     }
 
 
-class FullDisk(io.FileIO):
+class FullDisk(LocalFiles):
+    """No byte can be written below a folder of that name."""
+
+    def __init__(self, folder: str) -> None:
+        self._part = f"/{folder}/"
+
+    def open_output(self, path):
+        return FullFile(path, "wb") if self._part in path else super().open_output(path)
+
+    def write_bytes(self, path, data):
+        if self._part in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write_bytes(path, data)
+
+
+class FullFile(io.FileIO):
     def write(self, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("folder", ["listing", "checked", "shards", "index", "side"])
-def test_a_full_disk(folder, argv, tmp_path, capfd, monkeypatch):
-    open_output, write_bytes = LocalFiles.open_output, LocalFiles.write_bytes
-
-    def is_full(path: str) -> bool:
-        return f"/{folder}/" in path
-
-    def open_unless_full(store, path):
-        return FullDisk(path, "wb") if is_full(path) else open_output(store, path)
-
-    def write_unless_full(store, path, data):
-        if is_full(path):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write_bytes(store, path, data)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "open_output", open_unless_full)
-        patch.setattr(LocalFiles, "write_bytes", write_unless_full)
-        said = fails(argv, capfd)
-    assert "no space left on device; free some space, then run the same command again" in said
-    assert not (tmp_path / "out/dataset.json").exists()
+def test_a_full_disk(argv, tmp_path, complaint, monkeypatch):
+    """At one step after the other; each run goes on where the one before had to stop."""
+    argv += ["--probe", "header"]
+    for folder in ("listing", "checked", "shards", "side"):
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "_LOCAL", FullDisk(folder))
+            said = complaint(argv)
+        assert f"/{folder}/" in said
+        assert "no space left on device; free some space, then run the same command again" in said
+        assert not (tmp_path / "out/dataset.json").exists()
     assert images(*argv) == 0
 
 
-def test_a_second_run_on_the_same_output(argv, tmp_path, capfd):
+def test_a_second_run_on_the_same_output(argv, tmp_path, complaint):
     with lock.held(Location.parse(str(tmp_path / "out" / FOLDER))):
-        said = fails(argv, capfd)
-    assert f"process {os.getpid()} on " in said
-    assert images(*argv) == 0
+        assert f"process {os.getpid()} on " in complaint(argv)
 
 
 def test_a_run_that_finds_everything_done(argv, tmp_path, capfd):
     assert images(*argv) == 0
-    before = {path: path.stat() for path in (tmp_path / "out").rglob("*")}
+    before = state(tmp_path / "out")
     assert main(["images", *map(str, argv)]) == 0
     assert "nothing has changed" in capfd.readouterr().out
-    assert {path: path.stat() for path in (tmp_path / "out").rglob("*")} == before
+    assert state(tmp_path / "out") == before
+
+
+def state(folder: pathlib.Path) -> dict[pathlib.Path, tuple[int, int]]:
+    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.rglob("*")}

@@ -71,7 +71,11 @@ def test_a_killed_holder_leaves_no_lock(tmp_path):
 
 def test_a_process_excludes_itself(tmp_path):
     folder = place(tmp_path)
-    with lock.held(folder), pytest.raises(lock.HeldError, match=str(os.getpid())), lock.held(folder):
+    with (
+        lock.held(folder),
+        pytest.raises(lock.HeldError, match=str(os.getpid())),
+        lock.held(folder),
+    ):
         pass
     with lock.held(folder):
         pass
@@ -111,7 +115,10 @@ def test_a_holder_that_has_not_signed_yet(tmp_path, claim):
     folder = place(tmp_path)
     with lock.held(folder):
         (tmp_path / FOLDER / lock.NAME).write_bytes(claim)
-        with pytest.raises(lock.HeldError, match=r": another process holds it\."), lock.held(folder):
+        with (
+            pytest.raises(lock.HeldError, match=r": another process holds it\."),
+            lock.held(folder),
+        ):
             pass
 
 
@@ -140,7 +147,7 @@ def test_the_file_or_the_folder_vanishes_while_it_is_taken(tmp_path, monkeypatch
 
 def test_storage_that_refuses_is_explained(tmp_path):
     (tmp_path / FOLDER / lock.NAME).mkdir(parents=True)
-    with pytest.raises(StorageError, match="cannot lock .*: a folder stands where a file"):
+    with pytest.raises(StorageError, match=r"cannot lock .*: a folder stands where a file"):
         lock.held(place(tmp_path)).__enter__()
 
 

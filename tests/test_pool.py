@@ -92,9 +92,10 @@ def test_errors_keep_their_type(pool, error):
     with pytest.raises(type(error)) as caught:
         pool.submit(fail, error).result()
     assert str(caught.value) == str(error)
-    assert vars(caught.value).items() >= {
-        k: v for k, v in vars(error).items() if not k.startswith("__")
-    }.items()
+    assert (
+        vars(caught.value).items()
+        >= {k: v for k, v in vars(error).items() if not k.startswith("__")}.items()
+    )
 
 
 @pytest.mark.parametrize(

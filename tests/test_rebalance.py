@@ -106,9 +106,7 @@ def numbered(times):
 
 
 @settings(max_examples=300)
-@given(
-    st.sampled_from(GOALS), st.lists(st.tuples(LABELS, SPLITS), max_size=40), st.integers(1, 9)
-)
+@given(st.sampled_from(GOALS), st.lists(st.tuples(LABELS, SPLITS), max_size=40), st.integers(1, 9))
 def test_every_record_as_often_as_it_must(goal, rows, size):
     balance, target = goal
     rows = records(rows)

@@ -1,5 +1,7 @@
 """Pieces, carried along or spilled."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -72,7 +74,7 @@ def test_a_piece_is_read_alone(staging, monkeypatch):
     spans = [(offset, offset + length) for _, (_, _, offset, length) in pieces]
     assert spans[0][0] == 0
     assert spans[-1][1] == staging.place(name).size()
-    assert all(end == start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end == start for (_, end), (start, _) in itertools.pairwise(spans))
     reads = []
     original = Location.read_range
 
@@ -89,9 +91,7 @@ def test_a_piece_is_read_alone(staging, monkeypatch):
 def test_pieces_of_many_files_are_one_shard(staging):
     halves = [table([(0, f"{i}", b"", None, "a") for i in part]) for part in ((3, 1), (2, 0))]
     pieces = [
-        piece
-        for half in halves
-        for _, piece in spill.spill(half, np.zeros(2, np.int64), staging)
+        piece for half in halves for _, piece in spill.spill(half, np.zeros(2, np.int64), staging)
     ]
     pieces.append(spill.inline(table([(0, "4", None, [], None)])))
     rows = sort_pieces(pieces, seed=0, staging=staging)

@@ -92,7 +92,9 @@ class Stratify(beam.PTransform):
 
     def expand(self, batches):
         strata, problems = find_strata(
-            lambda label, after=None: batches | label >> beam.Map(_same).with_output_types(pa.RecordBatch),
+            lambda label, after=None: (
+                batches | label >> beam.Map(_same).with_output_types(pa.RecordBatch)
+            ),
             fractions=FRACTIONS,
             seed=SEED,
             grouped=self.grouped,

@@ -20,7 +20,9 @@ def rows(keys, hashes=None):
 class FindRepeatedKeys(beam.PTransform):
     def expand(self, batches):
         return find_repeated_keys(
-            lambda label, after=None: batches | label >> beam.Map(_same).with_output_types(pa.RecordBatch)
+            lambda label, after=None: (
+                batches | label >> beam.Map(_same).with_output_types(pa.RecordBatch)
+            )
         )
 
 
