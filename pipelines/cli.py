@@ -24,7 +24,7 @@ _ON_DATASETS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage."""
+    """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 stopped."""
     argv = list(sys.argv[1:] if argv is None else argv)
     logging.getLogger().addFilter(_is_news)
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RunError as error:
         print(f"{prog}: error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"{prog}: stopped by SIGINT", file=sys.stderr)
+        return 130
 
 
 def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:

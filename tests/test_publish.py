@@ -20,7 +20,8 @@ from recordmill.local_files import LocalFiles
 from recordmill.manifest import MANIFEST
 from recordmill.staging import FOLDER, Staging
 from recordmill.verify import verify
-from tests.tiny import TinySource, run, tiny_job, tiny_rows, tree
+from tests.tiny import TinySource, tiny_rows
+from tests.tiny_jobs import run, tiny_job, tree
 
 SOURCE = TinySource(rows=tiny_rows(30))
 SPLITS = {"train": 0.7, "blind": 0.3}  # a name that comes before dataset.json, and one after it

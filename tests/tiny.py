@@ -1,22 +1,18 @@
 """A second kind of data, as small as a kind can be: rows of bytes, made of a source and an encoder.
 
 It shows that nothing on the road knows pictures, and is quick enough to run the road many times.
+Encoder processes import this module, so it must not import Beam.
 """
 
 import dataclasses
-import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.config import CommonConfig
-from pipelines.job import Job, Outcome
 from recordmill.errors import Filtered, Reason, RecordError
 from recordmill.features import Feature, Features
-from runners import direct
-from transforms.kind import Context, Encoded, Kind, Listed, Sorted, Sorter
+from transforms.kind import Context, Encoded, Listed, Sorted, Sorter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,30 +104,3 @@ def tiny_rows(count: int, *, classes: int = 3, seed: int = 0) -> tuple[tuple[str
         )
         for i, label in enumerate(labels)
     )
-
-
-def tiny_job(
-    output: pathlib.Path, source: TinySource, *, check: bool = False, **options: Any
-) -> Job:
-    """A job as the command line would make it; options are those of CommonConfig."""
-    config = CommonConfig(input="/nowhere", output=str(output), **options)
-    kind = Kind(
-        name="tiny", source=source, encoder=TinyEncoder(), check=TinyCheck() if check else None
-    )
-    return Job(config, kind)
-
-
-def run(job: Job, *, workers: int = 2) -> Outcome:
-    """Runs a job on Beam's runner."""
-    return job.run(
-        lambda road: direct.run(road.build, workers=workers), on_listed=lambda rows: None
-    )
-
-
-def tree(folder: pathlib.Path) -> dict[str, bytes]:
-    """{path: content} of the files of a dataset, staging and lock left out."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.relative_to(folder).parts[0] != ".recordmill"
-    }

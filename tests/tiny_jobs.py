@@ -1,0 +1,37 @@
+"""Jobs on the tiny kind, from their options to the files they leave."""
+
+import pathlib
+from typing import Any
+
+from pipelines.config import CommonConfig
+from pipelines.job import Job, Outcome
+from runners import direct
+from tests.tiny import TinyCheck, TinyEncoder, TinySource
+from transforms.kind import Kind
+
+
+def tiny_job(
+    output: pathlib.Path, source: TinySource, *, check: bool = False, **options: Any
+) -> Job:
+    """A job as the command line would make it; options are those of CommonConfig."""
+    config = CommonConfig(input="/nowhere", output=str(output), **options)
+    kind = Kind(
+        name="tiny", source=source, encoder=TinyEncoder(), check=TinyCheck() if check else None
+    )
+    return Job(config, kind)
+
+
+def run(job: Job, *, workers: int = 2) -> Outcome:
+    """Runs a job on Beam's runner."""
+    return job.run(
+        lambda road: direct.run(road.build, workers=workers), on_listed=lambda rows: None
+    )
+
+
+def tree(folder: pathlib.Path) -> dict[str, bytes]:
+    """{path: content} of the files of a dataset, staging and lock left out."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.relative_to(folder).parts[0] != ".recordmill"
+    }
