@@ -223,9 +223,9 @@ def test_no_permission(closed, tmp_path):
     make_folder(tmp_path / "photos", CLASSES)
     (tmp_path / "out").mkdir()
     (tmp_path / closed).chmod(0o000 if closed == "photos" else 0o555)
+    command = [sys.executable, "-m", "pipelines.cli", "images", "--input", tmp_path / "photos"]
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "images"]
-        + ["--input", tmp_path / "photos", "--output", tmp_path / "out"],
+        [*command, "--output", tmp_path / "out"],
         preexec_fn=obey_permissions,
         capture_output=True,
         text=True,

@@ -5,6 +5,7 @@ Encoder processes import this module, so it must not import Beam.
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -44,7 +45,9 @@ class TinySource:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TinyEncoder:
-    """Writes the value; rejects those that begin with `bad`, filters those with `skip`."""
+    """Writes the value; rejects those that begin with `bad`, filters those with `skip`, and at
+    `die` its process does.
+    """
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         del rows
@@ -63,6 +66,8 @@ class TinyEncoder:
                 sorter.leave_out(key, RecordError(Reason.CORRUPT, "it begins with bad"))
             elif value.startswith(b"skip"):
                 sorter.leave_out(key, Filtered("skip"))
+            elif value == b"die":
+                os._exit(42)
             else:
                 sorter.keep(row)
         outcome = sorter.result()

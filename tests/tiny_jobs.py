@@ -21,7 +21,7 @@ def tiny_job(
     return Job(config, kind)
 
 
-def run(job: Job, *, workers: int = 2) -> Outcome:
+def run(job: Job, *, workers: int = 1) -> Outcome:
     """Runs a job on Beam's runner."""
     return job.run(
         lambda road: direct.run(road.build, workers=workers), on_listed=lambda rows: None
