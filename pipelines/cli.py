@@ -57,16 +57,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     from pipelines import options
+    from recordmill import pool
 
     module_name, config_name, _ = _KINDS[command]
     module = importlib.import_module(module_name)
     parsed = options.parse(
         getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
     )
-    # Beam takes two seconds to import: not before the command line is known to be sound.
-    from pipelines import run
+    kind = module.kind(parsed.config)
+    # Beam takes two seconds to import: not before the command line is known to be sound. Encoder
+    # processes get ready meanwhile.
+    parts = [part for part in (kind.encoder, kind.check) if part is not None]
+    imports = ["transforms.encode", *{type(part).__module__ for part in parts}]
+    pool.shared_pool(parsed.config.workers, imports=imports)
+    try:
+        from pipelines import run
 
-    return run.run(parsed.config, module.kind(parsed.config), parsed.passthrough, prog=prog)
+        return run.run(parsed.config, kind, parsed.passthrough, prog=prog)
+    finally:
+        pool.close_shared_pool()
 
 
 def _is_news(message: logging.LogRecord) -> bool:

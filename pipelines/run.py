@@ -19,7 +19,7 @@ from pipelines.watch import JobProgress
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import shown
 from recordmill.manifest import load
-from recordmill.pool import close_shared_pool, kill_shared_pool, shared_pool
+from recordmill.pool import kill_shared_pool
 from runners import direct
 from runners.progress import Watcher
 from transforms.kind import Kind
@@ -49,12 +49,8 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
             raise RunError(_STEP.sub("", str(error))) from error
 
     watcher = Watcher(progress.poll, quiet=config.quiet)
-    try:
-        with _ended_by_signals(watcher, prog), watcher:
-            shared_pool(workers)  # they start while the input is listed
-            outcome = job.run(run_pipeline, on_listed=progress.listed)
-    finally:
-        close_shared_pool()
+    with _ended_by_signals(watcher, prog), watcher:
+        outcome = job.run(run_pipeline, on_listed=progress.listed)
     if not config.quiet:
         _say(outcome, job, seconds=time.monotonic() - started)
     if outcome.verdict is not None:

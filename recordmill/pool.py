@@ -9,6 +9,7 @@ its socket does, so it never outlives the parent by more than a task.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import os
 import pickle
 import queue
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, ParamSpec, TypeVar
@@ -32,11 +33,14 @@ class WorkerDied(RunError):
 
 
 class ProcessPool:
-    """Runs module-level functions in processes that import nothing but what the functions need."""
+    """Runs module-level functions in processes that import nothing but what the functions need.
 
-    def __init__(self, workers: int) -> None:
+    imports: modules to have ready before the first task comes.
+    """
+
+    def __init__(self, workers: int, *, imports: Sequence[str] = ()) -> None:
         self.workers = workers
-        self._children = [_Child() for _ in range(workers)]
+        self._children = [_Child(imports) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
         for child in self._children:
             self._idle.put(child)
@@ -70,7 +74,8 @@ class ProcessPool:
 
 
 class _Child:
-    def __init__(self) -> None:
+    def __init__(self, imports: Sequence[str]) -> None:
+        self._imports = tuple(imports)
         self._start()
 
     def _start(self) -> None:
@@ -81,12 +86,13 @@ class _Child:
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
         # -P: a queue.py in the folder where the user stands is not the one we mean.
-        serve_it = f"from recordmill.pool import serve; serve({theirs.fileno()})"
+        serve_it = f"from recordmill.pool import serve; serve({theirs.fileno()}, {self._imports})"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", serve_it],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=environment,
+            process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
         )
         theirs.close()
 
@@ -124,15 +130,15 @@ class _Child:
         self._pipe.close()
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, imports: Sequence[str]) -> None:
     """The life of a child: call what comes in, answer, end with the socket."""
-    # Ctrl-C reaches the whole group; what it means is for the parent to say.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # C libraries print what they think of bad data; only a crash of the process itself is news.
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
     pipe = Connection(descriptor)
+    for module in imports:
+        importlib.import_module(module)
     while True:
         try:
             task = pipe.recv_bytes()
@@ -164,12 +170,12 @@ _lock = threading.Lock()
 _shared: ProcessPool | None = None
 
 
-def shared_pool(workers: int = 0) -> ProcessPool:
+def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool:
     """The pool of this process, made at the first call; `workers` 0 means one per core."""
     global _shared
     with _lock:
         if _shared is None:
-            _shared = ProcessPool(workers or len(os.sched_getaffinity(0)))
+            _shared = ProcessPool(workers or len(os.sched_getaffinity(0)), imports=imports)
         return _shared
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import run
 from pipelines.cli import main
+from recordmill import pool
 from recordmill.files import Location
 from recordmill.manifest import Manifest, index_name, load
 from recordmill.pool import close_shared_pool, shared_pool
@@ -28,7 +28,7 @@ def encoders_kept() -> Iterator[None]:
     """The runs inside share two encoder processes: starting some for each would take most of it."""
     shared_pool(2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "close_shared_pool", lambda: None)
+        patch.setattr(pool, "close_shared_pool", lambda: None)
         yield
     close_shared_pool()
 

@@ -16,10 +16,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import run
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
 from pipelines.options import options_of
+from recordmill import pool
 from recordmill.staging import Staging
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, encoders_kept, images, make
@@ -234,7 +234,7 @@ def test_probing_headers_finds_bad_pictures_before_balancing(
 @shows("workers")
 def test_workers_are_encoder_processes(photos, tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(run, "shared_pool", started.append)
+    monkeypatch.setattr(pool, "shared_pool", lambda workers, **_: started.append(workers))
     assert main(["images", *plan_of(photos, tmp_path / "out"), "--quiet", "--workers", "3"]) == 0
     assert started == [3]
 

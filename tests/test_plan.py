@@ -194,7 +194,7 @@ def test_spilling_counts_the_copies(new):
 
 
 @pytest.mark.parametrize(
-    ("each", "rows"), [(0, 4096), (1, 4096), (1000, 1048), (1 << 19, 2), (1 << 30, 1)]
+    ("each", "rows"), [(0, 4096), (1, 4096), (10_000, 838), (1 << 22, 2), (1 << 30, 1)]
 )
 def test_rows_of_a_task(each, rows):
     estimate = plan.Estimate(record_bytes=each // 2, input_bytes=each - each // 2, seconds=0)

@@ -184,6 +184,16 @@ pool.submit(read, sys.argv[1]).result()
 """
 
 
+def test_processes_import_ahead_of_the_first_task():
+    """The task itself imports nothing of numpy."""
+    for imports in ([], ["numpy"]):
+        pool = ProcessPool(1, imports=imports)
+        assert ("numpy" in pool.submit(eval, "[*__import__('sys').modules]").result()) == bool(
+            imports
+        )
+        pool.close()
+
+
 def test_children_do_not_outlive_a_killed_parent(tmp_path):
     """One is idle, one in the middle of a task, which it ends."""
     pipe = tmp_path / "pipe"

@@ -22,7 +22,7 @@ from recordmill.staging import Part, Staging
 from tests.tiny import TinyEncoder
 from transforms import batch, spill, write
 from transforms.kind import Context
-from transforms.plan import Estimate, Plan, SplitPlan
+from transforms.plan import TASK_BYTES, Estimate, Plan, SplitPlan
 from transforms.publish import close_ledger
 from transforms.write import ShardWriter, encode_in_order
 
@@ -55,7 +55,7 @@ def plan_for(rows, *, task_rows=2, shards=1):
         before=originals,
         after=collections.Counter(rows[batch.LABEL].to_pylist()),
         shards=shards,
-        estimate=Estimate(record_bytes=(1 << 20) // task_rows, input_bytes=0, seconds=0),
+        estimate=Estimate(record_bytes=TASK_BYTES // task_rows, input_bytes=0, seconds=0),
     )
     assert split.task_rows == task_rows
     context = Context(seed=5, labels=("a", "b"))
@@ -194,7 +194,7 @@ class LateFuture(Future):
         return super().cancel()
 
 
-def ahead(values, pool, *, record_bytes=1 << 20):
+def ahead(values, pool, *, record_bytes=TASK_BYTES):
     """Encodes rows one by one with a pool."""
     split = SplitPlan(
         before={},
@@ -241,7 +241,7 @@ def test_results_come_in_order_though_they_are_ready_in_any():
 
 def test_looking_ahead_has_an_end():
     """Eight tasks a process where they are small, one a process where they are too large."""
-    for record_bytes, expected in ((1 << 20, 16), (1 << 40, 2)):
+    for record_bytes, expected in ((TASK_BYTES, 16), (1 << 40, 2)):
         pool = Late(2)
         chunks = ahead([b"v"] * 50, pool, record_bytes=record_bytes)
         next(chunks)

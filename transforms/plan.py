@@ -25,7 +25,7 @@ from transforms.rebalance import Quota
 from transforms.splits import TRAIN
 from transforms.survey import Survey
 
-_TASK_BYTES = 1 << 20  # what a task of an encoder process reads and writes, about
+TASK_BYTES = 8 << 20  # what a task of an encoder process reads and writes, about
 _TASK_ROWS = 4096  # of a task, at most
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -83,7 +83,7 @@ class SplitPlan:
     def task_rows(self) -> int:
         """Rows that are encoded together, and gzipped together: a function of the plan alone."""
         each = self.estimate.record_bytes + self.estimate.input_bytes
-        return min(max(_TASK_BYTES // max(each, 1), 1), _TASK_ROWS)
+        return min(max(TASK_BYTES // max(each, 1), 1), _TASK_ROWS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
