@@ -67,9 +67,9 @@ def _ours(*options: object) -> Command:
     return command
 
 
-def _peer(module: str) -> Command:
+def _peer(module: str, *options: object) -> Command:
     def command(source: pathlib.Path, output: pathlib.Path) -> list[str]:
-        return python(f"benchmarks.peers.{module}", source, output)
+        return python(f"benchmarks.peers.{module}", source, output, *options)
 
     return command
 
@@ -78,6 +78,7 @@ _CONTENDERS = (
     Contender(name="ours", what="recordmill images", command=_ours()),
     Contender(name="bare", what="bare loop, two processes", command=_peer("bare_loop")),
     Contender(name="beam", what="plain Beam", command=_peer("plain_beam")),
+    Contender(name="beam2", what="plain Beam, two workers", command=_peer("plain_beam", 2)),
     Contender(name="tfdata", what="tf.data + TFRecordWriter", command=_peer("tf_data")),
 )
 _SHARDED = tuple(

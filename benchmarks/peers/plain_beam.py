@@ -1,6 +1,7 @@
 """The pipeline that Beam's own parts make: Create, Reshuffle, Map, WriteToTFRecord.
 
-On the same runner as ours (in-process, two workers on threads) and with the same decoder.
+On the same runner as ours and with the same decoder. As Beam comes it has one worker; more are
+threads.
 """
 
 import sys
@@ -11,14 +12,12 @@ import apache_beam as beam
 from benchmarks.peers.work import list_keys, make_example, make_picture, number_labels
 from runners import direct
 
-_WORKERS = 2
-
 
 def encode(key: str, folder: str, numbers: Mapping[str, int]) -> bytes:
     return make_example(key, make_picture(folder, key), numbers)
 
 
-def main(source: str, output: str) -> None:
+def main(source: str, output: str, workers: str = "1") -> None:
     keys = list_keys(source)
     numbers = number_labels(keys)
 
@@ -31,7 +30,7 @@ def main(source: str, output: str) -> None:
             | "Write" >> beam.io.WriteToTFRecord(f"{output}/all.tfrecord")
         )
 
-    direct.run(build, workers=_WORKERS)
+    direct.run(build, workers=int(workers))
 
 
 if __name__ == "__main__":
