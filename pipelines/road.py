@@ -27,6 +27,7 @@ from transforms.reshuffle import ReshuffleIntoShards
 from transforms.splits import Strata, assign, assign_strata
 from transforms.stratify import find_strata
 from transforms.survey import Survey
+from transforms.torn_groups import find_torn_groups
 from transforms.unique import find_repeated_keys
 from transforms.write import ShardWriter, WriteShards
 
@@ -74,6 +75,8 @@ class Road:
             )
             passes = dataclasses.replace(passes, strata=AsSingleton(strata))
             problems.append(too_small)
+        if self.listing.grouped and self.listing.presplit:
+            problems.append(find_torn_groups(passes.read_split))
         plan = AsSingleton(self._plan(passes, problems))
         if self.dry_run:
             return

@@ -52,6 +52,7 @@ class Listing:
     fingerprint: str
     labelled: int  # rows with a label
     grouped: int  # rows with a group
+    presplit: int  # rows whose split the input names
     rejects: tuple[Reject, ...]
     filtered: Mapping[str, int]
 

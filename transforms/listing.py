@@ -43,7 +43,7 @@ def stage_listing(
     rejects: list[Reject] = []
     filtered: Counter[str] = Counter()
     sums = np.zeros(2, np.uint64)
-    labelled = grouped = 0
+    labelled = grouped = presplit = 0
     for listed in source.scan():
         rejects += listed.rejects
         filtered.update(listed.filtered)
@@ -56,6 +56,7 @@ def stage_listing(
         rows = batch.with_hash(rows)
         labelled += len(rows) - rows[batch.LABEL].null_count
         grouped += len(rows) - rows[batch.GROUP].null_count
+        presplit += len(rows) - rows[batch.SPLIT].null_count
         sums += np.array([h.sum(dtype=np.uint64) for h in batch.hash_rows(rows)])
         parts.append(write_part(rows, staging, f"{folder}/part-{len(parts):05d}.arrow"))
         on_rows(len(rows))
@@ -67,6 +68,7 @@ def stage_listing(
         fingerprint="".join(f"{int(value):016x}" for value in sums),
         labelled=labelled,
         grouped=grouped,
+        presplit=presplit,
         rejects=tuple(sorted(rejects)),
         filtered=dict(sorted(filtered.items())),
     )
