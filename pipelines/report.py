@@ -1,7 +1,6 @@
 """What a command says when it is done: plans, datasets, rejects and damages as tables.
 
-Pure functions from data to what rich can print. Names come from the users' files and may hold
-anything: they are never markup, and what would move the cursor is shown as an escape.
+Pure functions from data to what rich can print.
 """
 
 from __future__ import annotations
@@ -12,18 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
 from pipelines.config import in_order
+from pipelines.tables import clean, count_of, line, name_of, new_table, stack
 from recordmill.errors import Reject
 from recordmill.inspection import RejectSummary, Summary
 from recordmill.manifest import Manifest
 from recordmill.reader import Record
-from recordmill.storage_errors import shown
 from recordmill.verify import Report
 from runners.progress import duration
 
@@ -32,9 +30,7 @@ Label = str | None
 _ENDS = 10  # classes shown at either end of a long table
 _EXAMPLES = 3  # rejects shown of a reason
 _DAMAGES = 20
-_NAME_WIDTH = 40
 _FILE_WIDTH = 100  # of what is no terminal
-_JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in many scripts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,11 +87,11 @@ def show(*parts: RenderableType, stream: IO[str] | None = None) -> None:
 
 def plan_table(plan: PlanView) -> RenderableType:
     """What --dry-run prints."""
-    table = _table("split", "records", "of them copies", "shards", "about")
+    table = new_table("split", "records", "of them copies", "shards", "about")
     for name in in_order(plan.splits):
         split = plan.splits[name]
         table.add_row(
-            _name(name),
+            name_of(name),
             f"{split.records:,}",
             f"{split.copies:,}",
             f"{split.shards:,}",
@@ -103,7 +99,7 @@ def plan_table(plan: PlanView) -> RenderableType:
         )
     last = Text(f"To write this takes about {duration(plan.seconds)}.")
     classes = {name: plan.splits[name].classes for name in in_order(plan.splits)}
-    return _stack(table, _classes_table(classes), last)
+    return stack(table, _classes_table(classes), last)
 
 
 def closing(
@@ -115,11 +111,11 @@ def closing(
     seconds: float | None = None,
 ) -> RenderableType:
     """What a job prints at its end; with `plan` also the classes before balancing."""
-    table = _table("split", "records", "shards", "size")
+    table = new_table("split", "records", "shards", "size")
     for name in in_order(manifest.splits):
         split = manifest.splits[name]
         table.add_row(
-            _name(name), f"{split.records:,}", f"{len(split.shards):,}", decimal(split.bytes)
+            name_of(name), f"{split.records:,}", f"{len(split.shards):,}", decimal(split.bytes)
         )
     classes = {
         name: _before_and_after(
@@ -130,8 +126,8 @@ def closing(
     }
     took = "" if seconds is None else f" in {duration(seconds)}"
     written = sum(split.records for split in manifest.splits.values())
-    last = _line(f"{written:,} records written to ", (_clean(output), "bold"), took)
-    return _stack(
+    last = line(f"{written:,} records written to ", (clean(output), "bold"), took)
+    return stack(
         table,
         _classes_table(_ordered(classes, manifest.labels)),
         _ledger(manifest),
@@ -159,10 +155,10 @@ def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None
     """Why records were rejected, with examples; None where none was."""
     if not rejects:
         return None
-    table = _table("rejected as", "records", words=["for example"])
+    table = new_table("rejected as", "records", words=["for example"])
     for reason, some in rejects.items():
         lines = [
-            Text.assemble(_clean(one["key"]), (f"  {_clean(one['detail'])}", "dim"))
+            Text.assemble(clean(one["key"]), (f"  {clean(one['detail'])}", "dim"))
             for one in some.examples[:_EXAMPLES]
         ]
         table.add_row(reason, f"{some.count:,}", Text("\n").join(lines))
@@ -182,15 +178,15 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
         ("options", options),
         ("encoders", ", ".join(f"{name} {v}" for name, v in sorted(manifest.encoders.items()))),
     ]:
-        facts.add_row(Text(fact, style="dim"), Text(_clean(value), overflow="fold"))
+        facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
 
-    splits = _table("split", "records", "of them copies", "shards", "size", "a shard's size")
+    splits = new_table("split", "records", "of them copies", "shards", "size", "a shard's size")
     for name in in_order(summary.splits):
         split = summary.splits[name]
         least, middle, most = split.shard_bytes
         each = decimal(middle) if least == most else f"{decimal(least)} to {decimal(most)}"
         splits.add_row(
-            _name(name),
+            name_of(name),
             f"{split.records:,}",
             f"{split.copies:,}",
             f"{split.shards:,}",
@@ -198,10 +194,10 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
             each if split.shards else "",
         )
 
-    features = _table("feature", words=["type", "shape", "kind"])
+    features = new_table("feature", words=["type", "shape", "kind"])
     for name, feature in sorted(manifest.features.items()):
         features.add_row(
-            _name(name),
+            name_of(name),
             feature.raw_dtype or feature.dtype,
             _shape(feature.shape if feature.raw_shape is None else feature.raw_shape),
             feature.kind,
@@ -210,7 +206,7 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
         name: _before_and_after(_with_unlabelled(split.classes, split.records))
         for name, split in manifest.splits.items()
     }
-    return _stack(
+    return stack(
         facts,
         splits,
         _classes_table(_ordered(classes, manifest.labels), weights=manifest.class_weights),
@@ -230,16 +226,16 @@ def record(found: Record, values: Sequence[tuple[str, str]], *, split: str) -> R
         ("label", "(no class)" if found.label is None else found.label),
         ("stands in", f"{found.file}, record {found.number} ({split})"),
     ]:
-        facts.add_row(Text(fact, style="dim"), Text(_clean(value), overflow="fold"))
-    table = _table("feature", words=["value"])
+        facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
+    table = new_table("feature", words=["value"])
     for name, value in values:
-        table.add_row(_name(name), Text(_clean(value), overflow="fold"))
-    return _stack(facts, table)
+        table.add_row(name_of(name), Text(clean(value), overflow="fold"))
+    return stack(facts, table)
 
 
 def verification(report: Report, *, dataset: object) -> RenderableType:
     """What `recordmill verify` prints: the damages, if any, and one line that sums up."""
-    damages = [_line(_clean(damage)) for damage in report.damages[:_DAMAGES]]
+    damages = [line(clean(damage)) for damage in report.damages[:_DAMAGES]]
     more = len(report.damages) - len(damages)
     if more:
         damages.append(Text(f"... and {more:,} more; --json lists all", style="dim"))
@@ -247,9 +243,9 @@ def verification(report: Report, *, dataset: object) -> RenderableType:
     if report.damages:
         count = len(report.damages)
         verdict = (f"{count:,} damage{'s' if count > 1 else ''}", "bold red")
-    read = _some(report.records, "record") + f", {_some(report.shards, 'shard')}"
-    last = _line(
-        f"{_clean(dataset)}: {read}, {decimal(report.bytes)}"
+    read = count_of(report.records, "record") + f", {count_of(report.shards, 'shard')}"
+    last = line(
+        f"{clean(dataset)}: {read}, {decimal(report.bytes)}"
         f"{', every picture decoded' if report.deep else ''}: ",
         verdict,
     )
@@ -268,7 +264,7 @@ def _classes_table(
             totals[label] += max(before, after)
     if not any(label is not None for label in totals):
         return None
-    table = _table("class", *map(_clean, splits), *(["weight"] if weights else []))
+    table = new_table("class", *map(clean, splits), *(["weight"] if weights else []))
     rows = totals.most_common()
     hidden = len(rows) - 2 * _ENDS
     for place, (label, _) in enumerate(rows):
@@ -280,7 +276,7 @@ def _classes_table(
         cells = [_counts(*classes.get(label, (0, 0))) for classes in splits.values()]
         if weights:
             cells.append("" if label is None else f"{weights.get(label, 0):.3g}")
-        table.add_row(_name(label), *cells)
+        table.add_row(name_of(label), *cells)
     return table
 
 
@@ -314,80 +310,46 @@ def _ordered(
 
 
 def _ledger(manifest: Manifest) -> Text:
-    """`9 inputs read, 1 rejected; 8 records made, 8 written; 3 copies written`."""
+    """`9 inputs: 8 taken as records, 1 rejected; 8 records: 8 written; 3 copies: 3 written`.
+
+    Before each colon stands the sum of what comes after it.
+    """
     inputs, records = manifest.ledger.inputs, manifest.ledger.records
     copies = manifest.ledger.copies
+    listed = inputs.read + inputs.rejected + inputs.filtered
     sums = [
-        [
-            f"{_some(inputs.read, 'input')} read",
-            *_counted(rejected=inputs.rejected, filtered=inputs.filtered),
-        ],
-        [
-            f"{_some(records.made, 'record')} made",
-            *_counted(
-                written=records.written,
-                rejected=records.rejected,
-                filtered=records.filtered,
-                dropped=records.dropped,
-            ),
-        ],
+        _sum(
+            count_of(listed, "input"),
+            {
+                "taken as records": inputs.read,
+                "rejected": inputs.rejected,
+                "filtered": inputs.filtered,
+            },
+        ),
+        _sum(
+            count_of(records.made, "record"),
+            {
+                "written": records.written,
+                "rejected": records.rejected,
+                "filtered": records.filtered,
+                "dropped": records.dropped,
+            },
+        ),
     ]
     if copies.planned:
-        sums.append(
-            [
-                f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'} planned",
-                *_counted(written=copies.written, rejected=copies.rejected),
-            ]
-        )
-    return Text("; ".join(", ".join(one) for one in sums))
+        planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
+        sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
+    return Text("; ".join(sums))
 
 
-def _counted(**counts: int) -> list[str]:
-    return [f"{count:,} {what}" for what, count in counts.items() if count]
+def _sum(total: str, parts: Mapping[str, int]) -> str:
+    counts = [f"{count:,} {what}" for what, count in parts.items() if count]
+    return f"{total}: {', '.join(counts)}" if counts else total
 
 
 def _notes(manifest: Manifest) -> list[RenderableType]:
-    return [Text(f"Note: {_clean(note)}") for note in manifest.notes]
+    return [Text(f"Note: {clean(note)}") for note in manifest.notes]
 
 
 def _shape(shape: Sequence[int | None]) -> str:
     return " x ".join("any" if size is None else str(size) for size in shape)
-
-
-def _some(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _table(name: str, *numbers: str, words: Sequence[str] = ()) -> Table:
-    """A column of names, then columns of numbers, then columns of words."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(Text(name), overflow="ellipsis", no_wrap=True, max_width=_NAME_WIDTH)
-    for title in numbers:
-        table.add_column(Text(title), justify="right", no_wrap=True)
-    for title in words:
-        table.add_column(Text(title), overflow="fold")
-    return table
-
-
-def _line(*parts: str | tuple[str, str]) -> Text:
-    """A line that stays one, however long."""
-    return Text.assemble(*parts, no_wrap=True, overflow="ignore")
-
-
-def _stack(*parts: RenderableType | None) -> RenderableType:
-    """One below the other, with an empty line between."""
-    there = [one for part in parts if part is not None for one in (Text(), part)]
-    return Group(*there[1:])
-
-
-def _name(name: Label) -> Text:
-    return Text("(no class)", style="dim italic") if name is None else Text(_clean(name))
-
-
-def _clean(value: object) -> str:
-    """One line of printable text, in any script."""
-    text = shown(value)
-    return "".join(
-        char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()
-        for char in text
-    )

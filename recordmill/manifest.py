@@ -115,7 +115,11 @@ class SplitInfo:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputCounts:
-    """What was listed: files or rows, before windows or chunks change the unit."""
+    """What was listed, files or rows: read + rejected + filtered.
+
+    read: those that the listing took; each of them makes one record. rejected: those that it
+    could not use. filtered: those that are no input by their name alone.
+    """
 
     read: int = 0
     rejected: int = 0
@@ -163,6 +167,10 @@ class Ledger:
         """A sentence for every sum that does not close; nothing was lost if there is none."""
         records, copies = self.records, self.copies
         items = []
+        if self.inputs.read != records.made:
+            items.append(
+                f"{self.inputs.read} inputs were read, but {records.made} records were made of them"
+            )
         accounted = records.written + records.rejected + records.filtered + records.dropped
         if records.made != accounted:
             items.append(

@@ -202,7 +202,7 @@ def test_a_class_without_records_weighs_nothing() -> None:
 
 
 CLOSED = Ledger(
-    inputs=InputCounts(read=12, rejected=1),
+    inputs=InputCounts(read=11, rejected=1),
     records=RecordCounts(made=11, written=5, rejected=1, filtered=2, dropped=3),
     copies=CopyCounts(planned=4, written=3, rejected=1),
 )
@@ -228,8 +228,15 @@ def test_a_ledger_that_closes() -> None:
 def test_one_record_more_or_less_opens_the_ledger(part: str, field: str, message: str) -> None:
     counts = getattr(CLOSED, part)
     changed = dataclasses.replace(counts, **{field: getattr(counts, field) + 1})
-    (item,) = dataclasses.replace(CLOSED, **{part: changed}).open_items()
+    *others, item = dataclasses.replace(CLOSED, **{part: changed}).open_items()
     assert message in item
+    # What is made is stated twice: as inputs that were read, too.
+    assert bool(others) is (field == "made")
+
+
+def test_every_input_that_is_read_makes_a_record() -> None:
+    changed = dataclasses.replace(CLOSED, inputs=InputCounts(read=12, rejected=1))
+    assert changed.open_items() == ["12 inputs were read, but 11 records were made of them"]
 
 
 def test_the_manifest_holds_the_ledger_against_the_splits(tmp_path: pathlib.Path) -> None:

@@ -12,7 +12,7 @@ from pipelines import report
 from recordmill import inspection
 from recordmill.errors import Reason, Reject
 from recordmill.files import Location
-from recordmill.manifest import Manifest
+from recordmill.manifest import CopyCounts, InputCounts, Ledger, Manifest, RecordCounts
 from recordmill.reader import read_record
 from recordmill.shard_check import Damage
 from recordmill.verify import Report
@@ -119,7 +119,7 @@ class   train   validation   test
 rose        3            1      0
 tulip   2 → 3            1      0
 
-8 inputs read; 8 records made, 7 written, 1 rejected; 1 copy planned, 1 written
+8 inputs: 8 taken as records; 8 records: 7 written, 1 rejected; 1 copy: 1 written
 
 rejected as   records   for example
 ────────────────────────────────────────────────
@@ -129,6 +129,22 @@ empty               1   z/1.jpg  a file of no bytes
 
 8 records written to out in 2 min 14 s""".replace("─" * 48, "─" * 51)
     )
+
+
+def test_a_ledger_adds_up_in_words(summary: inspection.Summary) -> None:
+    ledger = Ledger(
+        inputs=InputCounts(read=1058, rejected=9, filtered=2),
+        records=RecordCounts(made=1058, written=1045, rejected=10, filtered=2, dropped=1),
+        copies=CopyCounts(planned=5, written=4, rejected=1),
+    )
+    text = shown(report.closing(dataclasses.replace(summary.manifest, ledger=ledger), output="out"))
+    assert " ".join(
+        [
+            "1,069 inputs: 1,058 taken as records, 9 rejected, 2 filtered;",
+            "1,058 records: 1,045 written, 10 rejected, 2 filtered, 1 dropped;",
+            "5 copies: 4 written, 1 rejected",
+        ]
+    ) in text.replace("\n", " ")
 
 
 def test_a_class_that_lost_all_its_records_still_shows(summary: inspection.Summary) -> None:

@@ -128,6 +128,7 @@ def one_record_more(data: dict) -> None:
     split["shards"][0]["records"] += 1
     data["ledger"]["records"]["written"] += 1
     data["ledger"]["records"]["made"] += 1
+    data["ledger"]["inputs"]["read"] += 1
 
 
 def one_rose_more(data: dict) -> None:
@@ -267,8 +268,16 @@ def other_digest(folder: pathlib.Path, manifest: Manifest) -> None:
         ),
         pytest.param(
             restate(lambda data: data["ledger"]["records"].update(made=9)),
-            [("dataset.json", None, None, "9 records were made, but 8 are accounted for")],
+            [
+                ("dataset.json", None, None, "8 inputs were read, but 9 records were made of them"),
+                ("dataset.json", None, None, "9 records were made, but 8 are accounted for"),
+            ],
             id="an open ledger",
+        ),
+        pytest.param(
+            restate(lambda data: data["ledger"]["inputs"].update(read=7)),
+            [("dataset.json", None, None, "7 inputs were read, but 8 records were made of them")],
+            id="another number of inputs",
         ),
         pytest.param(
             other_digest,
