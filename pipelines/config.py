@@ -61,7 +61,7 @@ class CommonConfig:
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column of each record's unique, stable name. Default: its path, or file#row.",
+        help="Column of each record's unique, stable name. Default: its path.",
     )
     label_column: str | None = option(
         None,
