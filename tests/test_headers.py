@@ -125,14 +125,14 @@ MESSAGES = {
     ),
     bytes(100): "not_an_image: starts with b'\\x00\\x00",
     b"%!PS-Adobe-3.0 EPSF-3.0\n": "not_an_image: starts with b'%!PS-Adobe-3'",
-    b"\xff\xd8\xff": "corrupt: starts as a JPEG, but its content is broken",
-    b"\x89PNG\r\n\x1a\n" + bytes(40): "corrupt: starts as a PNG, but its content is broken",
-    png_header(0, 5): "corrupt: starts as a PNG, but its content is broken",
+    b"\xff\xd8\xff": "corrupt: starts as a JPEG, but Pillow cannot open it",
+    b"\x89PNG\r\n\x1a\n" + bytes(40): "corrupt: starts as a PNG, but Pillow cannot open it",
+    png_header(0, 5): "corrupt: starts as a PNG, but Pillow cannot open it",
     saved(photo(), "JPEG").replace(b"\0\x5a\0\x78\3", b"\0\0\0\x78\3"): (
-        "corrupt: starts as a JPEG, but its content is broken"
+        "corrupt: starts as a JPEG, but Pillow cannot open it"
     ),
     saved(photo())[:-40]: "truncated: the PNG ends before the picture is complete",
-    icon_of(b""): "corrupt: starts as a ICO, but its content is broken",
+    icon_of(b""): "corrupt: starts as a ICO, but Pillow cannot open it",
     b"P6 2 2 255\nxx": "truncated: the PNM ends before the picture is complete",
 }
 
@@ -140,6 +140,17 @@ MESSAGES = {
 @pytest.mark.parametrize("data", MESSAGES, ids=range(len(MESSAGES)))
 def test_messages(data):
     assert str(reject(data)).startswith(MESSAGES[data])
+
+
+def test_a_sound_tiff_of_a_kind_that_pillow_does_not_know_is_not_called_broken():
+    entries = ((256, 4), (257, 4), (258, 8), (262, 2), (273, 8), (277, 2), (278, 4), (279, 32))
+    head = b"II*\0" + struct.pack("<IH", 8, len(entries))
+    directory = b"".join(struct.pack("<HHII", tag, 3, 1, value) for tag, value in entries)
+    data = head + directory + bytes(36)  # RGB, as it says, of two samples per pixel
+    assert str(reject(data)) == (
+        "corrupt: starts as a TIFF, but Pillow cannot open it: broken, or of a kind that Pillow "
+        "does not know"
+    )
 
 
 def test_pillow_does_not_warn():

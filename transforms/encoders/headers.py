@@ -130,7 +130,7 @@ def open_picture(file: BinaryIO, options: ImageOptions) -> ImageFile:
     except RecordError:
         raise  # the file layer's, or ours: a ValueError too
     except DECODE_ERRORS as error:
-        raise broken(name, error, options) from error
+        raise broken(name, error, options, opened=False) from error
     _check_size(image.size, options)
     if min(image.size) < options.min_size:
         raise Filtered("min-size")
@@ -146,8 +146,14 @@ def _check_size(size: tuple[int, int], options: ImageOptions) -> None:
         )
 
 
-def broken(name: str, error: BaseException, options: ImageOptions) -> RecordError:
-    """The reject for what Pillow raised, in words that stay the same from release to release."""
+def broken(
+    name: str, error: BaseException, options: ImageOptions, *, opened: bool = True
+) -> RecordError:
+    """The reject for what Pillow raised, in words that stay the same from release to release.
+
+    opened: whether it was in decoding. Of a file that it cannot open, Pillow often says the same
+      for bytes that are broken and for a kind that it does not know.
+    """
     text = str(error).lower()
     if isinstance(error, DecompressionBombError):
         return RecordError(
@@ -161,6 +167,12 @@ def broken(name: str, error: BaseException, options: ImageOptions) -> RecordErro
         return RecordError(Reason.CORRUPT, f"text or a profile in the {name} unfolds to megabytes")
     if "unsupported" in text:
         return RecordError(Reason.UNSUPPORTED, f"a kind of {name} that Pillow cannot read")
+    if not opened:
+        return RecordError(
+            Reason.CORRUPT,
+            f"starts as a {name}, but Pillow cannot open it: broken, or of a kind that Pillow does "
+            "not know",
+        )
     return RecordError(Reason.CORRUPT, f"starts as a {name}, but its content is broken")
 
 
