@@ -85,7 +85,7 @@ def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
 
 def size(text: str) -> tuple[int, int]:
     """`224` or `480x640` -> (height, width) in pixels."""
-    match = re.fullmatch(r"(\d{1,6})(?:[xX](\d{1,6}))?", text.strip(), re.ASCII)
+    match = re.fullmatch(r"(\d{1,18})(?:[xX](\d{1,18}))?", text.strip(), re.ASCII)
     if match is None:
         raise ValueError(f"expected N or HEIGHTxWIDTH, such as 224 or 480x640; got {text!r}")
     height, width = int(match[1]), int(match[2] or match[1])

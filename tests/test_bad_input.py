@@ -97,6 +97,7 @@ CASES = [
         make=write("job.yaml", "blance: none\n"),
     ),
     case("size 0", 2, "--size", *IN, *OUT, "--size", "0"),
+    case("size too large", 2, "from 1 to 65500", *IN, *OUT, "--size", "99999999"),
     case(
         "balance without labels",
         2,

@@ -12,6 +12,7 @@ from transforms.encoders.pixels import ImageOptions
     ("options", "message"),
     [
         ({"size": (0, 224)}, "--size: expected height and width from 1 to 65500"),
+        ({"size": (9, 99999999)}, "from 1 to 65500, such as 224 or 480x640, got 9x99999999"),
         ({"size": (224,)}, "--size: expected height and width"),
         ({"size": (60_000, 60_000)}, "--size: 60000x60000 is more than --max-pixels 178956970"),
         ({"size": (9, 9), "resize_mode": "none"}, "--resize-mode none: contradicts --size"),

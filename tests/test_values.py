@@ -14,6 +14,7 @@ from pipelines import values
     [
         (values.size, "224", (224, 224)),
         (values.size, "480X640", (480, 640)),
+        (values.size, "99999999", (99999999, 99999999)),  # too large, which ImageOptions says
         (values.byte_size, "128MB", 128_000_000),
         (values.byte_size, "1 gib", 2**30),
         (values.byte_size, "1.5KB", 1500),

@@ -82,8 +82,8 @@ class ImageOptions:
             raise ConfigError("--resize-mode none: contradicts --size; leave one of them out")
         if len(self.size) != 2 or not all(1 <= side <= JPEG_SIDE for side in self.size):
             raise ConfigError(
-                f"--size: expected height and width from 1 to {JPEG_SIDE}, such as 224,224, "
-                f"got {self.size!r}"
+                f"--size: expected height and width from 1 to {JPEG_SIDE}, such as 224 or 480x640, "
+                f"got {'x'.join(map(str, self.size))}"
             )
         if self.size[0] * self.size[1] > self.max_pixels:
             raise ConfigError(
