@@ -55,7 +55,9 @@ class JobProgress:
         for entry in shards.list_dir() if shards.exists() else ():
             if entry.name.endswith(".tmp"):
                 begun += entry.size
-        records = sum(found.shard.records for found in self._infos.values()) + int(begun / size)
+        records = sum(found.shard.records for found in self._infos.values())
+        if size:
+            records += int(begun / size)
         return Snapshot(
             phase="writing",
             done=min(records, total),

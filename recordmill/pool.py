@@ -35,15 +35,19 @@ class WorkerDied(RunError):
 class ProcessPool:
     """Runs module-level functions in processes that import nothing but what the functions need.
 
+    As many as there are cores start now, others (of `workers`) when there are tasks for them.
     imports: modules to have ready before the first task comes.
     """
 
     def __init__(self, workers: int, *, imports: Sequence[str] = ()) -> None:
         self.workers = workers
         self._children = [_Child(imports) for _ in range(workers)]
-        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
-        for child in self._children:
+        # Last in, first out: one that has not started is taken when there is no other.
+        self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
+        for child in reversed(self._children):
             self._idle.put(child)
+        for child in self._children[: len(os.sched_getaffinity(0))]:
+            child.start()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -76,9 +80,9 @@ class ProcessPool:
 class _Child:
     def __init__(self, imports: Sequence[str]) -> None:
         self._imports = tuple(imports)
-        self._start()
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def _start(self) -> None:
+    def start(self) -> subprocess.Popen[bytes]:
         self._pipe, theirs = Pipe()
         # One thread per process is the plan: numpy's BLAS must not start more.
         environment = os.environ | {
@@ -95,39 +99,45 @@ class _Child:
             process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
         )
         theirs.close()
+        return self._process
 
     def call(self, task: bytes) -> Any:
-        if self._process.poll() is not None:
-            self._start()  # it died in an earlier task, which the engine may have begun again
+        process = self._process
+        if process is None or process.poll() is not None:
+            # It died in an earlier task, which the engine may have begun again.
+            process = self.start()
         try:
             self._pipe.send_bytes(task)
             done, result = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError) as error:
-            raise WorkerDied(self._cause()) from error
+            raise WorkerDied(_cause(process)) from error
         if done:
             return result
         raise result
 
-    def _cause(self) -> str:
-        try:
-            code = self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            code = 0
-        how = f"exit code {code}"
-        if code < 0:
-            how = f"signal {-code}, {signal.strsignal(-code)}"
-        return (
-            f"an encoder process died in the middle of its work ({how}); if the machine ran out of"
-            " memory, use fewer --workers; the same command continues the job"
-        )
-
     def kill(self) -> None:
-        self._process.kill()
+        if self._process is not None:
+            self._process.kill()
 
     def close(self) -> None:
         self.kill()
-        self._process.wait()
-        self._pipe.close()
+        if self._process is not None:
+            self._process.wait()
+            self._pipe.close()
+
+
+def _cause(process: subprocess.Popen[bytes]) -> str:
+    try:
+        code = process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        code = 0
+    how = f"exit code {code}"
+    if code < 0:
+        how = f"signal {-code}, {signal.strsignal(-code)}"
+    return (
+        f"an encoder process died in the middle of its work ({how}); if the machine ran out of"
+        " memory, use fewer --workers; the same command continues the job"
+    )
 
 
 def serve(descriptor: int, imports: Sequence[str]) -> None:

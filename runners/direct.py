@@ -6,6 +6,7 @@ suffer, it runs in processes of its own.
 """
 
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 
 import apache_beam as beam
@@ -15,16 +16,23 @@ from apache_beam.runners import common
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
+_THREADS = 8  # at most: they wait for encoder processes, and each makes more bundles of a stage
+
 
 def run(
     build: Callable[[beam.Pipeline], None], *, workers: int, beam_options: Sequence[str] = ()
 ) -> None:
     """Runs a pipeline to its end; raises what a stage of it raised.
 
-    workers: threads that run stages side by side. beam_options: Beam's own, as flags.
+    workers: threads that run stages side by side, as far as they are of use.
+    beam_options: Beam's own, as flags.
     """
     options = PipelineOptions(
-        [*beam_options, f"--direct_num_workers={workers}", "--direct_running_mode=in_memory"]
+        [
+            *beam_options,
+            f"--direct_num_workers={min(workers, _THREADS)}",
+            "--direct_running_mode=in_memory",
+        ]
     )
     provision = fn_runner.ExtendedProvisionInfo(
         beam_provision_api_pb2.ProvisionInfo(
@@ -37,5 +45,7 @@ def run(
     logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
     runner = fn_runner.FnApiRunner(provision_info=provision)
     pipeline = beam.Pipeline(runner=runner, options=options)
+    # Only transforms of other languages use it, and it would stay behind when we are killed.
+    shutil.rmtree(pipeline.local_tempdir)
     build(pipeline)
     pipeline.run().wait_until_finish()

@@ -90,6 +90,8 @@ def ends(pidfd: int) -> bool:
 
 def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     out = tmp_path / "out"
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
     done: dict[str, int] = {}
 
     def more_is_done() -> bool:
@@ -101,6 +103,7 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env=os.environ | {"TMPDIR": str(temporary)},
         )
         wait_until(more_is_done, process)
         encoders = [os.pidfd_open(pid) for pid in children(process.pid)]
@@ -114,6 +117,7 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
         if number != signal.SIGKILL:
             assert f"stopped by {number.name}; the same command continues" in said
         assert "Traceback" not in said
+        assert not [*temporary.iterdir()]
         assert not (out / "dataset.json").exists()
         now = finished(out)
         assert done.items() <= now.items(), "finished shards are used as they are"

@@ -1,5 +1,6 @@
 """Encoder processes: results, errors, and deaths on either side."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -61,6 +62,25 @@ def read(path):
         return file.read()
 
 
+def wait_for(path):
+    """Ends when somebody opens the pipe and closes it."""
+    read(path)
+    return os.getpid()
+
+
+def process_ids(pool, folder, tasks=2):
+    """The processes that tasks run in while all of them run."""
+    pipes = [folder / f"pipe-{i}" for i in range(tasks)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    futures = [pool.submit(wait_for, pipe) for pipe in pipes]
+    with contextlib.ExitStack() as stack:
+        for pipe in pipes:  # opens once its task reads
+            stack.enter_context(pipe.open("wb"))
+            pipe.unlink()
+    return {future.result(timeout=60) for future in futures}
+
+
 def unpicklable():
     return threading.Lock()
 
@@ -72,11 +92,11 @@ def pool():
     made.close()
 
 
-def test_results_come_from_the_processes(pool):
+def test_results_come_from_the_processes(pool, tmp_path):
     futures = [pool.submit(double, np.arange(1000) + i, plus=i) for i in range(40)]
     for i, future in enumerate(futures):
         assert (future.result() == (np.arange(1000) + i) * 2 + i).all()
-    ids = {pool.submit(process_id).result() for _ in range(40)}
+    ids = process_ids(pool, tmp_path)
     assert len(ids) == 2
     assert os.getpid() not in ids
 
@@ -130,21 +150,31 @@ def test_a_task_that_cannot_travel_is_an_error_at_once(pool):
         (kill, signal.SIGSEGV, "signal 11, Segmentation fault"),
     ],
 )
-def test_a_process_that_dies_fails_its_task_and_is_replaced(pool, function, argument, how):
+def test_a_process_that_dies_fails_its_task_and_is_replaced(
+    pool, function, argument, how, tmp_path
+):
     future = pool.submit(function, argument)
     with pytest.raises(WorkerDied, match=how):
         future.result(timeout=60)
-    assert len({pool.submit(process_id).result(timeout=60) for _ in range(8)}) == 2
+    assert len(process_ids(pool, tmp_path)) == 2
 
 
-def test_a_process_killed_between_tasks_is_not_missed(pool):
-    before = {pool.submit(process_id).result() for _ in range(8)}
+def test_a_process_killed_between_tasks_is_not_missed(pool, tmp_path):
+    before = process_ids(pool, tmp_path)
     for number in before:
         os.kill(number, signal.SIGKILL)
         os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
-    after = {pool.submit(process_id).result(timeout=60) for _ in range(8)}
+    after = process_ids(pool, tmp_path)
     assert len(after) == 2
     assert not after & before
+
+
+def test_processes_start_when_there_are_tasks_for_them(tmp_path):
+    cores = len(os.sched_getaffinity(0))
+    pool = ProcessPool(1000)
+    assert len({pool.submit(process_id).result() for _ in range(8)}) == 1
+    assert len(process_ids(pool, tmp_path, tasks=cores + 2)) == cores + 2
+    pool.close()
 
 
 def test_closing_ends_processes_in_the_middle_of_a_task(tmp_path):
