@@ -6,10 +6,11 @@ Pure functions from data to what rich can print.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
@@ -26,11 +27,17 @@ from recordmill.verify import Report
 from runners.progress import duration
 
 Label = str | None
+Stages = Mapping[str, Mapping[Label, int]]  # records by class, at each stage of _MEANING
 
 _ENDS = 10  # classes shown at either end of a long table
 _EXAMPLES = 3  # rejects shown of a reason
 _DAMAGES = 20
 _FILE_WIDTH = 100  # of what is no terminal
+_MEANING = {
+    "found": "before balancing",
+    "balanced": "planned after it",
+    "written": "in the dataset",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,7 +105,10 @@ def plan_table(plan: PlanView) -> RenderableType:
             decimal(split.bytes),
         )
     last = Text(f"To write this takes about {duration(plan.seconds)}.")
-    classes = {name: plan.splits[name].classes for name in in_order(plan.splits)}
+    classes = {
+        name: _stages(found=_which(split.classes, 0), balanced=_which(split.classes, 1))
+        for name, split in plan.splits.items()
+    }
     return stack(table, _classes_table(classes), last)
 
 
@@ -117,19 +127,21 @@ def closing(
         table.add_row(
             name_of(name), f"{split.records:,}", f"{len(split.shards):,}", decimal(split.bytes)
         )
-    classes = {
-        name: _before_and_after(
-            _with_unlabelled(split.classes, split.records),
-            plan.splits.get(name) if plan else None,
+    classes = {}
+    for name, split in manifest.splits.items():
+        written = _with_unlabelled(split.classes, split.records)
+        planned = plan.splits[name].classes if plan and name in plan.splits else {}
+        classes[name] = _stages(
+            found=_which(planned, 0) or written,
+            balanced=_which(planned, 1) or written,
+            written=written,
         )
-        for name, split in manifest.splits.items()
-    }
     took = "" if seconds is None else f" in {duration(seconds)}"
-    written = sum(split.records for split in manifest.splits.values())
-    last = line(f"{written:,} records written to ", (clean(output), "bold"), took)
+    records = sum(split.records for split in manifest.splits.values())
+    last = line(f"{records:,} records written to ", (clean(output), "bold"), took)
     return stack(
         table,
-        _classes_table(_ordered(classes, manifest.labels)),
+        _classes_table(classes, labels=manifest.labels),
         _ledger(manifest),
         rejects_table(sum_up(rejects)),
         *_notes(manifest),
@@ -203,13 +215,13 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
             feature.kind,
         )
     classes = {
-        name: _before_and_after(_with_unlabelled(split.classes, split.records))
+        name: {"written": _with_unlabelled(split.classes, split.records)}
         for name, split in manifest.splits.items()
     }
     return stack(
         facts,
         splits,
-        _classes_table(_ordered(classes, manifest.labels), weights=manifest.class_weights),
+        _classes_table(classes, labels=manifest.labels, weights=manifest.class_weights),
         features,
         _ledger(manifest),
         rejects_table(summary.rejects),
@@ -253,18 +265,28 @@ def verification(report: Report, *, dataset: object) -> RenderableType:
 
 
 def _classes_table(
-    splits: Mapping[str, Mapping[Label, tuple[int, int]]],
+    splits: Mapping[str, Stages],
     *,
+    labels: Iterable[str] = (),
     weights: Mapping[str, float] | None = None,
 ) -> RenderableType | None:
-    """Records of each class and split; the largest and the smallest where there are many."""
-    totals: Counter[Label] = Counter()
-    for classes in splits.values():
-        for label, (before, after) in classes.items():
-            totals[label] += max(before, after)
+    """Records of each class and split; the largest and the smallest where there are many.
+
+    labels: classes that show even where no split has records of them.
+    """
+    splits = {name: splits[name] for name in in_order(splits)}
+    totals: Counter[Label] = Counter(dict.fromkeys(labels, 0))
+    for stages in splits.values():
+        for label in {label for counts in stages.values() for label in counts}:
+            totals[label] += max(counts.get(label, 0) for counts in stages.values())
     if not any(label is not None for label in totals):
         return None
-    table = new_table("class", *map(clean, splits), *(["weight"] if weights else []))
+    columns = [
+        (clean(name) if len(stages) == 1 else f"{clean(name)}\n{stage}", counts)
+        for name, stages in splits.items()
+        for stage, counts in stages.items()
+    ]
+    table = new_table("class", *(title for title, _ in columns), *(["weight"] if weights else []))
     rows = totals.most_common()
     hidden = len(rows) - 2 * _ENDS
     for place, (label, _) in enumerate(rows):
@@ -273,15 +295,31 @@ def _classes_table(
             if place == _ENDS:
                 table.add_row(Text(f"... {hidden:,} more between", style="dim"))
             continue
-        cells = [_counts(*classes.get(label, (0, 0))) for classes in splits.values()]
+        cells = [f"{counts.get(label, 0):,}" for _, counts in columns]
         if weights:
             cells.append("" if label is None else f"{weights.get(label, 0):.3g}")
         table.add_row(name_of(label), *cells)
-    return table
+    used = {stage for stages in splits.values() if len(stages) > 1 for stage in stages}
+    meant = [f"{stage}: {what}" for stage, what in _MEANING.items() if stage in used]
+    return Group(table, Text("; ".join(meant), style="dim")) if meant else table
 
 
-def _counts(before: int, after: int) -> str:
-    return f"{after:,}" if before == after else f"{before:,} \u2192 {after:,}"
+def _stages(**stages: Mapping[Label, int]) -> Stages:
+    """The last stage alone where all have the same counts, and no stage that changed nothing."""
+    *_, last = stages
+    kept = {"found": stages["found"]}
+    changed = False
+    for (_, before), (stage, counts) in itertools.pairwise(stages.items()):
+        differs = Counter(before) != Counter(counts)
+        changed = changed or differs
+        if differs or (changed and stage == last):
+            kept[stage] = counts
+    return kept if changed else {last: stages[last]}
+
+
+def _which(classes: Mapping[Label, tuple[int, int]], place: Literal[0, 1]) -> dict[Label, int]:
+    """The counts before balancing (0) or after it (1)."""
+    return {label: counts[place] for label, counts in classes.items()}
 
 
 def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, int]:
@@ -289,24 +327,6 @@ def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, in
     if missing := records - sum(classes.values()):
         counts[None] = missing
     return counts
-
-
-def _before_and_after(
-    after: Mapping[Label, int], plan: PlanSplit | None = None
-) -> dict[Label, tuple[int, int]]:
-    """What was planned from, and what was written; rejects at writing lie between."""
-    before = {} if plan is None else {label: one for label, (one, _) in plan.classes.items()}
-    return {
-        label: (before.get(label, n), n)
-        for label, n in {**dict.fromkeys(before, 0), **after}.items()
-    }
-
-
-def _ordered(
-    splits: Mapping[str, Mapping[Label, tuple[int, int]]], labels: Sequence[str]
-) -> dict[str, dict[Label, tuple[int, int]]]:
-    """With every class of the dataset in every split, so that an empty class shows, too."""
-    return {name: {**dict.fromkeys(labels, (0, 0)), **splits[name]} for name in in_order(splits)}
 
 
 def _ledger(manifest: Manifest) -> Text:

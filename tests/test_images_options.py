@@ -187,9 +187,9 @@ PLANS = [
         (*ALL, "--balance", "none", "--shard-size", "1KB"),
         ["ant +6$", "cow +2$", "train +12 +0 +12 "],
     ),
-    ((*ALL, *OVER, "--balance-target", 5), ["ant +6$", "bee +4 → 5$", "train +16 +4 +1 "]),
-    ((*ALL, *OVER, "--balance-target", "median"), ["ant +6$", "bee +4$", "cow +2 → 4$"]),
-    ((*ALL, *UNDER, "--balance-target", 3), ["ant +6 → 3$", "bee +4 → 3$", "cow +2$"]),
+    ((*ALL, *OVER, "--balance-target", 5), ["ant +6 +6$", "bee +4 +5$", "train +16 +4 +1 "]),
+    ((*ALL, *OVER, "--balance-target", "median"), ["ant +6 +6$", "bee +4 +4$", "cow +2 +4$"]),
+    ((*ALL, *UNDER, "--balance-target", 3), ["ant +6 +3$", "bee +4 +3$", "cow +2 +2$"]),
     ((*HALVES, "--num-shards", 3), ["bee +2 +2$", "train +6 +0 +3 ", "test +6 +0 +3 "]),
     (
         (*HALVES, "--num-shards", "train=2", "--balance", "weights"),
@@ -217,8 +217,8 @@ def plan_of(photos: pathlib.Path, out: pathlib.Path) -> list[str]:
     ("probe", "balance", "line"),
     [
         ("header", "none", "bee +4$"),
-        ("auto", "oversample", "bee +4 → 6$"),
-        ("none", "oversample", "bee +5 → 6$"),
+        ("auto", "oversample", "bee +4 +6$"),
+        ("none", "oversample", "bee +5 +6$"),
     ],
 )
 def test_probing_headers_finds_bad_pictures_before_balancing(

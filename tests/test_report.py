@@ -59,11 +59,13 @@ split   records   of them copies   shards       about
 train    12,000            3,400       12      1.4 GB
 test          5                0        1   900 bytes
 
-class              train   test
-───────────────────────────────
-rose               8,000      5
-tulip        600 → 4,000      0
-(no class)             7      0
+             train      train
+class        found   balanced   test
+────────────────────────────────────
+rose         8,000      8,000      5
+tulip          600      4,000      0
+(no class)       7          7      0
+found: before balancing; balanced: planned after it
 
 To write this takes about 2 min 30 s."""
     )
@@ -114,21 +116,37 @@ def test_a_job_s_end(summary: inspection.Summary) -> None:
     assert (
         text.split("\n\n", 1)[1]
         == """\
-class   train   validation   test
-─────────────────────────────────
-rose        3            1      0
-tulip   2 → 3            1      0
+        train      train     train
+class   found   balanced   written   validation   test
+──────────────────────────────────────────────────────
+rose        3          3         3            1      0
+tulip       2          3         3            1      0
+found: before balancing; balanced: planned after it; written: in the dataset
 
 8 inputs: 8 taken as records; 8 records: 7 written, 1 rejected; 1 copy: 1 written
 
 rejected as   records   for example
-────────────────────────────────────────────────
+───────────────────────────────────────────────────
 corrupt             2   z/2.jpg  broken [bold]JPEG
                         z/3.jpg  broken JPEG
 empty               1   z/1.jpg  a file of no bytes
 
-8 records written to out in 2 min 14 s""".replace("─" * 48, "─" * 51)
+8 records written to out in 2 min 14 s"""
     )
+
+
+def test_a_class_that_lost_records_at_writing_tells_it_from_balancing(
+    summary: inspection.Summary,
+) -> None:
+    plan = planned({"rose": (4, 4), "tulip": (3, 3)})
+    assert """\
+        train     train
+class   found   written   validation   test
+───────────────────────────────────────────
+rose        4         3            1      0
+tulip       3         3            1      0
+found: before balancing; written: in the dataset
+""" in shown(report.closing(summary.manifest, output="out", plan=plan))
 
 
 def test_a_ledger_adds_up_in_words(summary: inspection.Summary) -> None:
