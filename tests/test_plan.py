@@ -109,6 +109,11 @@ def test_shards(survey, options, shards):
     assert {name: split.shards for name, split in made.splits.items()} == shards
 
 
+def test_shards_of_a_split_that_there_is_not_are_refused(survey):
+    made = planned(*survey, num_shards={"train": 2, "tset": 3})
+    assert made.verdict.message == "--num-shards names a split 'tset', expected one of train, test"
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_shards_are_about_as_large_as_asked(survey, compression):
     survey[2].place("estimate.json").delete(missing_ok=True)

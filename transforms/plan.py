@@ -135,7 +135,7 @@ def make_plan(
     seen = sum(part.rows for part in parts) + rejected + filtered + options.listing_rejects
     verdict = refusal(rejected + options.listing_rejects, seen, options.max_reject_fraction)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
-    problems = [*problems, *_unusable_splits(survey)]
+    problems = [*problems, *_unusable_splits(survey), *_unknown_splits(survey, options)]
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
@@ -190,6 +190,18 @@ def _unusable_splits(survey: Survey) -> list[str]:
         " after it: rename it in the input"
         for name in sorted(survey.counts)
         if not _SPLIT_NAME.fullmatch(name)
+    ]
+
+
+def _unknown_splits(survey: Survey, options: PlanOptions) -> list[str]:
+    """A sentence for each split whose shards are counted, and which there is not."""
+    if not isinstance(options.num_shards, Mapping):
+        return []
+    known = dict.fromkeys([*options.splits, *sorted(survey.counts)])
+    return [
+        f"--num-shards names a split {name!r}, expected one of {', '.join(known)}"
+        for name in options.num_shards
+        if name not in known
     ]
 
 
