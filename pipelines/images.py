@@ -23,6 +23,7 @@ from transforms.encoders.images import HeaderCheck, ImageEncoder
 from transforms.kind import Kind
 from transforms.sources.folders import FileTree
 from transforms.sources.listings import FileList
+from transforms.sources.stats import refuse_special
 
 PICTURES = Group(30, "Pictures")
 _DEFAULT = ImageOptions()
@@ -135,6 +136,7 @@ def kind(config: ImagesConfig) -> Kind:
     """What pictures put on the road."""
     source: FileList | FileTree
     place = Location.parse(config.input)
+    refuse_special(place)
     if place.exists() and not place.is_dir():
         source = FileList(
             path=config.input,

@@ -55,6 +55,10 @@ def broken_pictures(tmp: pathlib.Path, photos: pathlib.Path) -> None:
     (tmp / "mixed" / "ant" / "notes.jpg").write_text("no picture")
 
 
+def pipe(tmp: pathlib.Path, photos: pathlib.Path) -> None:
+    os.mkfifo(tmp / "pipe")
+
+
 def flat(tmp: pathlib.Path, photos: pathlib.Path) -> None:
     make_folder(tmp / "flat", {".": 4})
 
@@ -70,6 +74,8 @@ CASES = [
     case("no output", 2, "--output", *IN),
     case("missing input", 2, "{tmp}/nowhere", "--input", "{tmp}/nowhere", *OUT),
     case("empty folder", 2, "empty", "--input", "{tmp}/empty", *OUT, make=empty_folder),
+    case("pipe", 2, "pipe is a pipe", "--input", "{tmp}/pipe", *OUT, make=pipe),
+    case("device", 2, "/dev/zero is a device", "--input", "/dev/zero", *OUT),
     case("output inside input", 2, "lies inside --input", *IN, "--output", "{photos}/out"),
     case(
         "output is a file",

@@ -409,6 +409,9 @@ def test_unusable_places(folder: pathlib.Path) -> None:
     (folder / "d.csv").mkdir()
     with pytest.raises(ConfigError, match=r"expected a listing, but .*d.csv is a folder"):
         scan(folder / "d.csv")
+    os.mkfifo(folder / "pipe.csv")
+    with pytest.raises(ConfigError, match=r"a folder or a regular file, but .*pipe.csv is a pipe"):
+        scan(folder / "pipe.csv")
 
 
 @pytest.mark.parametrize("name", ["l.csv.gz", "l.jsonl.gz", "l.parquet"])

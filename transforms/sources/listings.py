@@ -28,7 +28,7 @@ from transforms.sources.references import (
     no_label,
 )
 from transforms.sources.row_files import Rows, open_rows
-from transforms.sources.stats import Found, Problem, Stats
+from transforms.sources.stats import Found, Problem, Stats, refuse_special
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
@@ -127,6 +127,7 @@ class FileList:
             raise ConfigError(f"the listing {place} is not there: check the path")
         if place.is_dir():
             raise ConfigError(f"expected a listing, but {place} is a folder")
+        refuse_special(place)
         root = place.parent if self.input_root is None else Location.parse(self.input_root)
         file = open_rows(place)
         roles = self.roles(file.names())

@@ -69,8 +69,26 @@ def special(mode: int) -> Problem | None:
     """The problem with a pipe, a socket, a device; None for a regular file."""
     if modes.S_ISREG(mode):
         return None
-    kind = next((text for is_kind, text in _SPECIAL if is_kind(mode)), "no file")
-    return Problem(Reason.UNSUPPORTED, f"{kind}: expected a regular file")
+    return Problem(Reason.UNSUPPORTED, f"{_special_kind(mode)}: expected a regular file")
+
+
+def refuse_special(place: Location) -> None:
+    """Raises ConfigError for a pipe, a socket or a device: one could wait for it forever."""
+    if not place.is_local:
+        return
+    try:
+        mode = os.stat(place.local_path).st_mode
+    except OSError:
+        return  # what opens it tells more
+    if not modes.S_ISREG(mode) and not modes.S_ISDIR(mode):
+        raise ConfigError(
+            f"expected a folder or a regular file, but {place} is {_special_kind(mode)}: a listing "
+            "is read several times, so save it as a file first"
+        )
+
+
+def _special_kind(mode: int) -> str:
+    return next((text for is_kind, text in _SPECIAL if is_kind(mode)), "no file")
 
 
 def inside(root: Location, path: str) -> Location:
