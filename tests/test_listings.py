@@ -428,6 +428,26 @@ def test_a_label_column_of_lists(folder: pathlib.Path) -> None:
         scan(listing)
 
 
+@pytest.mark.parametrize("column", ["path", "label", "split", "g", "k"])
+@pytest.mark.parametrize(("value", "kind"), [([1], "a list"), ([], "a list"), ({}, "an object")])
+def test_lists_and_objects_of_json_are_no_text(
+    column: str, value: object, kind: str, folder: pathlib.Path
+) -> None:
+    row = {"path": "a.jpg", "label": "x", "split": "train", "g": "y", "k": 1}
+    listing = write(
+        folder, "l.jsonl", "\n".join(map(json.dumps, (row, {**row, "k": 2, column: value})))
+    )
+    rows, rejects, _ = scan(listing, group_column="g", key_column="k")
+    assert [row[batch.KEY] for row in rows] == ["1"]
+    assert [(r.key, r.reason, r.detail) for r in rejects] == [
+        (
+            "l.jsonl#2",
+            Reason.BAD_VALUE,
+            f"row 2: expected text or a number in column {column!r}, got {kind}",
+        )
+    ]
+
+
 def test_quotes_are_data_in_tsv(folder: pathlib.Path) -> None:
     rows, _, _ = scan(write(folder, "l.tsv", 'path\tcaption\na.jpg\t"x\nb.jpg\ty"\n'))
     assert [row["caption"] for row in rows] == ['"x', 'y"']

@@ -195,7 +195,9 @@ class JsonLines:
 
     def read(self, text: Collection[str]) -> Iterator[Rows]:
         names = self.names()
-        for numbers, objects, bad in self._blocks():
+        texts = [name for name in names if name in text]
+        for block in self._blocks():
+            numbers, objects, bad = _without_nested(*block, texts)
             kinds = {n: pa.string() if n in text else self._types[n] for n in names}
             with _parsing(self._place):
                 arrays = [
@@ -320,6 +322,25 @@ def _json_object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
     return value
+
+
+def _without_nested(
+    numbers: list[int],
+    objects: list[dict[str, Any]],
+    bad: list[tuple[int, str]],
+    texts: Sequence[str],
+) -> tuple[list[int], list[dict[str, Any]], list[tuple[int, str]]]:
+    """Tells as bad the objects that have a list or an object where one of `texts` belongs."""
+    good = []
+    told = list(bad)
+    for number, item in zip(numbers, objects, strict=True):
+        nested = next((name for name in texts if isinstance(item.get(name), list | dict)), None)
+        if nested is None:
+            good.append((number, item))
+        else:
+            kind = "a list" if isinstance(item[nested], list) else "an object"
+            told.append((number, f"expected text or a number in column {nested!r}, got {kind}"))
+    return [number for number, _ in good], [item for _, item in good], told
 
 
 def _json_type(values: list[Any]) -> pa.DataType:
