@@ -111,7 +111,10 @@ def test_shards(survey, options, shards):
 
 def test_shards_of_a_split_that_there_is_not_are_refused(survey):
     made = planned(*survey, num_shards={"train": 2, "tset": 3})
-    assert made.verdict.message == "--num-shards names a split 'tset', expected one of train, test"
+    assert (
+        made.verdict.message
+        == "--num-shards names a split 'tset', expected one of train, validation, test"
+    )
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
