@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _LOG_SECONDS = 10.0
+_BAR, _LEAST_BAR = 20, 5  # columns
+_DISPENSABLE = ("bytes", "speed", "rejects", "left")  # in a narrow terminal, in this order
 _MEMORY_SECONDS = 20.0  # how far back the speed looks
 
 
@@ -92,10 +94,26 @@ class Meter:
 
 def line(snapshot: Snapshot, pace: Pace) -> str:
     """`writing 12,000/20,000 records, 310 records/s, 5.2 MB/s, 26 s left, 0 rejects`."""
-    total = "" if snapshot.total is None else f"/{snapshot.total:,}"
-    return ", ".join(
-        [f"{snapshot.phase} {snapshot.done:,}{total} {snapshot.unit}", *_rest(snapshot, pace)]
-    )
+    return ", ".join([f"{snapshot.phase} {_count(snapshot)}", *_rest(snapshot, pace).values()])
+
+
+def fitting_line(snapshot: Snapshot, pace: Pace, width: int) -> tuple[int, str]:
+    """How many columns the bar gets, 0 for none, and what stands after it, in `width` columns.
+
+    Where there is less room, units go first, then the bar, then figures; the count goes last.
+    """
+    room = width - len(snapshot.phase) - 1
+    for short, least in ((False, _LEAST_BAR), (True, _LEAST_BAR), (True, 0)):
+        rest = _rest(snapshot, pace, short=short)
+        words = ", ".join([_count(snapshot, short=short), *rest.values()])
+        if len(words) + least + (least > 0) <= room:
+            return min(room - len(words) - 1, _BAR) if least else 0, words
+    for name in _DISPENSABLE:
+        rest.pop(name, None)
+        words = ", ".join([_count(snapshot, short=True), *rest.values()])
+        if len(words) <= room:
+            break
+    return 0, words
 
 
 def duration(seconds: float) -> str:
@@ -168,7 +186,7 @@ class Watcher:
         now = self._clock()
         pace = self._meter.update(snapshot, now)
         if self._live is not None:
-            self._live.update(_bar(snapshot, pace), refresh=True)
+            self._live.update(_bar(snapshot, pace, self._live.console.width), refresh=True)
         elif now - self._logged >= _LOG_SECONDS:
             self._logged = now
             print(line(snapshot, pace), file=self._stream, flush=True)
@@ -178,18 +196,26 @@ class Watcher:
             self.tick()
 
 
-def _rest(snapshot: Snapshot, pace: Pace) -> list[str]:
-    parts = []
+def _count(snapshot: Snapshot, *, short: bool = False) -> str:
+    total = "" if snapshot.total is None else f"/{snapshot.total:,}"
+    unit = "" if short and snapshot.unit == "records" else f" {snapshot.unit}"
+    return f"{snapshot.done:,}{total}{unit}"
+
+
+def _rest(snapshot: Snapshot, pace: Pace, *, short: bool = False) -> dict[str, str]:
+    """What is said beside the count, by its name in `_DISPENSABLE`."""
+    parts = {}
     if snapshot.total is None and not pace.records and pace.done:
-        parts.append(f"{_speed(pace.done)} {snapshot.unit}/s")
+        parts["speed"] = f"{_speed(pace.done)} {snapshot.unit}/s"
     if pace.records:
-        parts.append(f"{_speed(pace.records)} records/s")
+        unit = "/s" if short and snapshot.unit == "records" else " records/s"
+        parts["speed"] = f"{_speed(pace.records)}{unit}"
     if pace.bytes:
-        parts.append(f"{_speed(pace.bytes / 1e6)} MB/s")
+        parts["bytes"] = f"{_speed(pace.bytes / 1e6)} MB/s"
     if pace.left is not None:
-        parts.append(f"{duration(pace.left)} left")
+        parts["left"] = f"{duration(pace.left)} left"
     if snapshot.rejects is not None:
-        parts.append(f"{snapshot.rejects:,} reject{'' if snapshot.rejects == 1 else 's'}")
+        parts["rejects"] = f"{snapshot.rejects:,} reject{'' if snapshot.rejects == 1 else 's'}"
     return parts
 
 
@@ -205,21 +231,26 @@ def _live(stream: IO[str]) -> Live:
     return Live(console=Console(file=stream), auto_refresh=False, transient=True)
 
 
-def _bar(snapshot: Snapshot, pace: Pace) -> RenderableType:
+def _bar(snapshot: Snapshot, pace: Pace, width: int) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    total = "" if snapshot.total is None else f"/{snapshot.total:,}"
+    bar, words = fitting_line(snapshot, pace, width)
+    count, comma, rest = words.partition(", ")
+    cells: list[RenderableType] = [Text(snapshot.phase, style="bold")]
+    if bar:
+        cells.append(
+            ProgressBar(
+                total=snapshot.total,
+                completed=snapshot.done,
+                width=bar,
+                pulse=snapshot.total is None,
+            )
+        )
+    cells.append(Text.assemble(count, (comma + rest, "dim"), overflow="ellipsis"))
     grid = Table.grid(padding=(0, 1))
-    for _ in range(4):
+    for _ in cells:
         grid.add_column(no_wrap=True)
-    grid.add_row(
-        Text(snapshot.phase, style="bold"),
-        ProgressBar(
-            total=snapshot.total, completed=snapshot.done, width=20, pulse=snapshot.total is None
-        ),
-        Text(f"{snapshot.done:,}{total} {snapshot.unit}"),
-        Text(", ".join(_rest(snapshot, pace)), style="dim", overflow="ellipsis"),
-    )
+    grid.add_row(*cells)
     return grid

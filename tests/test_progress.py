@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.progress import Meter, Pace, Snapshot, Watcher, duration, line
+from runners.progress import Meter, Pace, Snapshot, Watcher, duration, fitting_line, line
 
 
 class Terminal(io.StringIO):
@@ -83,6 +83,58 @@ def test_lines() -> None:
     assert line(verifying, Pace()) == "verifying 1/9 shards"
     shards = Snapshot(phase="publishing", done=1, total=3, unit="files")
     assert line(shards, Pace(done=1, left=2)) == "publishing 1/3 files, 2 s left, 0 rejects"
+
+
+@pytest.mark.parametrize(
+    ("width", "bar", "expected"),
+    [
+        (200, 20, "53/540 records, 52.4 records/s, 0.1 MB/s, 9 s left, 0 rejects"),
+        (80, 10, "53/540 records, 52.4 records/s, 0.1 MB/s, 9 s left, 0 rejects"),
+        (75, 5, "53/540 records, 52.4 records/s, 0.1 MB/s, 9 s left, 0 rejects"),
+        (74, 20, "53/540, 52.4/s, 0.1 MB/s, 9 s left, 0 rejects"),
+        (59, 5, "53/540, 52.4/s, 0.1 MB/s, 9 s left, 0 rejects"),
+        (58, 0, "53/540, 52.4/s, 0.1 MB/s, 9 s left, 0 rejects"),
+        (52, 0, "53/540, 52.4/s, 9 s left, 0 rejects"),
+        (40, 0, "53/540, 9 s left, 0 rejects"),
+        (30, 0, "53/540, 9 s left"),
+        (20, 0, "53/540"),
+        (5, 0, "53/540"),
+    ],
+)
+def test_a_line_for_every_width(width: int, bar: int, expected: str) -> None:
+    snapshot = writing(53, total=540)
+    pace = Pace(done=52.4, records=52.4, bytes=0.1e6, left=9)
+    assert fitting_line(snapshot, pace, width) == (bar, expected)
+    assert len(f"writing {'=' * bar}{' ' * bool(bar)}{expected}") <= max(width, 14)
+
+
+def test_all_figures_of_a_large_job_fit_80_columns() -> None:
+    pace = Pace(done=1310, records=1310, bytes=150e6, left=12_000)
+    assert fitting_line(writing(1_200_000, total=12_800_000, rejects=12), pace, 80) == (
+        0,
+        "1,200,000/12,800,000, 1,310/s, 150 MB/s, 3 h 20 min left, 12 rejects",
+    )
+    verifying = Snapshot(phase="verifying", done=12, total=99, rejects=None, unit="shards")
+    assert fitting_line(verifying, pace, 80) == (
+        13,
+        "12/99 shards, 1,310 records/s, 150 MB/s, 3 h 20 min left",
+    )
+
+
+@pytest.mark.parametrize("columns", ["30", "60", "80", "120"])
+def test_the_live_line_is_never_cut(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    out, clock = Terminal(), Clock()
+    with Watcher(
+        lambda: writing(int(clock.now) * 100), stream=out, clock=clock, poll_seconds=1000
+    ) as watcher:
+        ticks(watcher, clock, range(26))
+        shown = out.getvalue()
+    assert "2,500/20,000" in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+    last = shown.rsplit("2,500/20,000", 1)[1]
+    assert ("2 min 55 s left" in last, "0 rejects" in last) == (columns != "30", columns != "30")
 
 
 @pytest.mark.parametrize(
