@@ -179,13 +179,28 @@ NAMES = [
 
 
 def test_names_of_all_kinds(tmp_path: pathlib.Path) -> None:
-    fill(tmp_path, *(f"{name}/{name}.jpg" for name in NAMES))
+    folders = {name: name.replace("\n", " ") for name in NAMES}
+    fill(tmp_path, *(f"{folder}/{name}.jpg" for name, folder in folders.items()))
     rows, rejects, filtered = scan(tmp_path)
-    assert sorted(rows) == sorted(f"{name}/{name}.jpg" for name in NAMES)
-    assert {row[batch.LABEL] for row in rows.values()} == set(NAMES)
+    assert sorted(rows) == sorted(f"{folder}/{name}.jpg" for name, folder in folders.items())
+    assert {row[batch.LABEL] for row in rows.values()} == set(folders.values())
     assert (rejects, filtered) == ({}, {})
     for row in rows.values():
         assert read_file(row[batch.PATH], size=1, mtime=row[batch.MTIME]) == b"x"
+
+
+@pytest.mark.parametrize("label", ["new\nline", "return\r", "\nx"])
+def test_a_class_folder_with_a_line_break_is_no_name(label: str, tmp_path: pathlib.Path) -> None:
+    fill(tmp_path, "roses/1.jpg", "roses/new\nline/1.jpg", f"{label}/1.jpg")
+    rows, rejects, _ = scan(tmp_path)
+    assert sorted(rows) == ["roses/1.jpg", "roses/new\nline/1.jpg"]
+    assert {key: (r.reason, r.detail) for key, r in rejects.items()} == {
+        f"{label}/1.jpg": (
+            Reason.BAD_NAME,
+            f"the class name {label!r} has a line break, and labels.txt has a line per name: "
+            "rename it",
+        )
+    }
 
 
 def _bad_name(root: bytes) -> None:

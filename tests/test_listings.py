@@ -448,6 +448,27 @@ def test_lists_and_objects_of_json_are_no_text(
     ]
 
 
+@pytest.mark.parametrize("name", ["l.csv", "l.jsonl", "l.parquet"])
+def test_a_class_name_with_a_line_break_is_no_name(name: str, folder: pathlib.Path) -> None:
+    labels = ["x", "x\ny", "z\r"]
+    table = {"path": ["a.jpg", "b.jpg", "in/c d.jpg"], "label": labels}
+    if name == "l.csv":
+        listing = write(folder, name, 'path,label\na.jpg,x\nb.jpg,"x\ny"\nin/c d.jpg,"z\r"\n')
+    else:
+        listing = _write_table(folder, name, table)
+    rows, rejects, _ = scan(listing)
+    assert [row[batch.LABEL] for row in rows] == ["x"]
+    assert [(r.key, r.reason, r.detail) for r in rejects] == [
+        (
+            key,
+            Reason.BAD_VALUE,
+            f"row {row}: the class name {label!r} has a line break, and labels.txt has a line per "
+            "name: rename it",
+        )
+        for row, key, label in ((2, "b.jpg", "x\ny"), (3, "in/c d.jpg", "z\r"))
+    ]
+
+
 def test_quotes_are_data_in_tsv(folder: pathlib.Path) -> None:
     rows, _, _ = scan(write(folder, "l.tsv", 'path\tcaption\na.jpg\t"x\nb.jpg\ty"\n'))
     assert [row["caption"] for row in rows] == ['"x', 'y"']

@@ -23,6 +23,7 @@ from transforms.kind import Listed
 from transforms.sources.references import (
     References,
     Unlabelled,
+    broken_label,
     check_unlabelled,
     known_split,
     no_label,
@@ -134,6 +135,8 @@ class FileTree:
             split, label = split_and_label(finding.key, layout)
             if label is None and layout != "flat" and self.unlabelled == "reject":
                 into.reject(finding.key, no_label(_SHAPES[layout]))
+            elif label is not None and (why := broken_label(label)):
+                into.reject(finding.key, Problem(Reason.BAD_NAME, why))
             else:
                 into.add(*finding, label=label, split=split)
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,9 @@ from transforms import batch
 from transforms.kind import Listed
 from transforms.sources.references import (
     COLUMNS,
+    LINE_BREAK,
     Unlabelled,
+    broken_label,
     check_unlabelled,
     known_split,
     no_label,
@@ -184,9 +187,11 @@ def _refer(rows: Rows, *, roles: Roles, stats: Stats, file: str, unlabelled: Unl
     labelless = np.zeros(len(columns), np.bool_)
     if roles.label is not None and unlabelled == "reject":
         labelless = label.is_null().to_numpy(zero_copy_only=False)
+    broken = _matches(label, LINE_BREAK)
+    bad = unusable | keyless | labelless | broken
 
     rejects = [_bad_row(file, number, why) for number, why in rows.bad]
-    for row in np.flatnonzero(unusable | keyless | labelless):
+    for row in np.flatnonzero(bad):
         problem = found[at[row].as_py()]
         number = int(rows.numbers[row])
         if problem is _NO_PATH:
@@ -196,20 +201,31 @@ def _refer(rows: Rows, *, roles: Roles, stats: Stats, file: str, unlabelled: Unl
         elif isinstance(problem, Problem):
             rejects.append(Reject(key[row].as_py(), "read", problem.reason, problem.detail))
         else:
-            problem = no_label(f"one in column {roles.label!r}, row {number}")
+            why = None if labelless[row] else broken_label(label[row].as_py())
+            problem = (
+                Problem(Reason.BAD_VALUE, f"row {number}: {why}")
+                if why
+                else no_label(f"one in column {roles.label!r}, row {number}")
+            )
             rejects.append(Reject(key[row].as_py(), "read", problem.reason, problem.detail))
 
     users = roles.users(columns.schema.names)
     arrays = [key, label, group, _splits(split), path, size, mtime, *(columns[n] for n in users)]
     names = [*COLUMNS.names, *users]
-    keep = pa.array(~(unusable | keyless | labelless))
-    kept = pa.record_batch(arrays, names=names).filter(keep)
+    kept = pa.record_batch(arrays, names=names).filter(pa.array(~bad))
     return Listed(rows=kept if len(kept) else None, rejects=rejects)
 
 
 def _filled(column: pa.Array) -> pa.Array:
     """Empty text as null."""
     return pc.if_else(pc.equal(column, ""), None, column)
+
+
+def _matches(column: pa.Array, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Which texts have the pattern in them, bool[n]; a null has not."""
+    found = pc.match_substring_regex(column, pattern.pattern).fill_null(False)
+    mask: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _splits(column: pa.Array) -> pa.Array:

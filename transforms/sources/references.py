@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from transforms.kind import Listed
 from transforms.sources.stats import Problem
 
 Unlabelled = Literal["reject", "keep"]
+LINE_BREAK = re.compile("[\n\r]")
 
 # The columns of every listing of files, in this order; user columns follow.
 COLUMNS = pa.schema(
@@ -53,6 +55,15 @@ def check_unlabelled(value: str) -> None:
 def no_label(where: str) -> Problem:
     """The problem of a record without label; `where` says where the label would stand."""
     return Problem(Reason.UNLABELLED, f"no label: expected {where}")
+
+
+def broken_label(label: str) -> str | None:
+    """Why a class cannot have such a name, None if it can."""
+    if LINE_BREAK.search(label) is None:
+        return None
+    return (
+        f"the class name {label!r} has a line break, and labels.txt has a line per name: rename it"
+    )
 
 
 @dataclasses.dataclass
