@@ -475,8 +475,18 @@ def test_quotes_are_data_in_tsv(folder: pathlib.Path) -> None:
 
 
 def test_an_index_that_pandas_wrote_is_no_column(folder: pathlib.Path) -> None:
-    _, _, schema = scan(write(folder, "l.csv", ",path\n0,a.jpg\n"))
-    assert schema == references.COLUMNS
+    for content in (",path\n0,a.jpg\nspoilt\n2,a.jpg\n", "path,\na.jpg,\nb.jpg,\n"):
+        rows, _, schema = scan(write(folder, "l.csv", content))
+        assert schema == references.COLUMNS
+        assert len(rows) == 2
+
+
+@pytest.mark.parametrize("values", ["5\n6", "1\n2", "x\ny", "0\n", "0.5\n1"])
+def test_a_column_without_name_is_not_lost_in_silence(values: str, folder: pathlib.Path) -> None:
+    one, two = values.split("\n")
+    listing = write(folder, "l.csv", f",path\n{one},a.jpg\n{two},b.jpg\n")
+    with pytest.raises(ConfigError, match=r"a column of .*l.csv has no name.*give it one.*index="):
+        scan(listing)
 
 
 def test_each_path_is_looked_at_once(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from transforms.sources.stats import Found, Problem, Stats, refuse_special
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
 _SPLITS = ("split",)
-# The index that pandas writes as a column without name, or under this one.
+# The index that pandas writes under this name, or as a column without name (`_check_unnamed`).
 _PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
 
 _NO_PATH = Problem(Reason.BAD_VALUE, "no path")
@@ -139,6 +139,7 @@ class FileList:
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
         for rows in file.read(roles.named()):
+            _check_unnamed(rows, place)
             listed = _refer(
                 rows, roles=roles, stats=stats, file=place.name, unlabelled=self.unlabelled
             )
@@ -214,6 +215,22 @@ def _refer(rows: Rows, *, roles: Roles, stats: Stats, file: str, unlabelled: Unl
     names = [*COLUMNS.names, *users]
     kept = pa.record_batch(arrays, names=names).filter(pa.array(~bad))
     return Listed(rows=kept if len(kept) else None, rejects=rejects)
+
+
+def _check_unnamed(rows: Rows, place: Location) -> None:
+    """Raises ConfigError for a column without name, unless nothing is lost with it.
+
+    Empty, or pandas' index where it counts the rows from 0.
+    """
+    if "" not in rows.columns.schema.names:
+        return
+    column = rows.columns[""]
+    counts = np.asarray(rows.numbers) - 1
+    if column.null_count < len(column) and column.to_pylist() != counts.tolist():
+        raise ConfigError(
+            f"a column of {place} has no name, and it is more than row numbers: give it one, or "
+            "leave it out of the listing (pandas writes its index so, unless index=False)"
+        )
 
 
 def _filled(column: pa.Array) -> pa.Array:
