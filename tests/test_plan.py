@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.files import Location
-from recordmill.staging import Part, Staging
+from recordmill.staging import Part, Staging, to_json
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
 from transforms import batch, plan
 from transforms.listing import read_part, stage_listing
@@ -233,7 +233,20 @@ def test_verdicts_stop_before_anything_is_encoded(new, monkeypatch):
     assert found.verdict.message == "this"
     found = planned(Survey(), (), staging, listing_rejects=1, max_reject_fraction=1)
     assert found.verdict.message == (
-        "nothing is left to write: of 1 inputs 1 were rejected and 0 filtered"
+        "nothing is left to write: of 1 inputs 1 were rejected: mend the input"
+    )
+
+
+def test_what_the_checks_filtered_is_told_by_option(new, monkeypatch):
+    monkeypatch.setattr(plan, "shared_pool", None)
+    _, _, staging = new([("a", "a", b"v")])
+    staging.place("checked").make_dirs()
+    outcome = to_json({"rejects": [], "filtered": {"min-size": 3}})
+    staging.place("checked/part.arrow.json").write_bytes(outcome)
+    part = Part(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
+    found = planned(Survey(), (part,), staging)
+    assert found.verdict.message == (
+        "nothing is left to write: of 3 inputs 3 were filtered by --min-size: ask less with --min-size"
     )
 
 

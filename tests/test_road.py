@@ -367,6 +367,17 @@ def test_what_checks_reject_is_known_before_anything_is_written(tmp_path):
     assert list((tmp_path / "out").glob(f"{FOLDER}/*/shards")) == []
 
 
+def test_where_no_record_is_left_the_verdict_says_why(tmp_path):
+    rows = [(f"{i:02}", "a", b"skip" if i % 4 else b"bad") for i in range(20)]
+    job = tiny_job(tmp_path / "out", TinySource(rows=tuple(rows)), max_reject_fraction=1.0)
+    refused = run(job)
+    assert refused.status == "refused"
+    assert refused.verdict.message == (
+        "nothing is left to write: of 20 inputs 5 were rejected, 15 were filtered by --skip:"
+        " mend the input, or ask less with --skip"
+    )
+
+
 def test_repeated_keys_and_small_classes_are_refused(tmp_path):
     rows = (*tiny_rows(50), ("key-00007", "c0", b"again"), ("rare", "rare", b"one"))
     source = TinySource(rows=rows, unique_keys=False)

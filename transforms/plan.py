@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from recordmill.pool import shared_pool
 from recordmill.staging import Part, Staging, Verdict, to_json
 from transforms import batch
+from transforms.check import check_outcome
 from transforms.encode import encode_chunk, pack_encoder
 from transforms.kind import Context, Encoder
 from transforms.listing import read_part
@@ -139,10 +141,10 @@ def make_plan(
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
-        verdict = Verdict(
-            f"nothing is left to write: of {seen} inputs {rejected + options.listing_rejects} were"
-            f" rejected and {filtered} filtered"
-        )
+        by: Counter[str] = Counter()
+        for part in parts:
+            by.update(check_outcome(part, staging=staging)[1])
+        verdict = nothing_left(seen, rejected=rejected + options.listing_rejects, filtered=by)
     labels = sorted(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
@@ -212,6 +214,21 @@ def refusal(rejected: int, seen: int, max_fraction: float) -> Verdict | None:
     return Verdict(
         f"{rejected} of {seen} inputs were rejected ({rejected / seen:.1%}), more than"
         f" --max-reject-fraction {max_fraction:g} allows: mend the input, or allow more"
+    )
+
+
+def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Verdict:
+    """The verdict on a job without a record to write.
+
+    filtered: {option: inputs that it left out}.
+    """
+    became = [f"{rejected} were rejected"] if rejected else []
+    became += [f"{count} were filtered by --{option}" for option, count in sorted(filtered.items())]
+    todo = ["mend the input"] if rejected else []
+    todo += [f"ask less with --{option}" for option in sorted(filtered)]
+    return Verdict(
+        f"nothing is left to write: of {seen} inputs {', '.join(became) or 'none was kept'}:"
+        f" {', or '.join(todo) or 'look at the input'}"
     )
 
 

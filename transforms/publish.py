@@ -34,7 +34,7 @@ from recordmill.staging import Part, ShardInfo, Staging, Verdict, reject_line, t
 from recordmill.tfds import tfds_files
 from transforms.check import check_outcome
 from transforms.kind import Encoder
-from transforms.plan import Plan, refusal
+from transforms.plan import Plan, nothing_left, refusal
 from transforms.splits import TRAIN
 
 
@@ -107,6 +107,16 @@ def all_rejects(
     return sorted({*listing, *checked, *written})
 
 
+def _filtered(parts: Iterable[Part], infos: Iterable[ShardInfo], staging: Staging) -> Counter[str]:
+    """{option: records that it left out}, by the checks and at writing, without their copies."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(check_outcome(part, staging=staging)[1])
+    for info in infos:
+        counts.update(info.filtered)
+    return counts
+
+
 def publish(
     plan: Plan, parts: Sequence[Part], infos: Sequence[ShardInfo], *, publication: Publication
 ) -> None:
@@ -124,14 +134,14 @@ def publish(
         rejects=len(listing.rejects),
         filtered=sum(listing.filtered.values()),
     )
+    rejected = ledger.inputs.rejected + ledger.records.rejected
+    seen = ledger.inputs.read + ledger.inputs.rejected
     if verdict is None:
-        rejected = ledger.inputs.rejected + ledger.records.rejected
-        seen = ledger.inputs.read + ledger.inputs.rejected
         verdict = refusal(rejected, seen, publication.max_reject_fraction)
     if verdict is None and problems:
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not ledger.records.written:
-        verdict = Verdict("no record could be written: see the reasons of the rejects")
+        verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
     if verdict is not None:
         staging.give_verdict(verdict)
         return
