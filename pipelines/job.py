@@ -37,9 +37,11 @@ class Outcome:
 
     status: published, unchanged, planned (a dry run), or refused, with the verdict.
     plan: as plan.json has it. rejects: of what was run, sorted by key.
+    resumed: it finished the publishing of an interrupted run.
     """
 
     status: Status
+    resumed: bool = False
     verdict: Verdict | None = None
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()
@@ -94,7 +96,10 @@ class Job:
 
     def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> Outcome:
         stale = publishing.interrupted(self.output)
-        if stale is not None and (stale.root == self.staging.root or not self.config.overwrite):
+        resumed = stale is not None and (
+            stale.root == self.staging.root or not self.config.overwrite
+        )
+        if stale is not None and resumed:
             publishing.finish(stale)
             stale.sweep()
         published = self._published()
@@ -108,7 +113,7 @@ class Job:
             missing = self._damaged(published[0])
             if missing is None:
                 self.staging.sweep()
-                return Outcome(status="unchanged")
+                return Outcome(status="unchanged", resumed=resumed)
             if not self.config.overwrite:
                 self.staging.sweep()
                 raise RunError(

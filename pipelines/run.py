@@ -67,6 +67,9 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
     match outcome.status:
         case "planned" if plan is not None:
             report.show(report.plan_table(plan))
+        case "unchanged" if outcome.resumed:
+            report.show(report.closing(load(job.output), output=shown(job.output)))
+            print("This run finished the publishing of an interrupted one; nothing is left to do")
         case "unchanged":
             print(f"nothing has changed since {shown(job.output)} was written; nothing to do")
         case "published":

@@ -16,7 +16,8 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.job import Job
-from recordmill import files, lock
+from recordmill import files, lock, publishing
+from recordmill.errors import RunError
 from recordmill.files import Location
 from recordmill.local_files import LocalFiles
 from recordmill.pool import ProcessPool
@@ -268,6 +269,23 @@ def test_a_run_that_finds_everything_done(argv, tmp_path, capfd):
     assert main(["images", *map(str, argv)]) == 0
     assert "nothing has changed" in capfd.readouterr().out
     assert state(tmp_path / "out") == before
+
+
+def test_a_run_that_finishes_the_publishing_of_another_says_so(argv, tmp_path, complaint, capfd):
+    def stop(staging: object) -> None:
+        raise RunError("stopped in the middle of publishing")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publishing, "finish", stop)
+        assert "stopped in the middle of publishing" in complaint(argv)
+    assert not (tmp_path / "out/dataset.json").exists()
+    capfd.readouterr()
+    assert main(["images", *map(str, argv)]) == 0
+    said = capfd.readouterr().out
+    assert f"records written to {tmp_path / 'out'}" in said
+    assert "This run finished the publishing of an interrupted one" in said
+    assert "nothing has changed" not in said
+    assert main(["verify", "--dataset", str(tmp_path / "out"), "--quiet"]) == 0
 
 
 def state(folder: pathlib.Path) -> dict[pathlib.Path, tuple[int, int]]:

@@ -246,7 +246,8 @@ def test_what_the_checks_filtered_is_told_by_option(new, monkeypatch):
     part = Part(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
     found = planned(Survey(), (part,), staging)
     assert found.verdict.message == (
-        "nothing is left to write: of 3 inputs 3 were filtered by --min-size: ask less with --min-size"
+        "nothing is left to write: of 3 inputs 3 were filtered by --min-size:"
+        " ask less with --min-size"
     )
 
 
