@@ -21,7 +21,7 @@ from recordmill.example import Value
 from recordmill.files import Location
 from recordmill.manifest import ManifestError
 from recordmill.pool import ProcessPool
-from recordmill.reader import read_record
+from recordmill.reader import Record, read_record
 from recordmill.shard_check import ShardReport, ShardTask
 from recordmill.shard_index import IndexDamagedError
 from runners.progress import Snapshot, Watcher
@@ -65,7 +65,8 @@ class InspectConfig:
         None,
         group=_RECORD,
         metavar="FILE",
-        help="Write the record's picture to a file; it gets the extension of its format.",
+        help="Write the record's picture to a file; it gets the extension of its format. In a"
+        " folder that is there it is named after the record's key.",
     )
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
 
@@ -140,8 +141,18 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
     else:
         report.show(report.record(found, values, split=config.split))
     if config.save is not None:
-        _save(found.example, stated, pathlib.Path(config.save), silent=config.json)
+        _save(found.example, stated, _file_for(config.save, found), silent=config.json)
     return 0
+
+
+def _file_for(save: str, found: Record) -> pathlib.Path:
+    """The file that --save means: in a folder, the last part of the key (`1`, `1-copy2`)."""
+    path = pathlib.Path(save)
+    if not path.is_dir() and not save.endswith("/"):
+        return path
+    name = pathlib.PurePosixPath(pathlib.PurePosixPath(found.key).name.lstrip(".") or "record")
+    copy = f"-copy{found.copy}" if found.copy else ""
+    return path / f"{name.stem}{copy}{name.suffix}"
 
 
 def _save(
@@ -152,7 +163,9 @@ def _save(
     silent: bool,
 ) -> None:
     try:
-        saved = inspection.save_picture(example, stated.features, path)
+        saved = inspection.save_picture(
+            example, stated.features, path, rename=stated.options.get("rename")
+        )
     except ValueError as error:
         raise ConfigError(f"--save: {error}") from error
     except OSError as error:

@@ -26,6 +26,9 @@ _EXAMPLES = 3  # rejects shown of each reason
 _VALUES = 8  # numbers shown of a feature
 _CHARACTERS = 200  # shown of a text
 _EXTENSIONS = {"JPEG": ".jpg", "TIFF": ".tif"}  # where it is not the format's name
+# Of a picture whose pixels are stored as they are: what holds them, and what states their shape.
+_PIXELS = "image/encoded"
+_SIDES = ("image/height", "image/width", "image/channels")
 # Modes of Pillow by (dtype, channels); it has none for more than 8 bits and colour.
 _MODES = {("uint8", 1): "L", ("uint8", 2): "LA", ("uint8", 3): "RGB", ("uint8", 4): "RGBA"}
 _MODES |= {("uint16", 1): "I;16"}
@@ -193,22 +196,32 @@ def _picture_text(content: bytes) -> str:
 
 
 def save_picture(
-    example: Mapping[str, Value], features: Features, path: pathlib.Path
+    example: Mapping[str, Value],
+    features: Features,
+    path: pathlib.Path,
+    *,
+    rename: Mapping[str, str] | None = None,
 ) -> pathlib.Path:
     """Writes the picture of a record to a file and returns its path.
 
     An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
     uint16 stretched to 0..255). The extension becomes that of the content.
 
+    rename: {feature: its name in the Examples}, where they differ.
+
     Raises:
       ValueError: the record has no picture, or an array that is none.
     """
+    rename = rename or {}
     for name, feature in _picture_features(features):
         values = example.get(name)
         if not isinstance(values, list) or not values:
             continue
         if feature.kind == "image":
             return _write(path, values[0])
+        if name == rename.get(_PIXELS, _PIXELS):
+            sizes = [_size(example, rename.get(side, side)) for side in _SIDES]
+            feature = _with_sizes(feature, sizes)
         picture = _as_picture(_array(values[0], feature, name), name)
         content = io.BytesIO()
         picture.save(content, "PNG")
@@ -225,10 +238,26 @@ def _picture_features(features: Features) -> Iterator[tuple[str, Feature]]:
         yield from ((name, f) for name, f in sorted(features.items()) if f.kind == kind)
 
 
+def _size(example: Mapping[str, Value], name: str) -> int | None:
+    values = example.get(name)
+    return int(values[0]) if isinstance(values, np.ndarray) and len(values) == 1 else None
+
+
+def _with_sizes(feature: Feature, sizes: Sequence[int | None]) -> Feature:
+    """Pixels whose shape varies, with the shape that their own record states."""
+    shape = feature.raw_shape or ()
+    if len(shape) != len(sizes):
+        return feature
+    stated = (a if a is not None else b for a, b in zip(shape, sizes, strict=True))
+    return dataclasses.replace(feature, raw_shape=tuple(stated))
+
+
 def _write(path: pathlib.Path, content: bytes) -> pathlib.Path:
     with Image.open(io.BytesIO(content)) as picture:
         name = str(picture.format)
-    target = path.with_suffix(_EXTENSIONS.get(name, f".{name.lower()}"))
+    # `heron.2024` has no extension, but a name with a point in it.
+    stem = path.stem if path.suffix.lower() in Image.registered_extensions() else path.name
+    target = path.with_name(stem + _EXTENSIONS.get(name, f".{name.lower()}"))
     target.write_bytes(content)
     return target
 
@@ -238,7 +267,10 @@ def _array(content: bytes, feature: Feature, name: str) -> npt.NDArray[Any]:
     shape = feature.raw_shape or ()
     unknown = shape.count(None)
     if feature.raw_dtype is None or unknown > 1:
-        raise ValueError(f"the shape of {name} is not known: {feature.raw_dtype} {list(shape)}")
+        raise ValueError(
+            f"the shape of {name} is not known: {feature.raw_dtype} {list(shape)}; expected at most"
+            f" one None, or {' and '.join(_SIDES)} in the record"
+        )
     flat = np.frombuffer(content, np.dtype(feature.raw_dtype).newbyteorder("<"))
     known = math.prod(size for size in shape if size is not None)
     if flat.size % max(known, 1) or (not unknown and flat.size != known):

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.dataset_commands import inspect_main, verify_main
+from pipelines.dataset_commands import _file_for, inspect_main, verify_main
 from recordmill.errors import ConfigError, RunError
+from recordmill.reader import Record
 from tests.make_dataset import make_dataset
 
 
@@ -77,9 +78,40 @@ def test_inspect_a_record(
     assert found["features"]["image/class/label"] == "1 (tulip)"
 
 
+def test_a_picture_saved_into_a_folder_is_named_after_its_key(
+    dataset: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for record in (1, 2):
+        assert inspect_main(["--dataset", dataset, f"--record={record}", f"--save={folder}"]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["b-copy1.png", "b.png"]
+    assert f"Its picture is in {folder / 'b.png'}" in capsys.readouterr().out
+    assert not list(tmp_path.glob("pictures.*"))
+
+
+@pytest.mark.parametrize(
+    ("key", "copy", "expected"),
+    [
+        ("roses/1.jpg", 0, "1.jpg"),
+        ("roses/1.jpg", 2, "1-copy2.jpg"),
+        ("row 5", 0, "row 5"),
+        ("a/..", 0, "record"),
+        ("/", 1, "record-copy1"),
+    ],
+)
+def test_the_name_of_a_picture_in_a_folder(
+    tmp_path: pathlib.Path, key: str, copy: int, expected: str
+) -> None:
+    found = Record(key=key, label=None, copy=copy, file="f", number=0, example={})
+    assert _file_for(os.fspath(tmp_path), found) == tmp_path / expected
+    assert _file_for("elsewhere.jpg", found) == pathlib.Path("elsewhere.jpg")
+
+
 @pytest.mark.parametrize(
     ("argv", "error", "message"),
     [
+        (["--record=0", "--save=no/"], RunError, "cannot write no/"),
         (["--record=8"], ConfigError, "expected a record of train from 0 to 5, got 8"),
         (["--record=0", "--split=best"], ConfigError, "got 'best'"),
         (["--save=a.jpg"], ConfigError, "--save: expected --record N"),
