@@ -22,7 +22,7 @@ from recordmill.files import Location
 from recordmill.manifest import ManifestError
 from recordmill.pool import ProcessPool
 from recordmill.reader import Record, read_record
-from recordmill.shard_check import ShardReport, ShardTask
+from recordmill.shard_check import Damage, ShardReport, ShardTask
 from recordmill.shard_index import IndexDamagedError
 from runners.progress import Snapshot, Watcher
 
@@ -85,7 +85,7 @@ def verify_main(argv: Sequence[str]) -> int:
     description = _description(verify_main)
     config = parse(VerifyConfig, argv, prog=prog, description=description, beam=False).config
     dataset = Location.parse(config.dataset)
-    with _reading():
+    with _reading(lambda error: _say_unread(config, error)):
         shards = sum(len(split.shards) for split in manifest.load(dataset).splits.values())
         counted = _Counted(shards)
         with Watcher(counted.snapshot, quiet=config.quiet):
@@ -113,7 +113,7 @@ def inspect_main(argv: Sequence[str]) -> int:
     description = _description(inspect_main)
     config = parse(InspectConfig, argv, prog=prog, description=description, beam=False).config
     dataset = Location.parse(config.dataset)
-    with _reading():
+    with _reading(lambda error: _say_json(config, {"error": _problem(error)})):
         if config.record is not None:
             return _inspect_record(dataset, config, config.record)
         summary = inspection.inspect(dataset)
@@ -135,13 +135,17 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
     values = inspection.describe_record(
         found.example, stated.features, labels=stated.labels, label_offset=stated.label_offset
     )
+    saved = None
+    if config.save is not None:
+        # Before anything is printed: with --json stdout holds one object, also where this fails.
+        saved = _save(found.example, stated, _file_for(config.save, found))
     if config.json:
         facts = {name: getattr(found, name) for name in ("key", "label", "copy", "file", "number")}
         print(json.dumps({**facts, "features": dict(values)}, indent=2, ensure_ascii=False))
-    else:
-        report.show(report.record(found, values, split=config.split))
-    if config.save is not None:
-        _save(found.example, stated, _file_for(config.save, found), silent=config.json)
+        return 0
+    report.show(report.record(found, values, split=config.split))
+    if saved is not None:
+        print(f"Its picture is in {saved}")
     return 0
 
 
@@ -156,22 +160,16 @@ def _file_for(save: str, found: Record) -> pathlib.Path:
 
 
 def _save(
-    example: Mapping[str, Value],
-    stated: manifest.Manifest,
-    path: pathlib.Path,
-    *,
-    silent: bool,
-) -> None:
+    example: Mapping[str, Value], stated: manifest.Manifest, path: pathlib.Path
+) -> pathlib.Path:
     try:
-        saved = inspection.save_picture(
+        return inspection.save_picture(
             example, stated.features, path, rename=stated.options.get("rename")
         )
     except ValueError as error:
         raise ConfigError(f"--save: {error}") from error
     except OSError as error:
         raise RunError(f"--save: cannot write {path}: {error.strerror or error}") from error
-    if not silent:
-        print(f"Its picture is in {saved}")
 
 
 class _Counted:
@@ -217,14 +215,35 @@ def _in_processes(workers: int) -> verify.Run:
 
 
 @contextlib.contextmanager
-def _reading() -> Iterator[None]:
-    """What cannot be read is the run's trouble, not a wrong option."""
+def _reading(on_error: Callable[[Exception], None]) -> Iterator[None]:
+    """What cannot be read is the run's trouble, not a wrong option; `on_error` is told first."""
     try:
         yield
-    except ManifestError as error:
-        raise RunError(str(error)) from error
-    except IndexDamagedError as error:
-        raise RunError(f"an index is damaged, `recordmill verify` says which: {error}") from error
+    except (ManifestError, IndexDamagedError) as error:
+        on_error(error)
+        raise RunError(_problem(error)) from error
+    except RunError as error:
+        on_error(error)
+        raise
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, IndexDamagedError):
+        return f"an index is damaged, `recordmill verify` says which: {error}"
+    return str(error)
+
+
+def _say_unread(config: VerifyConfig, error: Exception) -> None:
+    """The report on what could not be read to its end: one damage, of the manifest or of all."""
+    file = manifest.MANIFEST if isinstance(error, ManifestError) else "."
+    damage = Damage(file=file, what=_problem(error))
+    found = verify.Report(shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,))
+    _say_json(config, found.to_json())
+
+
+def _say_json(config: VerifyConfig | InspectConfig, data: object) -> None:
+    if config.json:
+        print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def _description(command: Callable[[Sequence[str]], int]) -> str:

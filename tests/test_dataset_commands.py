@@ -137,6 +137,49 @@ def test_inspect_with_a_broken_index(dataset: str) -> None:
             inspect_main(["--dataset", dataset, *argv])
 
 
+@pytest.mark.parametrize("content", [None, b"{", b"{}"])
+def test_json_says_that_there_is_nothing_to_read(
+    dataset: str, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    stated = pathlib.Path(dataset) / "dataset.json"
+    stated.unlink()
+    if content is not None:
+        stated.write_bytes(content)
+    with pytest.raises(RunError) as raised:
+        verify_main(["--dataset", dataset, "--json", "--deep"])
+    (damage,) = (found := json.loads(capsys.readouterr().out)).pop("damages")
+    assert found == {"ok": False, "shards": 0, "records": 0, "bytes": 0, "deep": True}
+    assert (damage["file"], damage["what"]) == ("dataset.json", str(raised.value))
+    for argv in ([], ["--record=0"]):
+        with pytest.raises(RunError) as raised:
+            inspect_main(["--dataset", dataset, "--json", *argv])
+        assert json.loads(capsys.readouterr().out) == {"error": str(raised.value)}
+
+
+def test_json_says_what_went_wrong_halfway(
+    dataset: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says one thing only: no record before the error."""
+    argv = ["--dataset", dataset, "--json", "--record=0", f"--save={tmp_path / 'no' / 'where'}"]
+    with pytest.raises(RunError) as raised:
+        inspect_main(argv)
+    assert json.loads(capsys.readouterr().out) == {"error": str(raised.value)}
+    (pathlib.Path(dataset) / "index" / "train-00000-of-00002.parquet").write_bytes(b"no index")
+    with pytest.raises(RunError, match="an index is damaged, `recordmill verify` says which"):
+        inspect_main(["--dataset", dataset, "--json"])
+    assert "an index is damaged" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_without_json_an_error_prints_nothing_else(
+    dataset: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pathlib.Path(dataset) / "dataset.json").unlink()
+    for command in (verify_main, inspect_main):
+        with pytest.raises(RunError):
+            command(["--dataset", dataset])
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize(
     ("argv", "error", "message"),
     [
