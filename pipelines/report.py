@@ -330,9 +330,9 @@ def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, in
 
 
 def _ledger(manifest: Manifest) -> Text:
-    """`9 inputs: 8 taken as records, 1 rejected; 8 records: 8 written; 3 copies: 3 written`.
+    """A line each of inputs, records and copies: `9 inputs: 8 taken as records, 1 rejected`.
 
-    Before each colon stands the sum of what comes after it.
+    Before the colon stands the sum of what comes after it.
     """
     inputs, records = manifest.ledger.inputs, manifest.ledger.records
     copies = manifest.ledger.copies
@@ -359,7 +359,7 @@ def _ledger(manifest: Manifest) -> Text:
     if copies.planned:
         planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
         sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
-    return Text("; ".join(sums))
+    return Text("\n".join(sums))
 
 
 def _sum(total: str, parts: Mapping[str, int]) -> str:
