@@ -77,6 +77,15 @@ class CommonConfig:
         metavar="COLUMN",
         help="Column of what must not part, such as a patient: a group stays in one split.",
     )
+    drop_columns: tuple[str, ...] = option(
+        (),
+        group=MEANING,
+        shapes_bytes=True,
+        parse=values.names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Columns to leave out; all others are carried along as features.",
+    )
     labels_file: str | None = option(
         None,
         group=MEANING,

@@ -27,7 +27,14 @@ from transforms.sources.stats import refuse_special
 
 PICTURES = Group(30, "Pictures")
 _DEFAULT = ImageOptions()
-_COLUMNS = ("path_column", "label_column", "split_column", "group_column", "key_column")
+_COLUMNS = (
+    "path_column",
+    "label_column",
+    "split_column",
+    "group_column",
+    "key_column",
+    "drop_columns",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,7 +173,7 @@ def kind(config: ImagesConfig) -> Kind:
 
 def _refuse_columns(config: ImagesConfig) -> None:
     for name in (*_COLUMNS, "input_root"):
-        if getattr(config, name) is not None:
+        if getattr(config, name):
             raise ConfigError(
                 f"--{name.replace('_', '-')} is about listings (CSV, JSONL, Parquet), and --input"
                 f" {config.input!r} is no such file: leave it out, or name the listing as --input"

@@ -83,6 +83,12 @@ def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
     return read
 
 
+def names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Names from repeated flags and comma lists, each once, sorted: their order means nothing."""
+    given = {name.strip() for text in texts for name in text.split(",")}
+    return tuple(sorted(given - {""}))
+
+
 def size(text: str) -> tuple[int, int]:
     """`224` or `480x640` -> (height, width) in pixels."""
     match = re.fullmatch(r"(\d{1,18})(?:[xX](\d{1,18}))?", text.strip(), re.ASCII)

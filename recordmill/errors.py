@@ -9,12 +9,20 @@ anything else   us: it is a bug and crashes
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import enum
+from collections.abc import Collection
 from typing import Any, Literal
 
 
 class ConfigError(ValueError):
     """Options that cannot work; the message says what was expected, what was got, what to do."""
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """The nearest spelling among the known names, as the end of a message; empty without one."""
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
 class RunError(Exception):

@@ -184,10 +184,13 @@ def test_user_columns_come_along(folder):
         "weight": pa.array([0.5, None]),
         "who": pa.array(["x", "y"]),
         "blob": pa.array([b"\0", b""]),
+        "box": pa.array([[1, 2], None], pa.list_(pa.int64(), 2)),
+        "who2": pa.array([["x", "y"], []]),
+        "who3": pa.array([[1, 2], [3, 4]], pa.list_(pa.float64(), 2)),
     }
     encoder = ImageEncoder(options=OPTIONS)
     rows = rows_of(folder, "a.jpg", "empty.jpg", extra=extra)
-    fields = [field.with_nullable(field.name != "who") for field in rows.schema]
+    fields = [field.with_nullable(field.name[:3] != "who") for field in rows.schema]
     rows = pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields))
     features = encoder.features(rows.schema, CONTEXT)
     assert {name: features[name] for name in extra} == {
@@ -196,17 +199,30 @@ def test_user_columns_come_along(folder):
         "weight": Feature(dtype="float32", shape=(None,)),
         "who": Feature(dtype="string", kind="text"),
         "blob": Feature(dtype="string", shape=(None,)),
+        "box": Feature(dtype="int64", shape=(None,)),
+        "who2": Feature(dtype="string", shape=(None,), kind="text"),
+        "who3": Feature(dtype="float32", shape=(2,)),
     }
     columns = encoder.encode(rows, CONTEXT).columns
     assert columns.select(list(extra)).to_pylist() == [
-        {"age": 1, "ok": True, "weight": 0.5, "who": "x", "blob": b"\0"}
+        {
+            "age": 1,
+            "ok": True,
+            "weight": 0.5,
+            "who": "x",
+            "blob": b"\0",
+            "box": [1, 2],
+            "who2": ["x", "y"],
+            "who3": [1, 2],
+        }
     ]
 
 
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array([[1]]), "column 'x' of the listing is of type list<"),
+        (pa.array([[[1]]]), "column 'x' of the listing is of type list<"),
+        (pa.array([1], pa.uint64()), "column 'x' of the listing is of type uint64: .*--drop-col"),
         (pa.array([0], pa.timestamp("s")), "column 'x' of the listing is of type timestamp"),
     ],
 )

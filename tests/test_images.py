@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
+import tensorflow_datasets as tfds
 from PIL import Image
 
 from pipelines.cli import main
@@ -279,6 +280,38 @@ def test_other_columns_become_features(listings):
     assert found == {
         row["file_name"]: ([row["age"]], [row["dose"]], [row["note"].encode()]) for row in ROWS
     }
+
+
+def test_lists_of_a_listing_become_features_of_several_values(photos, tmp_path, capfd):
+    names = [row["file_name"] for row in ROWS]
+    table = pa.table(
+        {
+            "file_name": names,
+            "box": pa.array([[n, 2.5] for n in range(len(names))], pa.list_(pa.float64(), 2)),
+            "tags": [["a", "b"], [], None, *[["c"]] * (len(names) - 3)],
+            "when": pa.array([0] * len(names), pa.timestamp("ns")),
+        }
+    )
+    pa.parquet.write_table(table, tmp_path / "list.parquet")
+    made = make(
+        tmp_path / "out",
+        *("--input", tmp_path / "list.parquet", "--input-root", photos),
+        *("--splits", "train=1", "--drop-columns", "when"),
+    )
+    records = {record["image/filename"].numpy().decode(): record for record in parse(made, "train")}
+    tags = [records[name]["tags"].values.numpy().tolist() for name in names]
+    assert tags == [[b"a", b"b"], [], [], *[[b"c"]] * (len(names) - 3)]
+    boxes = [records[name]["box"].numpy().tolist() for name in names]
+    assert boxes == [[n, 2.5] for n in range(len(names))]
+    assert main(["verify", "--dataset", str(made.folder), "--deep"]) == 0
+    capfd.readouterr()
+    schema = (made.folder / "schema.pbtxt").read_text()
+    assert 'name: "box"\n  type: FLOAT\n  presence { min_fraction: 1.0 min_count: 1 }' in schema
+    assert "shape { dim { size: 2 } }" in schema
+    by_tfds = tfds.builder_from_directory(made.folder).as_dataset(split="train")
+    read = {record["image/filename"]: record for record in tfds.as_numpy(by_tfds)}
+    assert [list(read[name.encode()]["tags"]) for name in names] == tags
+    assert [read[name.encode()]["box"].tolist() for name in names] == boxes
 
 
 # --- Folders -----------------------------------------------------------------------------------

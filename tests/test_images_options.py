@@ -331,22 +331,24 @@ def test_spilling_writes_files_on_the_way(dressed):
 
 @shows(
     *("path-column", "label-column", "group-column", "split-column", "key-column", "input-root"),
-    "unlabelled",
+    *("unlabelled", "drop-columns"),
 )
 def test_columns(photos, tmp_path):
     (tmp_path / "list.csv").write_text(
-        "pic,species,who,part,id\n"
-        "ant/000.jpg,Formica,x,train,one\n"
-        "ant/001.jpg,,x,train,two\n"
-        "bee/000.jpg,Apis,y,dev,three\n"
-        "cow/000.jpg,Bos,,dev,four\n"
+        "pic,species,who,part,id,age,sex,mass\n"
+        "ant/000.jpg,Formica,x,train,one,1,f,2\n"
+        "ant/001.jpg,,x,train,two,1,f,2\n"
+        "bee/000.jpg,Apis,y,dev,three,1,f,2\n"
+        "cow/000.jpg,Bos,,dev,four,1,f,2\n"
     )
     made = make(
         tmp_path / "out",
         *("--input", tmp_path / "list.csv", "--input-root", photos, "--path-column", "pic"),
         *("--label-column", "species", "--group-column", "who", "--split-column", "part"),
         *("--key-column", "id", "--unlabelled", "keep"),
+        *("--drop-columns", "age,mass"),
     )
+    assert {"age", "sex", "mass"} & set(made.manifest.features) == {"sex"}
     rows = {
         split: sorted((row["key"], row["label"], row["group"]) for row in made.index(split))
         for split in ("train", "dev")

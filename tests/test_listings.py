@@ -17,7 +17,7 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.files import Location, read_file
 from transforms import batch
 from transforms.sources import references, stats
-from transforms.sources.columns import number_text
+from transforms.sources.columns import null_inside, number_text
 from transforms.sources.listings import FileList, normal_path
 
 SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
@@ -173,7 +173,9 @@ def test_parquet_types(folder: pathlib.Path) -> None:
             "split": pa.array(["train", None], pa.large_string()),
             "group": pa.array([b"g", None], pa.binary()),
             "raw": pa.array([b"\xff", b""], pa.binary()),
-            "boxes": pa.array([[[0.5, 1.0]], []]),
+            "boxes": pa.array([[0.5, 1.0], []]),
+            "texts": pa.array([["a", "b"], None], pa.large_list(pa.string())),
+            "corner": pa.array([[1, 2], [3, 4]], pa.list_(pa.int16(), 2)),
             "__index_level_0__": pa.array([5, 6]),
         }
     )
@@ -184,8 +186,119 @@ def test_parquet_types(folder: pathlib.Path) -> None:
         ("a.jpg", "1", "g", "train"),
         ("b.jpg", "2", None, None),
     ]
-    assert schema.names[len(references.COLUMNS) :] == ["raw", "boxes"]
-    assert [row["raw"] for row in rows] == [b"\xff", b""]
+    assert schema.names[len(references.COLUMNS) :] == ["raw", "boxes", "texts", "corner"]
+    for name in ("raw", "boxes", "texts", "corner"):
+        assert [row[name] for row in rows] == table[name].to_pylist()
+
+
+def test_what_parquet_declares_as_never_null_stays_so(folder: pathlib.Path) -> None:
+    fields = [
+        pa.field("path", pa.string()),
+        pa.field("n", pa.int64(), nullable=False, metadata={"a": "b"}),
+        pa.field("m", pa.int64()),
+    ]
+    table = pa.table([["a.jpg"], [1], [2]], schema=pa.schema(fields))
+    pyarrow.parquet.write_table(table, folder / "l.parquet")
+    _, _, schema = scan(folder / "l.parquet")
+    assert [field.nullable for field in schema if field.name in "mn"] == [False, True]
+
+
+LISTS = [
+    (pa.list_(pa.int64()), [1, 2], [3, None]),
+    (pa.large_list(pa.float64()), [0.5], [None, 0.5]),
+    (pa.list_(pa.binary(), 2), [b"x", b"y"], [b"x", None]),
+    (pa.list_(pa.string()), ["x"], [None]),
+    (pa.list_(pa.bool_()), [], [True, None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "good", "bad"), LISTS, ids=lambda x: str(x)[:20])
+def test_a_null_inside_a_list_is_a_reject(
+    kind: pa.DataType, good: list[Any], bad: list[Any], folder: pathlib.Path
+) -> None:
+    fixed = pa.types.is_fixed_size_list(kind)
+    values = pa.array([good, bad, good if fixed else None], kind)
+    table = pa.table({"path": ["a.jpg", "b.jpg", "in/c d.jpg"], "v": values})
+    pyarrow.parquet.write_table(table, folder / "l.parquet")
+    rows, rejects, schema = scan(folder / "l.parquet")
+    assert [row["v"] for row in rows] == [good, good if fixed else None]
+    assert (schema.field("v").type, schema.field("v").nullable) == (kind, not fixed)
+    assert [(r.key, r.reason, r.detail) for r in rejects] == [
+        (
+            "b.jpg",
+            Reason.BAD_VALUE,
+            "row 2: a null inside the list in column 'v', which an Example cannot hold: fill it, "
+            "or leave the row out",
+        )
+    ]
+
+
+def test_a_null_among_lists_of_a_fixed_size(folder: pathlib.Path) -> None:
+    values = pa.array([[1, 2], None, [None, 2]], pa.list_(pa.int64(), 2))
+    assert null_inside(values).tolist() == [False, True, True]
+    assert null_inside(values.cast(pa.list_(pa.int64()))).tolist() == [False, False, True]
+    # pyarrow writes such a column but does not read it.
+    table = pa.table({"path": ["a.jpg", "b.jpg", "a.jpg"], "v": values})
+    pyarrow.parquet.write_table(table, folder / "l.parquet")
+    with pytest.raises(ConfigError, match=r"a null among lists of a fixed size.*--drop-columns"):
+        scan(folder / "l.parquet")
+    assert len(scan(folder / "l.parquet", drop_columns=("v",))[0]) == 3
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)],
+    ids=str,
+)
+def test_a_list_of_texts_that_are_not_utf8_is_a_reject(
+    kind: pa.DataType, folder: pathlib.Path
+) -> None:
+    spoilt = pa.array([b"x", b"\xff", None]).view(pa.string())
+    if pa.types.is_fixed_size_list(kind):
+        values = pa.FixedSizeListArray.from_arrays(spoilt.slice(0, 2), 1)
+    else:
+        of = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+        values = of.from_arrays([0, 1, 2], spoilt)
+    table = pa.table({"path": ["a.jpg", "b.jpg"], "v": values})
+    pyarrow.parquet.write_table(table, folder / "l.parquet")
+    rows, rejects, _ = scan(folder / "l.parquet")
+    assert [row["v"] for row in rows] == [["x"]]
+    assert [(r.key, r.detail) for r in rejects] == [("l.parquet#2", "row 2: not UTF-8")]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.uint64(),
+        pa.list_(pa.uint64()),
+        pa.timestamp("ns"),
+        pa.list_(pa.timestamp("ns")),
+        pa.struct([("a", pa.timestamp("ns"))]),
+        pa.decimal128(5, 2),
+        pa.list_(pa.list_(pa.int64())),
+        pa.map_(pa.string(), pa.int64()),
+        pa.duration("ns"),
+        pa.null(),
+    ],
+    ids=str,
+)
+def test_types_that_an_example_cannot_hold(kind: pa.DataType, folder: pathlib.Path) -> None:
+    table = pa.table({"path": ["a.jpg"], "v": pa.nulls(1, kind)})
+    pyarrow.parquet.write_table(table, folder / "l.parquet")
+    with pytest.raises(ConfigError, match=r"column 'v' of .* is of type .*leave .*--drop-columns"):
+        scan(folder / "l.parquet")
+    rows, _, schema = scan(folder / "l.parquet", drop_columns=("v",))
+    assert (len(rows), schema) == (1, references.COLUMNS)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_dropped_columns_are_as_if_they_were_not_there(name: str, folder: pathlib.Path) -> None:
+    listing = _write_table(folder, name, TABLE)
+    rows, rejects, schema = scan(listing, drop_columns=("label", "boxes", "caption"))
+    assert schema.names == [*references.COLUMNS.names, "patient", "score"]
+    assert ([row[batch.LABEL] for row in rows], rejects) == ([None] * 3, [])
+    with pytest.raises(ConfigError, match=r"no column 'scores' in .* \(did you mean 'score'\?\)"):
+        scan(listing, drop_columns=("scores",))
 
 
 @given(st.floats())
@@ -355,17 +468,34 @@ def test_the_type_of_a_column_is_that_of_all_its_rows(
     assert [row["v"] for row in rows] == values
 
 
-def test_nested_json(folder: pathlib.Path) -> None:
+def test_nested_json(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
-        {"path": "a.jpg", "boxes": [[0, 1]], "odd": 1},
-        {"path": "a.jpg", "boxes": [], "odd": {"x": 1}},
-        {"path": "a.jpg", "boxes": [[0.5]], "odd": "text"},
+        {"path": "a.jpg", "box": [0, 1], "odd": 1, "mixed": [1], "none": []},
+        {"path": "a.jpg", "box": None, "odd": {"x": 1}, "mixed": ["a"], "none": []},
+        {"path": "a.jpg", "box": [0.5, 2], "odd": "text", "mixed": [], "none": None},
+        {"path": "a.jpg", "box": [1, None], "odd": "text", "mixed": [], "none": None},
     ]
+    monkeypatch.setattr(batch, "ROWS", 1)  # types come from all the rows
     listing = write(folder, "l.jsonl", "\n".join(map(json.dumps, rows)))
     rows, rejects, schema = scan(listing)
-    assert not rejects
-    assert schema.field("boxes").type == pa.list_(pa.list_(pa.float64()))
+    assert [r.detail[:46] for r in rejects] == ["row 4: a null inside the list in column 'box',"]
+    assert schema.field("box").type == pa.list_(pa.float64())
+    assert schema.field("none").type == pa.list_(pa.string())
+    assert [row["box"] for row in rows] == [[0.0, 1.0], None, [0.5, 2.0]]
     assert [row["odd"] for row in rows] == ["1", '{"x": 1}', "text"]
+    assert [row["mixed"] for row in rows] == ["[1]", '["a"]', "[]"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [([[0.5]], r"list<item: list<"), ({"x": 1}, r"struct<x: int64>")]
+)
+def test_nested_json_that_an_example_cannot_hold(
+    value: object, kind: str, folder: pathlib.Path
+) -> None:
+    listing = write(folder, "l.jsonl", json.dumps({"path": "a.jpg", "v": value}))
+    with pytest.raises(ConfigError, match=f"column 'v' of the listing is of type {kind}"):
+        scan(listing)
+    assert len(scan(listing, drop_columns=("v",))[0]) == 1
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,11 @@ from pipelines import values
         (values.balance_target, "median", "median"),
         (values.balance_target, "100", 100),
         (values.boolean, "ON", True),
+        (values.names, ["b, a", "b", "c,"], ("a", "b", "c")),
         (values.whole_number, "-1", -1),
     ],
 )
-def test_values(read: Callable[[str], Any], text: str, expected: Any) -> None:
+def test_values(read: Callable[[Any], Any], text: Any, expected: Any) -> None:
     assert read(text) == expected
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import PIL
@@ -12,7 +11,7 @@ import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
-from recordmill.features import DType, Feature, Features
+from recordmill.features import Feature, Features
 from recordmill.files import open_file, read_file
 from transforms import batch
 from transforms.encoders.augment import check_names, generator_for
@@ -20,6 +19,7 @@ from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.pixels import Picture, process
 from transforms.kind import Context, Encoded, Sorted, Sorter
+from transforms.user_columns import user_feature
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class ImageEncoder:
                     f"column {field.name!r} of the listing has the name of a feature that is made "
                     "here: give it another name"
                 )
-            declared[field.name] = _user_feature(field)
+            declared[field.name] = user_feature(field)
         return declared
 
     def _encoded_feature(self) -> Feature:
@@ -196,22 +196,3 @@ def _binary(values: Sequence[bytes]) -> pa.Array:
 
 def _user_fields(rows: pa.Schema) -> list[pa.Field]:
     return [field for field in rows if not field.name.startswith("__")]
-
-
-def _user_feature(field: pa.Field) -> Feature:
-    kind: Any = "value"
-    dtype: DType
-    if pa.types.is_integer(field.type) or pa.types.is_boolean(field.type):
-        dtype = "int64"
-    elif pa.types.is_floating(field.type):
-        dtype = "float32"
-    elif pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-        dtype, kind = "string", "text"
-    elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
-        dtype = "string"
-    else:
-        raise ConfigError(
-            f"column {field.name!r} of the listing is of type {field.type}: expected integers, "
-            "bools, floats, strings or bytes"
-        )
-    return Feature(dtype=dtype, shape=(None,) if field.nullable else (), kind=kind)

@@ -8,9 +8,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from recordmill.errors import ConfigError
+from transforms.user_columns import is_list
 
 
 def number_text(value: float) -> str | None:
@@ -52,18 +54,41 @@ def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.boo
     """
     bad = np.zeros(len(rows), np.bool_)
     for column in rows.columns:
-        if _is_text(column.type):
+        listed = is_list(column.type)
+        if _is_text(column.type.value_type if listed else column.type):
             try:
                 column.validate(full=True)
             except pa.ArrowInvalid:
-                values = column.cast(pa.binary()).to_pylist()
-                bad |= [value is not None and not _is_utf8(value) for value in values]
+                values = column.cast(_of_bytes(column.type)).to_pylist()
+                texts = values if listed else [[value] for value in values]
+                bad |= [not all(map(_is_utf8, some or ())) for some in texts]
     return (rows.filter(pa.array(~bad)) if bad.any() else rows), bad
 
 
-def _is_utf8(value: bytes) -> bool:
+def null_inside(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which lists of a column an Example cannot hold: bool[n].
+
+    Those with a null inside, and the null ones where all have the same number of values.
+    """
+    fixed = pa.types.is_fixed_size_list(column.type)
+    if not pc.list_flatten(column).null_count and not (fixed and column.null_count):
+        return np.zeros(len(column), np.bool_)
+    lists = column.to_pylist()
+    return np.array([fixed if some is None else None in some for some in lists], np.bool_)
+
+
+def _of_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type of a column of texts, or of lists of texts, with bytes in their place."""
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(pa.binary(), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(pa.binary())
+    return pa.list_(pa.binary()) if pa.types.is_list(kind) else pa.binary()
+
+
+def _is_utf8(value: bytes | None) -> bool:
     try:
-        value.decode()
+        (value or b"").decode()
     except UnicodeDecodeError:
         return False
     return True

@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
 from recordmill.files import Location, is_uri
 from transforms import batch
 from transforms.kind import Listed
+from transforms.sources.columns import null_inside
 from transforms.sources.references import (
     COLUMNS,
     LINE_BREAK,
@@ -32,6 +33,7 @@ from transforms.sources.references import (
 )
 from transforms.sources.row_files import Rows, open_rows
 from transforms.sources.stats import Found, Problem, Stats, refuse_special
+from transforms.user_columns import is_list, user_feature
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
@@ -60,14 +62,15 @@ class Roles:
     split: str | None
     group: str | None
     key: str | None
+    dropped: tuple[str, ...] = ()
 
     def named(self) -> set[str]:
         return {n for n in (self.path, self.label, self.split, self.group, self.key) if n}
 
     def users(self, names: Sequence[str]) -> list[str]:
         """The columns that are carried along."""
-        named = self.named()
-        return [n for n in names if n not in named and not _PANDAS_INDEX.fullmatch(n)]
+        others = self.named().union(self.dropped)
+        return [n for n in names if n not in others and not _PANDAS_INDEX.fullmatch(n)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,7 @@ class FileList:
     path_column: path, file, filename, image and the like are found by themselves.
     label_column, split_column: 'label' or 'class', and 'split', are found by themselves.
     key_column: unique names of the records; the path as written (see `normal_path`) unless given.
+    drop_columns: columns to leave out, as if the listing had none of that name.
     unlabelled: what becomes of rows without label in a listing that has a label column.
     """
 
@@ -87,6 +91,7 @@ class FileList:
     split_column: str | None = None
     group_column: str | None = None
     key_column: str | None = None
+    drop_columns: tuple[str, ...] = ()
     input_root: str | None = None
     unlabelled: Unlabelled = "reject"
 
@@ -102,6 +107,13 @@ class FileList:
 
     def roles(self, names: Sequence[str]) -> Roles:
         """Finds the columns. Raises ConfigError for one that is not there."""
+        for name in self.drop_columns:
+            if name not in names:
+                raise ConfigError(
+                    f"--drop-columns: no column {name!r} in {self.path}{did_you_mean(name, names)}:"
+                    f" it has {_quoted(names)}"
+                )
+        names = [name for name in names if name not in self.drop_columns]
         path = self._find(names, self.path_column, _PATHS)
         if path is None:
             raise ConfigError(
@@ -114,6 +126,7 @@ class FileList:
             split=self._find(names, self.split_column, _SPLITS),
             group=self._find(names, self.group_column, ()),
             key=self._find(names, self.key_column, ()),
+            dropped=self.drop_columns,
         )
         for name in roles.users(names):
             if name.startswith("__"):
@@ -138,7 +151,7 @@ class FileList:
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
-        for rows in file.read(roles.named()):
+        for rows in file.read(roles.named(), roles.dropped):
             _check_unnamed(rows, place)
             listed = _refer(
                 rows, roles=roles, stats=stats, file=place.name, unlabelled=self.unlabelled
@@ -189,7 +202,10 @@ def _refer(rows: Rows, *, roles: Roles, stats: Stats, file: str, unlabelled: Unl
     if roles.label is not None and unlabelled == "reject":
         labelless = label.is_null().to_numpy(zero_copy_only=False)
     broken = _matches(label, LINE_BREAK)
-    bad = unusable | keyless | labelless | broken
+    users = roles.users(columns.schema.names)
+    fields = [_carried(columns.schema.field(name)) for name in users]
+    holes = {n: null_inside(columns[n]) for n in users if is_list(columns[n].type)}
+    bad = np.logical_or.reduce([unusable, keyless, labelless, broken, *holes.values()])
 
     rejects = [_bad_row(file, number, why) for number, why in rows.bad]
     for row in np.flatnonzero(bad):
@@ -201,19 +217,17 @@ def _refer(rows: Rows, *, roles: Roles, stats: Stats, file: str, unlabelled: Unl
             rejects.append(_bad_row(file, number, f"no key in column {roles.key!r}"))
         elif isinstance(problem, Problem):
             rejects.append(Reject(key[row].as_py(), "read", problem.reason, problem.detail))
-        else:
-            why = None if labelless[row] else broken_label(label[row].as_py())
-            problem = (
-                Problem(Reason.BAD_VALUE, f"row {number}: {why}")
-                if why
-                else no_label(f"one in column {roles.label!r}, row {number}")
-            )
+        elif labelless[row]:
+            problem = no_label(f"one in column {roles.label!r}, row {number}")
             rejects.append(Reject(key[row].as_py(), "read", problem.reason, problem.detail))
+        else:
+            why = broken_label(label[row].as_py() or "") or _hole(holes, int(row))
+            detail = f"row {number}: {why}"
+            rejects.append(Reject(key[row].as_py(), "read", Reason.BAD_VALUE, detail))
 
-    users = roles.users(columns.schema.names)
     arrays = [key, label, group, _splits(split), path, size, mtime, *(columns[n] for n in users)]
-    names = [*COLUMNS.names, *users]
-    kept = pa.record_batch(arrays, names=names).filter(pa.array(~bad))
+    schema = pa.schema([*COLUMNS, *fields])
+    kept = pa.record_batch(arrays, schema=schema).filter(pa.array(~bad))
     return Listed(rows=kept if len(kept) else None, rejects=rejects)
 
 
@@ -243,6 +257,22 @@ def _matches(column: pa.Array, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_
     found = pc.match_substring_regex(column, pattern.pattern).fill_null(False)
     mask: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
     return mask
+
+
+def _carried(field: pa.Field) -> pa.Field:
+    """A user's column as it goes on. Raises ConfigError where it cannot."""
+    user_feature(field)
+    # Of lists of a fixed size no row that is kept has a null, see `null_inside`.
+    always = pa.types.is_fixed_size_list(field.type)
+    return field.remove_metadata().with_nullable(field.nullable and not always)
+
+
+def _hole(holes: Mapping[str, npt.NDArray[np.bool_]], row: int) -> str:
+    name = next(name for name, mask in holes.items() if mask[row])
+    return (
+        f"a null inside the list in column {name!r}, which an Example cannot hold: fill it, or "
+        "leave the row out"
+    )
 
 
 def _splits(column: pa.Array) -> pa.Array:

@@ -62,8 +62,10 @@ class RowFile(Protocol):
     def names(self) -> list[str]:
         """The columns."""
 
-    def read(self, text: Collection[str]) -> Iterator[Rows]:
-        """All rows, of one schema. The columns named in `text` come as strings, as written."""
+    def read(self, text: Collection[str], without: Collection[str] = ()) -> Iterator[Rows]:
+        """All rows, of one schema. The columns named in `text` come as strings, as written; those
+        in `without` may be missing.
+        """
 
 
 def open_rows(place: Location) -> RowFile:
@@ -94,11 +96,9 @@ class CsvFile:
     def names(self) -> list[str]:
         with _parsing(self._place), _opened(self._place) as file:
             names: list[str] = self._reader(file, [], lambda row: "skip").schema.names
-        if len(set(names)) < len(names):
-            raise ConfigError(f"a column name comes twice in {self._place}: {', '.join(names)}")
-        return names
+        return _each_once(names, self._place)
 
-    def read(self, text: Collection[str]) -> Iterator[Rows]:
+    def read(self, text: Collection[str], without: Collection[str] = ()) -> Iterator[Rows]:
         names = self.names()
         types = self._types(names, [name for name in names if name not in text])
         for rows in self._text_rows(names):
@@ -189,11 +189,10 @@ class JsonLines:
                 for name in dict.fromkeys(name for item in objects for name in item):
                     found = _json_type([item.get(name) for item in objects])
                     self._types[name] = _wider(self._types.get(name, pa.null()), found)
-            # A column of nulls says nothing about its type.
-            self._types = {n: pa.string() if t == pa.null() else t for n, t in self._types.items()}
+            self._types = {name: _sure(kind) for name, kind in self._types.items()}
         return list(self._types)
 
-    def read(self, text: Collection[str]) -> Iterator[Rows]:
+    def read(self, text: Collection[str], without: Collection[str] = ()) -> Iterator[Rows]:
         names = self.names()
         texts = [name for name in names if name in text]
         for block in self._blocks():
@@ -236,15 +235,23 @@ class ParquetFile:
     def names(self) -> list[str]:
         with _parsing(self._place), self._place.open_input() as file:
             names: list[str] = pyarrow.parquet.ParquetFile(file).schema_arrow.names
-        return names
+        return _each_once(names, self._place)
 
-    def read(self, text: Collection[str]) -> Iterator[Rows]:
-        names = self.names()
+    def read(self, text: Collection[str], without: Collection[str] = ()) -> Iterator[Rows]:
+        names = [name for name in self.names() if name not in without]
         number = 1
         with _parsing(self._place), self._place.open_input() as file:
-            for part in pyarrow.parquet.ParquetFile(file).iter_batches(batch_size=batch.ROWS):
+            parts = pyarrow.parquet.ParquetFile(file).iter_batches(
+                batch_size=batch.ROWS, columns=names if without else None
+            )
+            for part in parts:
                 arrays = [as_text(part[n], n) if n in text else part[n] for n in names]
-                columns, bad = valid_text(pa.record_batch(arrays, names=names))
+                # What the file declares as never null stays so: its features are always there.
+                fields = [
+                    pa.field(name, array.type, part.schema.field(name).nullable)
+                    for name, array in zip(names, arrays, strict=True)
+                ]
+                columns, bad = valid_text(pa.record_batch(arrays, schema=pa.schema(fields)))
                 numbers = np.arange(number, number + len(part))
                 told = [(int(n), "not UTF-8") for n in numbers[bad]]
                 yield Rows(columns=columns, numbers=numbers[~bad], bad=told)
@@ -285,7 +292,16 @@ def _parsing(place: Location) -> Iterator[None]:
         why = (str(error).splitlines() or [""])[0]
         if "straddl" in why:
             why = f"a row is longer than {_BLOCK >> 20} MiB, perhaps a quote is left open"
+        if "lists to be of size" in why:
+            why += " (a null among lists of a fixed size: write lists of any length, or leave the "
+            why += "column out with --drop-columns)"
         raise ConfigError(f"cannot understand the listing {place}: {why}") from error
+
+
+def _each_once(names: list[str], place: Location) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ConfigError(f"a column name comes twice in {place}: {', '.join(names)}")
+    return names
 
 
 def _numbers(good: npt.NDArray[np.int64], spoilt: list[int]) -> npt.NDArray[np.int64]:
@@ -348,6 +364,13 @@ def _json_type(values: list[Any]) -> pa.DataType:
         return pa.array(values).type  # pa.infer_type looks at few of them
     except (pa.ArrowException, OverflowError):
         return pa.string()
+
+
+def _sure(kind: pa.DataType) -> pa.DataType:
+    """A column of nulls, or of empty lists, says nothing about its type."""
+    if kind == pa.list_(pa.null()):
+        return pa.list_(pa.string())
+    return pa.string() if kind == pa.null() else kind
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

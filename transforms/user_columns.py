@@ -1,0 +1,51 @@
+"""Columns that are the user's, as features: which types can be carried along, and as what."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.features import Feature
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values of the type are lists of a kind that an Example can hold."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def user_feature(field: pa.Field) -> Feature:
+    """A value that may be null, and a list of any length, is any number of values.
+
+    Raises:
+        ConfigError: an Example cannot hold the type.
+    """
+    listed = is_list(field.type)
+    one = _feature_of(field.type.value_type if listed else field.type)
+    if one is None:
+        raise ConfigError(
+            f"column {field.name!r} of the listing is of type {field.type}: expected integers (no "
+            "uint64), bools, floats, strings, bytes, or lists of those; cast it, or leave it out "
+            "with --drop-columns"
+        )
+    shape: tuple[int | None, ...] = ()
+    if pa.types.is_fixed_size_list(field.type):
+        shape = (field.type.list_size,)
+    if field.nullable or (listed and not shape):
+        shape = (None,)
+    return dataclasses.replace(one, shape=shape)
+
+
+def _feature_of(kind: pa.DataType) -> Feature | None:
+    """One value of the type; None where an Example cannot hold it."""
+    if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
+        return Feature(dtype="int64")
+    if pa.types.is_floating(kind):
+        return Feature(dtype="float32")
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return Feature(dtype="string", kind="text")
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return Feature(dtype="string")
+    return None
