@@ -1,9 +1,11 @@
 """Rows that name pictures, as columns of Examples."""
 
+import contextlib
 import dataclasses
 import io
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -230,6 +232,31 @@ def test_user_columns_that_no_feature_can_hold(folder, column, message):
     rows = rows_of(folder, "a.jpg", extra={"x": column})
     with pytest.raises(ConfigError, match=message):
         ImageEncoder(options=OPTIONS).features(rows.schema, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("rename", "problem"),
+    [
+        ({"image/encoded": "raw", "image/height": "image/encoded"}, None),  # made free
+        ({"image/height": "image/width", "image/width": "image/height"}, None),  # swapped
+        ({"image/class/label": "label", "who": "x"}, None),
+        ({"image/height": "image/height"}, None),
+        ({"image/height": "image/width"}, "'image/height' and 'image/width' would both be named"),
+        ({"image/height": "who"}, "'image/height' and 'who' would both be named 'who'"),
+        ({"who": "image/class/text"}, "would both be named 'image/class/text'"),
+        ({"image/class/one_hot": "x"}, "there is no feature 'image/class/one_hot'"),
+        ({"whom": "x"}, "no feature 'whom' (did you mean 'who'?); there are image/channels, "),
+    ],
+)
+@pytest.mark.parametrize("context", [CONTEXT, Context(seed=7)], ids=["labels", "before labels"])
+def test_renames(folder, rename, problem, context):
+    rows = rows_of(folder, "a.jpg", extra={"who": pa.array([3])})
+    encoder = ImageEncoder(options=OPTIONS, rename=rename)
+    expected = contextlib.nullcontext()
+    if problem:
+        expected = pytest.raises(ConfigError, match=re.escape(problem))
+    with expected:
+        assert "who" in encoder.features(rows.schema, context)
 
 
 def test_user_column_of_a_name_that_is_taken(folder):

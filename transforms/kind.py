@@ -7,14 +7,14 @@ that define them must not import Beam either.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import Filtered, RecordError, Reject, Stage
+from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
 from recordmill.features import Features
 
 
@@ -70,6 +70,25 @@ class Context:
     def name(self, feature: str) -> str:
         """The name a feature has in the Examples."""
         return self.rename.get(feature, feature)
+
+
+def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
+    """Raises ConfigError for the rename of no feature, or to the name that another one has."""
+    for old, new in rename.items():
+        if old not in features:
+            raise ConfigError(
+                f"--rename {old}={new}: there is no feature {old!r}{did_you_mean(old, features)}; "
+                f"there are {', '.join(sorted(features))}"
+            )
+    olds: dict[str, str] = {}
+    for old in features:
+        new = rename.get(old, old)
+        if new in olds:
+            raise ConfigError(
+                f"--rename: {olds[new]!r} and {old!r} would both be named {new!r}: choose another "
+                "name, or rename the other one too"
+            )
+        olds[new] = old
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
