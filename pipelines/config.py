@@ -192,7 +192,7 @@ class CommonConfig:
         group=RUN,
         parse=values.runner,
         metavar="direct|flink",
-        help="This machine, or a Flink cluster.",
+        help="Where it runs: direct is this machine; flink is not in this version.",
     )
     spill_above: int = option(
         64 * 2**20,

@@ -166,7 +166,6 @@ def kind(config: ImagesConfig) -> Kind:
             augment=config.augment,
             augment_all=config.augment_all,
             unlabelled=config.unlabelled == "keep",
-            rename=config.rename,
         ),
         check=HeaderCheck(options=options) if probe else None,
     )

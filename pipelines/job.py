@@ -22,7 +22,7 @@ from recordmill.files import Location, StorageError, shown
 from recordmill.manifest import JOB, MANIFEST, Manifest, load
 from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
-from transforms.kind import Context, Kind
+from transforms.kind import Context, Kind, check_renames
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
@@ -200,8 +200,10 @@ class Job:
             workers=config.workers,
         )
         columns = _columns(listing, self.staging)
-        # A column that no feature can hold is an error now, not when all is written.
-        self.kind.encoder.features(columns, Context(seed=config.seed))
+        # A column that no feature can hold is an error now, not when all is written. What the
+        # classes are is not known yet, but whether there are any.
+        context = Context(seed=config.seed, labels=("",) if listing.labelled else ())
+        check_renames(config.rename, self.kind.encoder.features(columns, context))
         publication = Publication(
             staging=self.staging,
             encoder=self.kind.encoder,
@@ -245,10 +247,10 @@ def _read_labels(path: str | None) -> tuple[str, ...] | None:
     if path is None:
         return None
     try:
-        lines = Location.parse(path).read_bytes().decode().splitlines()
+        lines = Location.parse(path).read_bytes().decode().split("\n")
     except (StorageError, UnicodeDecodeError) as error:
         raise ConfigError(f"--labels-file: cannot read {path!r}: {error}") from error
-    labels = [line for line in lines if line]
+    labels = [label for line in lines if (label := line.removesuffix("\r"))]
     repeated = sorted({label for label in labels if labels.count(label) > 1})
     if not labels or repeated:
         raise ConfigError(

@@ -18,7 +18,7 @@ from transforms.encoders.augment import check_names, generator_for
 from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.pixels import Picture, process
-from transforms.kind import Context, Encoded, Sorted, Sorter, check_renames
+from transforms.kind import Context, Encoded, Sorted, Sorter
 from transforms.user_columns import user_feature
 
 
@@ -49,8 +49,6 @@ class ImageEncoder:
     one_hot_label: adds the label as float32[classes], 1 at the class's index.
     augment: names of augmentations, for copies; with `augment_all` for all of split `train`.
     unlabelled: rows without a label may occur, and have no label features.
-    rename: what the context of the run will hold. `features` checks it, and is asked before any
-      work, when the context is not yet known.
     """
 
     options: ImageOptions
@@ -58,7 +56,6 @@ class ImageEncoder:
     augment: tuple[str, ...] = ()
     augment_all: bool = False
     unlabelled: bool = False
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_names(self.augment)
@@ -66,7 +63,7 @@ class ImageEncoder:
             raise ConfigError("--augment-all: needs --augment to say what to do, such as flip,crop")
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Raises ConfigError for a user column that no feature can hold, and for bad names."""
+        """Raises ConfigError for a user column that no feature can hold, or of a feature's name."""
         integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
         declared = {
             "image/encoded": self._encoded_feature(),
@@ -76,18 +73,15 @@ class ImageEncoder:
             "image/width": integer,
             "image/channels": integer,
         }
-        of_labels = self._label_features(context)
         if context.labels:
-            declared |= of_labels
+            declared |= self._label_features(context)
         for field in _user_fields(rows):
-            if field.name in declared or field.name in of_labels:
+            if field.name in declared:
                 raise ConfigError(
                     f"column {field.name!r} of the listing has the name of a feature that is made "
                     "here: give it another name"
                 )
             declared[field.name] = user_feature(field)
-        # Whether there are labels is not known before planning, so their names are taken always.
-        check_renames(self.rename, {**declared, **of_labels})
         return declared
 
     def _label_features(self, context: Context) -> dict[str, Feature]:
