@@ -173,6 +173,7 @@ def test_parquet_types(folder: pathlib.Path) -> None:
             "split": pa.array(["train", None], pa.large_string()),
             "group": pa.array([b"g", None], pa.binary()),
             "raw": pa.array([b"\xff", b""], pa.binary()),
+            "category": pa.array(["x", "x"]).dictionary_encode(),
             "boxes": pa.array([[0.5, 1.0], []]),
             "texts": pa.array([["a", "b"], None], pa.large_list(pa.string())),
             "corner": pa.array([[1, 2], [3, 4]], pa.list_(pa.int16(), 2)),
@@ -186,8 +187,10 @@ def test_parquet_types(folder: pathlib.Path) -> None:
         ("a.jpg", "1", "g", "train"),
         ("b.jpg", "2", None, None),
     ]
-    assert schema.names[len(references.COLUMNS) :] == ["raw", "boxes", "texts", "corner"]
-    for name in ("raw", "boxes", "texts", "corner"):
+    users = ["raw", "category", "boxes", "texts", "corner"]
+    assert schema.names[len(references.COLUMNS) :] == users
+    assert schema.field("category").type == pa.string()
+    for name in users:
         assert [row[name] for row in rows] == table[name].to_pylist()
 
 

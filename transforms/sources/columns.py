@@ -31,11 +31,15 @@ def json_text(value: object) -> str | None:
     return number_text(value) if isinstance(value, float) else json.dumps(value)
 
 
+def plain(column: pa.Array) -> pa.Array:
+    """The values of a column that is a dictionary, as pandas writes a category."""
+    return column.dictionary_decode() if types.is_dictionary(column.type) else column
+
+
 def as_text(column: pa.Array, name: str) -> pa.Array:
     """string[n] of a column. Raises ConfigError for one that is neither text, number nor time."""
+    column = plain(column)
     kind = column.type
-    if types.is_dictionary(kind):
-        return as_text(column.dictionary_decode(), name)
     if types.is_floating(kind):
         values = column.cast(pa.float64()).to_pylist()
         return pa.array([None if v is None else number_text(v) for v in values], pa.string())

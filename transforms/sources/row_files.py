@@ -27,7 +27,7 @@ import pyarrow.parquet
 from recordmill.errors import ConfigError
 from recordmill.files import Location
 from transforms import batch
-from transforms.sources.columns import as_text, json_text, valid_text
+from transforms.sources.columns import as_text, json_text, plain, valid_text
 
 _BLOCK = 8 << 20  # bytes of CSV parsed at a time; a longer row is an error
 _NARROW = (pa.int64(), pa.float64(), pa.bool_())
@@ -245,7 +245,7 @@ class ParquetFile:
                 batch_size=batch.ROWS, columns=names if without else None
             )
             for part in parts:
-                arrays = [as_text(part[n], n) if n in text else part[n] for n in names]
+                arrays = [as_text(part[n], n) if n in text else plain(part[n]) for n in names]
                 # What the file declares as never null stays so: its features are always there.
                 fields = [
                     pa.field(name, array.type, part.schema.field(name).nullable)
