@@ -18,6 +18,7 @@ import os
 import pathlib
 import shutil
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -136,6 +137,7 @@ def alternate(
             measured = run(contender.command(source, output), memory=number == 0)
             check(output, pictures)
             shutil.rmtree(output)
+            print(f"run {number}: {contender.name} {measured.wall:.2f} s", file=sys.stderr)
             if number == 0:
                 untimed[contender.name] = measured
             else:
