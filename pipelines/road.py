@@ -18,13 +18,12 @@ from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.check import CheckParts
 from transforms.kind import Check, Encoder
-from transforms.listing import SYSTEM, read_part
-from transforms.passes import Passes
+from transforms.passes import Passes, SplitReader
 from transforms.plan import Plan, PlanOptions, make_plan
 from transforms.publish import Publication, Publish
 from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
 from transforms.reshuffle import ReshuffleIntoShards
-from transforms.splits import Strata, assign, assign_strata
+from transforms.splits import Strata
 from transforms.stratify import find_strata
 from transforms.survey import Survey
 from transforms.torn_groups import find_torn_groups
@@ -59,9 +58,8 @@ class Road:
         if self.check is not None:
             parts |= CheckParts(self.check, self.staging, self.options.workers)
 
-        passes = Passes(
-            parts=parts, staging=self.staging, fractions=self.fractions, seed=self.options.seed
-        )
+        reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
+        passes = Passes(parts=parts, reader=reader)
         problems = []
         if not self.unique_keys:
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
@@ -73,7 +71,8 @@ class Road:
                 seed=self.options.seed,
                 grouped=self.listing.grouped > 0,
             )
-            passes = dataclasses.replace(passes, strata=AsSingleton(strata))
+            strata = AsSingleton(strata, default_value=Strata({}))
+            passes = dataclasses.replace(passes, strata=strata)
             problems.append(too_small)
         if self.listing.grouped and self.listing.presplit:
             problems.append(find_torn_groups(passes.read_split))
@@ -81,12 +80,16 @@ class Road:
         if self.dry_run:
             return
         infos = (
-            passes.read_split("Rows", plan, columns=None)
-            | "RebalanceClasses" >> beam.FlatMap(_replicate, plan).with_output_types(pa.RecordBatch)
-            | ReshuffleIntoShards(plan, self.staging)
+            parts
+            | ReshuffleIntoShards(
+                plan,
+                self.staging,
+                read=functools.partial(_balanced_rows, reader=reader),
+                sides=passes.sides,
+            )
             | WriteShards(self._writer(), plan)
         )
-        infos | Publish(self.publication, plan, AsList(parts))
+        infos | Publish(self.publication, plan)
 
     def _plan(
         self, passes: Passes, problems: Sequence[beam.PCollection[str]]
@@ -95,10 +98,8 @@ class Road:
         survey = (
             passes.parts
             | "Survey"
-            >> beam.ParDo(
-                _SurveyParts(passes), *([] if passes.strata is None else [passes.strata])
-            ).with_output_types(Survey)
-            | "SumSurveys" >> beam.CombineGlobally(Survey.sum)
+            >> beam.Map(_survey, *passes.sides, reader=passes.reader).with_output_types(Survey)
+            | "SumSurveys" >> beam.CombineGlobally(Survey.sum).without_defaults()
         )
         quotas: AsSingleton | Mapping[str, Quota] = {}
         if self.balance in ("oversample", "undersample"):
@@ -108,7 +109,8 @@ class Road:
                     balance=self.balance,
                     target=self.balance_target,
                     seed=self.options.seed,
-                )
+                ),
+                default_value={},
             )
         forbidden: AsList | tuple[()] = ()
         if problems:
@@ -119,7 +121,7 @@ class Road:
             | "Plan"
             >> beam.Map(
                 _plan,
-                AsSingleton(survey),
+                AsSingleton(survey, default_value=Survey()),
                 quotas,
                 AsList(passes.parts),
                 forbidden,
@@ -139,19 +141,8 @@ class Road:
         )
 
 
-class _SurveyParts(beam.DoFn):
-    def __init__(self, passes: Passes) -> None:
-        self._staging = passes.staging
-        self._fractions = passes.fractions
-        self._seed = passes.seed
-
-    def process(self, part: Part, strata: Strata | None = None) -> Iterator[Survey]:
-        rows = read_part(part, staging=self._staging, columns=SYSTEM)
-        if strata is None:
-            rows = assign(rows, fractions=self._fractions, seed=self._seed)
-        else:
-            rows = assign_strata(rows, fractions=self._fractions, strata=strata, seed=self._seed)
-        yield Survey.of(rows, part, seed=self._seed)
+def _survey(part: Part, strata: Strata | None = None, *, reader: SplitReader) -> Survey:
+    return Survey.of(reader.read(part, strata), part, seed=reader.seed)
 
 
 def _plan(
@@ -180,5 +171,8 @@ def _plan(
     return plan
 
 
-def _replicate(rows: pa.RecordBatch, plan: Plan) -> Iterator[pa.RecordBatch]:
+def _balanced_rows(
+    part: Part, plan: Plan, strata: Strata | None = None, *, reader: SplitReader
+) -> Iterator[pa.RecordBatch]:
+    rows = reader.read(part, strata, columns=None)
     return replicate(rows, quotas=plan.quotas, seed=plan.seed)

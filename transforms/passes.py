@@ -16,7 +16,7 @@ from apache_beam.pvalue import AsSideInput, AsSingleton
 from recordmill.staging import Part, Staging
 from transforms import coders  # noqa: F401  (registers the batch's coder)
 from transforms.listing import SYSTEM, read_part
-from transforms.splits import assign, assign_strata
+from transforms.splits import Strata, assign, assign_strata
 
 
 class Read(Protocol):
@@ -45,6 +45,27 @@ def _read_after(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitReader:
+    """Reads the parts of a listing, and gives their rows their splits."""
+
+    staging: Staging
+    fractions: Mapping[str, float]
+    seed: int
+
+    def read(
+        self, part: Part, strata: Strata | None = None, *, columns: Sequence[str] | None = SYSTEM
+    ) -> pa.RecordBatch:
+        """The rows of a part; by default just what planning needs of them."""
+        return self.split(read_part(part, staging=self.staging, columns=columns), strata)
+
+    def split(self, rows: pa.RecordBatch, strata: Strata | None = None) -> pa.RecordBatch:
+        """The rows with their splits."""
+        if strata is None:
+            return assign(rows, fractions=self.fractions, seed=self.seed)
+        return assign_strata(rows, fractions=self.fractions, strata=strata, seed=self.seed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Passes:
     """Passes over the parts of a listing.
 
@@ -52,37 +73,32 @@ class Passes:
     """
 
     parts: beam.PCollection[Part]
-    staging: Staging
-    fractions: Mapping[str, float]
-    seed: int
+    reader: SplitReader
     strata: AsSingleton | None = None
+
+    @property
+    def sides(self) -> list[AsSideInput]:
+        """What the reader takes after a part."""
+        return [] if self.strata is None else [self.strata]
 
     def read(
         self,
         label: str,
         after: AsSideInput | None = None,
         *,
-        columns: Sequence[str] | None = SYSTEM,
+        columns: Sequence[str] = SYSTEM,
     ) -> beam.PCollection[pa.RecordBatch]:
-        """Batches as they were listed; by default just what planning needs of them."""
-        options = {"staging": self.staging, "columns": columns}
+        """What planning needs of the batches, as they were listed."""
+        options = {"staging": self.reader.staging, "columns": columns}
         step = beam.Map(read_part, **options)
         if after is not None:
             step = beam.Map(_read_after, after, **options)
         return self.parts | label >> step.with_output_types(pa.RecordBatch)
 
     def read_split(
-        self,
-        label: str,
-        after: AsSideInput | None = None,
-        *,
-        columns: Sequence[str] | None = SYSTEM,
+        self, label: str, after: AsSideInput | None = None
     ) -> beam.PCollection[pa.RecordBatch]:
-        """Batches with their splits."""
-        options = {"fractions": self.fractions, "seed": self.seed}
-        step = beam.Map(assign, **options)
-        if self.strata is not None:
-            after = after or self.strata
-            step = beam.Map(assign_strata, strata=self.strata, **options)
-        rows = self.read(label, after, columns=columns)
-        return rows | f"{label}AssignSplits" >> step.with_output_types(pa.RecordBatch)
+        """What planning needs of the batches, with their splits."""
+        rows = self.read(label, after or self.strata)
+        step = beam.Map(self.reader.split, *self.sides).with_output_types(pa.RecordBatch)
+        return rows | f"{label}AssignSplits" >> step

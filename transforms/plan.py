@@ -90,12 +90,13 @@ class SplitPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """splits: those that have records. quotas: per class of train."""
+    """splits: those that have records. quotas: per class of train. parts: of the listing."""
 
     seed: int
     splits: Mapping[str, SplitPlan]
     quotas: Mapping[str, Quota]
     context: Context
+    parts: tuple[Part, ...] = ()
     spill: bool = False
     rejected: int = 0  # by the checks
     filtered: int = 0
@@ -159,6 +160,7 @@ def make_plan(
         splits={},
         quotas=quotas,
         context=context,
+        parts=tuple(parts),
         rejected=rejected,
         filtered=filtered,
         verdict=verdict,

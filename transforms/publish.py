@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from recordmill import publishing
+from recordmill import lock, publishing
 from recordmill.errors import Reject
 from recordmill.features import Features
 from recordmill.manifest import (
@@ -43,6 +43,7 @@ class Publication:
     """What the manifest says beside what the run found out.
 
     options: those that shape bytes. job: the content of job.json. columns: of the listing.
+    detached: nobody waits for the job, so it sweeps up behind itself.
     """
 
     staging: Staging
@@ -55,6 +56,7 @@ class Publication:
     split_names: tuple[str, ...]
     compression: str
     max_reject_fraction: float
+    detached: bool = False
 
 
 def close_ledger(
@@ -117,11 +119,9 @@ def _filtered(parts: Iterable[Part], infos: Iterable[ShardInfo], staging: Stagin
     return counts
 
 
-def publish(
-    plan: Plan, parts: Sequence[Part], infos: Sequence[ShardInfo], *, publication: Publication
-) -> None:
+def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication) -> None:
     """Publishes the dataset, or leaves a verdict that says why not."""
-    staging = publication.staging
+    staging, parts = publication.staging, plan.parts
     listing = staging.listing()
     assert listing is not None
     rejects = all_rejects(listing.rejects, parts, infos, staging)
@@ -204,23 +204,26 @@ def describe(
 def _publish(
     _: bytes,
     plan: Plan,
-    parts: Sequence[Part],
     infos: Sequence[ShardInfo],
     publication: Publication,
 ) -> None:
-    publish(plan, parts, infos, publication=publication)
+    staging = publication.staging
+    publish(plan, infos, publication=publication)
+    if publication.detached:
+        if staging.verdict() is None:
+            staging.sweep()
+        lock.end_detached(staging.root.parent)
 
 
 @dataclasses.dataclass(eq=False)
 class Publish(beam.PTransform):
     """Shard infos in, the dataset out: after the last shard, once.
 
-    plan and parts are side inputs: the plan, and the list of the checked parts of the listing.
+    plan: a side input.
     """
 
     publication: Publication
     plan: beam.pvalue.AsSideInput
-    parts: beam.pvalue.AsSideInput
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -234,7 +237,6 @@ class Publish(beam.PTransform):
             >> beam.Map(
                 _publish,
                 self.plan,
-                self.parts,
                 beam.pvalue.AsList(infos),
                 publication=self.publication,
             )

@@ -181,7 +181,7 @@ def find_quotas(
     target: Target = None,
     seed: int = 0,
 ) -> beam.PCollection[dict[str, Quota]]:
-    """The quota of every class, as the one element of a PCollection.
+    """The quota of every class, as the one element of a PCollection; none where nothing is read.
 
     read: gives the batches, with their splits, for a pass.
     """
@@ -189,10 +189,10 @@ def find_quotas(
         read("CountClasses")
         | "RankToCount" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
         | "Histogram" >> beam.Map(_histogram)
-        | "AddUp" >> beam.CombineGlobally(Histogram.sum)
+        | "AddUp" >> beam.CombineGlobally(Histogram.sum).without_defaults()
         | "SetGoals" >> beam.Map(goals, balance=balance, target=target)
     )
-    cuts = beam.pvalue.AsSingleton(reached | "Cuts" >> beam.Map(_cuts))
+    cuts = beam.pvalue.AsSingleton(reached | "Cuts" >> beam.Map(_cuts), default_value={})
     met = (
         read("CutClasses", cuts)
         | "RankToCut" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
@@ -222,5 +222,5 @@ class RebalanceClasses(beam.PTransform):
             read_again(batches), balance=self.balance, target=self.target, seed=self.seed
         )
         return batches | "Replicate" >> beam.FlatMap(
-            replicate, quotas=beam.pvalue.AsSingleton(quotas), seed=self.seed
+            replicate, quotas=beam.pvalue.AsSingleton(quotas, default_value={}), seed=self.seed
         ).with_output_types(pa.RecordBatch)

@@ -5,7 +5,8 @@ any runner, with any number of workers, in whatever order the input came.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -20,6 +21,7 @@ from transforms.plan import Plan
 from transforms.spill import Piece
 
 Shard = tuple[str, int]  # split, number
+ReadRows = Callable[..., Iterable[pa.RecordBatch]]
 
 
 def shard_names(plan: Plan) -> list[Shard]:
@@ -41,8 +43,9 @@ def shard_ids(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
 class _CutIntoPieces(beam.DoFn):
     """Cuts batches by shard, inline or spilled as the plan says."""
 
-    def __init__(self, staging: Staging | None) -> None:
+    def __init__(self, staging: Staging | None, read: ReadRows | None) -> None:
         self._staging = staging
+        self._read = read
         self._rows: list[pa.RecordBatch] = []
         self._bytes = 0
         self._plan: Plan | None = None
@@ -51,10 +54,15 @@ class _CutIntoPieces(beam.DoFn):
         self._rows = []
         self._bytes = 0
 
-    def process(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
-        if not len(rows) or plan.verdict is not None:
+    def process(self, element: Any, plan: Plan, *sides: Any) -> Iterator[tuple[Shard, Piece]]:
+        if plan.verdict is not None:
             return
         self._plan = plan
+        for rows in [element] if self._read is None else self._read(element, plan, *sides):
+            if len(rows):
+                yield from self._cut(rows, plan)
+
+    def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
         if not plan.spill or self._staging is None:
             names = shard_names(plan)
             for shard, part in spill.cut(rows, shard_ids(rows, plan=plan)):
@@ -97,22 +105,25 @@ class ReshuffleIntoShards(beam.PTransform):
     """Batches in, (shard, its pieces) out: a uniform shuffle of the whole dataset.
 
     plan: a side input. staging: where large plans spill; None keeps all pieces inline.
+    read, sides: makes the batches of an element that is none, of (element, plan, *sides), where
+      sides are further side inputs: a step that takes the plan before this one would be a stage of
+      its own, between which and this one every row travels.
     """
 
     plan: beam.pvalue.AsSideInput
     staging: Staging | None = None
+    read: ReadRows | None = None
+    sides: Sequence[beam.pvalue.AsSideInput] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(
-        self, batches: beam.PCollection[pa.RecordBatch]
-    ) -> beam.PCollection[tuple[Shard, list[Piece]]]:
-        pieces = batches | "Cut" >> beam.ParDo(
-            _CutIntoPieces(self.staging), self.plan
+    def expand(self, rows: beam.PCollection[Any]) -> beam.PCollection[tuple[Shard, list[Piece]]]:
+        pieces = rows | "Cut" >> beam.ParDo(
+            _CutIntoPieces(self.staging, self.read), self.plan, *self.sides
         ).with_output_types(tuple[Shard, Piece])
         empty = (
-            batches.pipeline
+            rows.pipeline
             | "Once" >> beam.Impulse()
             | "NameShards"
             >> beam.FlatMap(_no_pieces, self.plan).with_output_types(tuple[Shard, Piece])

@@ -119,7 +119,8 @@ def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
 def find_strata(
     read: Read, *, fractions: Fractions, seed: int, grouped: bool
 ) -> tuple[beam.PCollection[Strata], beam.PCollection[str]]:
-    """The strata, as the one element of a PCollection, and what the data forbids.
+    """The strata, as the one element of a PCollection (none where nothing is read), and what the
+    data forbids.
 
     read: gives the batches for a pass.
     """
@@ -138,10 +139,10 @@ def find_strata(
     histogram = (
         ranked
         | "StrataHistogram" >> beam.Map(_histogram)
-        | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum)
+        | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum).without_defaults()
     )
     reached = histogram | "StrataCuts" >> beam.Map(split_cuts, fractions=fractions)
-    cuts = beam.pvalue.AsSingleton(reached)
+    cuts = beam.pvalue.AsSingleton(reached, default_value={})
     if not grouped:
         ranked = read("CutStrata", cuts) | "RankToCutStrata" >> _ranking(_rank_rows, seed)
     met = ranked | "MeetInStrata" >> FindThresholds(cuts)
