@@ -4,8 +4,11 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 CORE := .venv/core.stamp
 DEV := .venv/dev.stamp
+JOB_SERVER := build/flink-job-server.jar
+FLINK := build/flink/stamp
+FLINK_VERSION := 1.19.3
 
-.PHONY: help setup demo test lint bench soak clean
+.PHONY: help setup demo test test-flink flink flink-job-server lint bench soak clean
 .DELETE_ON_ERROR:
 
 help:
@@ -63,6 +66,24 @@ $(CORE): pyproject.toml setup.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
+
+flink: $(FLINK)
+
+flink-job-server: $(JOB_SERVER)
+
+# Flink's programs come with its Python package; nothing of that package is imported.
+$(FLINK): | $(CORE)
+	rm -rf build/flink
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --target build/flink apache-flink==$(FLINK_VERSION) apache-flink-libraries==$(FLINK_VERSION)
+	@touch $@
+
+$(JOB_SERVER): deploy/flink-job-server/pom.xml
+	@command -v mvn >/dev/null || { echo 'this needs Maven (Debian and Ubuntu: apt install maven)' >&2; exit 1; }
+	mkdir -p build/flink-job-server
+	cp $< build/flink-job-server
+	mvn --quiet --batch-mode --file build/flink-job-server package
+	mv build/flink-job-server/target/flink-job-server.jar $@
 
 $(DEV): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -17,9 +17,25 @@ from recordmill.errors import ConfigError, RunError
 _KINDS = {
     "images": ("pipelines.images", "ImagesConfig", "pictures, in folders or listings"),
 }
-_ON_DATASETS = {
-    "verify": ("verify_main", "read a whole dataset again and name what is damaged"),
-    "inspect": ("inspect_main", "show what is in a dataset, or one record of it"),
+# Command: (module, its function, what it does).
+_OTHERS = {
+    "verify": (
+        "pipelines.dataset_commands",
+        "verify_main",
+        "read a whole dataset again and name what is damaged",
+    ),
+    "inspect": (
+        "pipelines.dataset_commands",
+        "inspect_main",
+        "show what is in a dataset, or one record of it",
+    ),
+    "status": ("pipelines.flink_commands", "status_main", "say how a job on Flink is"),
+    "cancel": ("pipelines.flink_commands", "cancel_main", "end a job on Flink"),
+    "worker-pool": (
+        "pipelines.flink_commands",
+        "worker_pool_main",
+        "start Python workers for the TaskManager of this machine",
+    ),
 }
 
 
@@ -40,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if command in _KINDS:
             return _run_kind(command, rest, prog)
-        if command in _ON_DATASETS:
-            commands = importlib.import_module("pipelines.dataset_commands")
-            return int(getattr(commands, _ON_DATASETS[command][0])(rest))
+        if command in _OTHERS:
+            module, function, _ = _OTHERS[command]
+            return int(getattr(importlib.import_module(module), function)(rest))
         raise ConfigError(f"unknown command {command!r}{_nearest(command)}; see recordmill --help")
     except ConfigError as error:
         print(f"{prog}: error: {error}", file=sys.stderr)
@@ -86,13 +102,13 @@ def _is_news(message: logging.LogRecord) -> bool:
 def _nearest(command: str) -> str:
     import difflib
 
-    found = difflib.get_close_matches(command, [*_KINDS, *_ON_DATASETS], n=1)
+    found = difflib.get_close_matches(command, [*_KINDS, *_OTHERS], n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _overview() -> str:
-    rows = [(name, text) for name, (*_, text) in [*_KINDS.items(), *_ON_DATASETS.items()]]
-    table = "\n".join(f"  recordmill {name:<9}{text}" for name, text in rows)
+    rows = [(name, text) for name, (*_, text) in [*_KINDS.items(), *_OTHERS.items()]]
+    table = "\n".join(f"  recordmill {name:<13}{text}" for name, text in rows)
     return f"""\
 Raw data to balanced, shuffled, validated, sharded TFRecord datasets.
 

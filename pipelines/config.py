@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pipelines import values
-from pipelines.options import Group, option
+from pipelines.options import Group, option, options_of
 from recordmill.errors import ConfigError
 
 # Kinds of data put their own groups between these, by the order they give them.
@@ -19,6 +19,7 @@ SPLITS = Group(40, "Splits")
 BALANCE = Group(50, "Balance (of the split train)")
 OUTPUT = Group(60, "The dataset's files")
 RUN = Group(80, "How the job runs")
+FLINK = Group(85, "On Flink")
 
 TRAIN = "train"
 _FIRST = (TRAIN, "validation", "test")
@@ -192,7 +193,7 @@ class CommonConfig:
         group=RUN,
         parse=values.runner,
         metavar="direct|flink",
-        help="Where it runs: direct is this machine; flink is not in this version.",
+        help="Where it runs: direct is this machine; flink is a cluster, or a Flink embedded here.",
     )
     spill_above: int = option(
         64 * 2**20,
@@ -202,7 +203,60 @@ class CommonConfig:
         metavar="BYTES",
         help="Shuffle through files where the planned references take more memory than this.",
     )
-    workers: int = option(0, group=RUN, help="Processes on this machine; 0 is one per core.")
+    workers: int = option(
+        0,
+        group=RUN,
+        help="Encoder processes on this machine (on Flink: of each worker); 0 is one per core.",
+    )
+
+    flink_master: str | None = option(
+        None,
+        group=FLINK,
+        metavar="HOST:PORT",
+        help="REST address of the cluster. Default: a Flink that is started here for this job.",
+    )
+    environment: Literal["external", "process", "docker", "loopback"] | None = option(
+        None,
+        group=FLINK,
+        metavar="external|process|docker|loopback",
+        help="Where the Python workers run. loopback: in processes of this command (the default "
+        "without a cluster). process: started by each TaskManager from this path (the default for "
+        "a cluster on this machine). external: by a recordmill worker-pool beside each TaskManager "
+        "(the default for any other). docker: in containers that each TaskManager starts.",
+    )
+    environment_config: str | None = option(
+        None,
+        group=FLINK,
+        metavar="TEXT",
+        help="external: HOST:PORT of the pool, as a TaskManager sees it (default: "
+        "localhost:50000); docker: the image; process: the program.",
+    )
+    parallelism: int | None = option(
+        None, group=FLINK, help="Slots to take. Default: all that are free."
+    )
+    job_name: str | None = option(
+        None,
+        group=FLINK,
+        metavar="NAME",
+        help="Name of the job in Flink. Default: made of the output's.",
+    )
+    detach: bool = option(
+        False,
+        group=FLINK,
+        help="Submit and leave; the job publishes itself. recordmill status tells how it is.",
+    )
+    stall_timeout: int = option(
+        900,
+        group=FLINK,
+        metavar="SECONDS",
+        help="Cancel a job in which nothing has moved for so long.",
+    )
+    flink_job_server_jar: str | None = option(
+        None,
+        group=FLINK,
+        metavar="PATH|URL",
+        help="Beam's Flink job server. Default: Beam downloads the one for the cluster's version.",
+    )
 
     def __post_init__(self) -> None:
         _check_splits(self.splits)
@@ -213,12 +267,16 @@ class CommonConfig:
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)
         _in_range("--shard-size", self.shard_size, least=1)
+        _in_range("--stall-timeout", self.stall_timeout, least=1)
+        if self.parallelism is not None:
+            _in_range("--parallelism", self.parallelism, least=1)
         if not 0 <= self.max_reject_fraction <= 1:
             raise ConfigError(
                 f"--max-reject-fraction: expected 0 to 1, got {self.max_reject_fraction:g}"
             )
         self._check_balance()
         self._check_shards()
+        self._check_flink()
         _check_renames(self.rename)
 
     def _check_balance(self) -> None:
@@ -235,6 +293,15 @@ class CommonConfig:
                 f"--balance {self.balance} is about the split {TRAIN}; "
                 f"expected it in --splits, got {', '.join(self.splits)}"
             )
+
+    def _check_flink(self) -> None:
+        if self.runner == "flink":
+            if self.detach and self.dry_run:
+                raise ConfigError("--dry-run prints a plan, for which --detach would not wait")
+            return
+        for name, one in options_of(CommonConfig).items():
+            if one.group == FLINK and getattr(self, name) != one.default:
+                raise ConfigError(f"--{one.key} is of use with --runner flink only")
 
     def _check_shards(self) -> None:
         if isinstance(self.num_shards, Mapping):

@@ -28,14 +28,15 @@ from transforms.plan import PlanOptions
 from transforms.publish import Publication
 
 RunPipeline = Callable[[Road], None]
-Status = Literal["published", "unchanged", "planned", "refused"]
+Status = Literal["published", "unchanged", "planned", "refused", "detached"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
     """How a job ended.
 
-    status: published, unchanged, planned (a dry run), or refused, with the verdict.
+    status: published, unchanged, planned (a dry run), refused, with the verdict, or detached: a
+      cluster goes on with it.
     plan: as plan.json has it. rejects: of what was run, sorted by key.
     resumed: it finished the publishing of an interrupted run.
     """
@@ -78,14 +79,22 @@ class Job:
         _not_nested(Location.parse(self.config.input), self.output)
         refuse_foreign(self.output)
 
-    def run(self, run_pipeline: RunPipeline, *, on_listed: Callable[[int], None]) -> Outcome:
+    def run(
+        self,
+        run_pipeline: RunPipeline,
+        *,
+        on_listed: Callable[[int], None],
+        is_running: lock.IsRunning | None = None,
+    ) -> Outcome:
         """Does what is left to do.
+
+        is_running: whether the (cluster, job) works still to which an earlier run left the output.
 
         Raises:
           ConfigError, RunError
         """
         self.check_output()
-        with lock.held(self.output / FOLDER):
+        with lock.held(self.output / FOLDER, is_running=is_running):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(run_pipeline, on_listed)
@@ -129,6 +138,8 @@ class Job:
         self._check_listing(listing)
         self.staging.begin()
         run_pipeline(self._road(listing, fingerprint))
+        if self.config.detach:
+            return Outcome(status="detached")
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         if verdict is not None:
@@ -220,6 +231,7 @@ class Job:
             split_names=tuple(config.splits),
             compression=config.compression,
             max_reject_fraction=config.max_reject_fraction,
+            detached=config.detach,
         )
         return Road(
             listing=listing,

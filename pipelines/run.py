@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pipelines import report
 from pipelines.config import CommonConfig
 from pipelines.job import Job, Outcome
 from pipelines.road import Road
 from pipelines.watch import JobProgress
-from recordmill.errors import ConfigError, RunError
+from recordmill import lock
+from recordmill.errors import RunError
 from recordmill.files import shown
 from recordmill.manifest import load
 from recordmill.pool import kill_shared_pool
+from recordmill.staging import FOLDER
 from runners import direct
+from runners.failures import without_step
 from runners.progress import Watcher
 from transforms.kind import Kind
 
-# What Beam adds to the message of an error: the name of a stage, which is no user's concern.
-_STEP = re.compile(r" \[while running '.*'\]\Z", re.DOTALL)
+if TYPE_CHECKING:
+    from runners import flink
 
 
 def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:
@@ -34,25 +37,35 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     Raises:
       ConfigError, RunError
     """
-    if config.runner != "direct":
-        raise ConfigError(f"--runner {config.runner} is not in this version; leave it out")
     started = time.monotonic()
     job = Job(config, kind)
     job.check_output()
-    workers = config.workers or len(os.sched_getaffinity(0))
-    progress = JobProgress(job.staging)
+    on_flink = None if config.runner == "direct" else _on_flink(config, job, beam_options, prog)
+    progress = JobProgress(job.staging, waiting=on_flink.waiting if on_flink else None)
 
     def run_pipeline(road: Road) -> None:
+        if on_flink is None:
+            try:
+                direct.run(road.build, workers=_workers(config), beam_options=beam_options)
+            except RunError as error:
+                raise RunError(without_step(str(error))) from error
+            return
+        if config.detach:
+            lock.leave_to(job.output / FOLDER, on_flink.url, on_flink.id)
         try:
-            direct.run(road.build, workers=workers, beam_options=beam_options)
-        except RunError as error:
-            raise RunError(_STEP.sub("", str(error))) from error
+            on_flink.run(road.build, moved=progress.poll)
+        except BaseException:
+            lock.end_detached(job.output / FOLDER)
+            raise
 
     watcher = Watcher(progress.poll, quiet=config.quiet)
-    with _ended_by_signals(watcher, prog), watcher:
-        outcome = job.run(run_pipeline, on_listed=progress.listed)
+    with _ended_by_signals(watcher, on_flink, prog), watcher:
+        outcome = job.run(run_pipeline, on_listed=progress.listed, is_running=_is_running)
     if not config.quiet:
         _say(outcome, job, seconds=time.monotonic() - started)
+    if outcome.status == "detached" and on_flink is not None:
+        # What a script goes on with, --quiet or not.
+        print(f"submitted to {on_flink.url}: job {on_flink.id}")
     if outcome.verdict is not None:
         table = report.rejects_table(report.sum_up(outcome.rejects))
         if table is not None:
@@ -60,6 +73,44 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
         print(f"{prog}: error: {outcome.verdict.message}", file=sys.stderr)
         return outcome.verdict.code
     return 0
+
+
+def _workers(config: CommonConfig) -> int:
+    return config.workers or len(os.sched_getaffinity(0))
+
+
+def _on_flink(
+    config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str
+) -> flink.FlinkJob:
+    from runners import flink
+
+    name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
+    options = flink.FlinkOptions(
+        master=config.flink_master,
+        environment=config.environment,
+        environment_config=config.environment_config,
+        parallelism=config.parallelism,
+        job_name=name,
+        job_server_jar=config.flink_job_server_jar,
+        detach=config.detach,
+        stall_seconds=config.stall_timeout,
+        beam=tuple(beam_options),
+    )
+    return flink.FlinkJob(options, workers=_workers(config))
+
+
+def _is_running(cluster: str, job: str) -> bool:
+    from runners import flink
+    from runners.flink_rest import ClusterError
+
+    try:
+        return flink.is_running(cluster, job)
+    except ClusterError as error:
+        raise RunError(
+            f"the output was left to the Flink job {job}, and whether that still runs cannot be"
+            f" asked: {error}. If the cluster is gone for good, remove {lock.DETACHED} from"
+            f" {FOLDER} in the output"
+        ) from error
 
 
 def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
@@ -85,11 +136,23 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
 
 
 @contextmanager
-def _ended_by_signals(watcher: Watcher, prog: str) -> Iterator[None]:
-    """SIGINT and SIGTERM end the process at once: staging is made to be left at any moment."""
+def _ended_by_signals(
+    watcher: Watcher, on_flink: flink.FlinkJob | None, prog: str
+) -> Iterator[None]:
+    """SIGINT and SIGTERM end the process at once: staging is made to be left at any moment.
+
+    A job on Flink is cancelled before, or it would go on.
+    """
 
     def end(number: int, _: FrameType | None) -> None:
+        for again in before:
+            signal.signal(again, signal.SIG_IGN)
         watcher.__exit__(None, None, None)
+        if on_flink is not None:
+            try:
+                on_flink.cancel()
+            except RunError as error:
+                print(f"{prog}: {error}", file=sys.stderr)
         print(
             f"{prog}: stopped by {signal.Signals(number).name}; the same command continues",
             file=sys.stderr,

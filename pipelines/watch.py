@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from recordmill.errors import RunError
 from recordmill.staging import ShardInfo, Staging
 from runners.progress import Snapshot
 
 
 class JobProgress:
-    """Polled by the watcher while the job runs."""
+    """Polled by the watcher while the job runs.
 
-    def __init__(self, staging: Staging) -> None:
+    waiting: what the job waits for before a stage of it runs, if anything.
+    """
+
+    def __init__(
+        self, staging: Staging, *, waiting: Callable[[], str | None] | None = None
+    ) -> None:
         self._staging = staging
+        self._waiting = waiting
         self._listed = 0
         self._infos: dict[str, ShardInfo] = {}
 
@@ -35,7 +43,8 @@ class JobProgress:
             return Snapshot(phase="listing", done=self._listed, unit="files")
         checked = self._staging.place("checked")
         if not checked.exists():
-            return Snapshot(phase="planning", done=listing.rows)
+            waiting = self._waiting() if self._waiting else None
+            return Snapshot(phase=waiting or "planning", done=listing.rows)
         done = sum(entry.name.endswith(".json") for entry in checked.list_dir())
         return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")
 

@@ -68,6 +68,7 @@ def lonely(tmp: pathlib.Path, photos: pathlib.Path) -> None:
 
 
 IN, OUT = ("--input", "{photos}"), ("--output", "{tmp}/out")
+FLINK = (*IN, *OUT, "--runner", "flink", "--flink-master")
 
 CASES = [
     case("no input", 2, "--input", *OUT),
@@ -222,7 +223,86 @@ CASES = [
         "image/class/label=who",
         make=write("list.csv", "path,label,who\n{photos}/ant/000.jpg,a,x\n"),
     ),
-    case("flink", 2, "not in this version", *IN, *OUT, "--runner", "flink"),
+    case(
+        "no cluster",
+        2,
+        "no Flink cluster answers at http://127.0.0.1:9 .connection refused.: start it, or",
+        *FLINK,
+        "127.0.0.1:9",
+    ),
+    case("no address", 2, "--flink-master: expected HOST:PORT, got 'a b'", *FLINK, "a b"),
+    case(
+        "loopback workers of a cluster elsewhere",
+        2,
+        "--environment loopback: the workers would run here, where the cluster at"
+        " http://flink.example.com:8081 does not reach them: use external",
+        *FLINK,
+        "flink.example.com",
+        "--environment",
+        "loopback",
+    ),
+    case(
+        "no image",
+        2,
+        "--environment docker: expected the image of the workers in --environment-config",
+        *FLINK,
+        "flink.example.com",
+        "--environment",
+        "docker",
+    ),
+    case(
+        "no pool",
+        2,
+        "no worker pool answers at localhost:9: start one with recordmill worker-pool --port 9",
+        *FLINK,
+        "localhost:8081",
+        "--environment",
+        "external",
+        "--environment-config",
+        "localhost:9",
+    ),
+    case(
+        "detached from nothing",
+        2,
+        "--detach needs a cluster that goes on without us: --flink-master",
+        *IN,
+        *OUT,
+        "--runner",
+        "FlinkRunner",
+        "--detach",
+    ),
+    case(
+        "Beam contradicts",
+        2,
+        "--environment process contradicts Beam's option of the same meaning, docker",
+        *IN,
+        *OUT,
+        "--runner",
+        "flink",
+        "--environment",
+        "process",
+        "--environment_type=DOCKER",
+    ),
+    case(
+        "no job server",
+        2,
+        "--flink-job-server-jar: there is no file '/nowhere.jar'",
+        *IN,
+        *OUT,
+        "--runner",
+        "flink",
+        "--flink-job-server-jar",
+        "/nowhere.jar",
+    ),
+    case(
+        "flink's option without it",
+        2,
+        "--parallelism is of use with --runner flink only",
+        *IN,
+        *OUT,
+        "--parallelism",
+        "2",
+    ),
 ]
 
 

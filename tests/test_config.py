@@ -99,4 +99,6 @@ def test_what_shapes_bytes() -> None:
     assert fields - shaping == {
         "input", "output", "input_root", "max_reject_fraction", "overwrite", "dry_run", "quiet",
         "runner", "spill_above", "workers",
+        "flink_master", "environment", "environment_config", "parallelism", "job_name", "detach",
+        "stall_timeout", "flink_job_server_jar",
     }  # fmt: skip

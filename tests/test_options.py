@@ -119,12 +119,12 @@ def test_job_file(tmp_path: pathlib.Path, text: str, field: str, expected: Any) 
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
-    text = "seed: 1\nrename: {a: b}\naugment: flip\ndirect_num_workers: 2\nparallelism: 4\n"
+    text = "seed: 1\nrename: {a: b}\naugment: flip\ndirect_num_workers: 2\nmax_parallelism: 4\n"
     both = from_file(tmp_path, text, "--seed=2", "--rename=c=d", "--direct_num_workers=3")
     assert both.config.seed == 2
     assert both.config.rename == {"c": "d"}
     assert both.config.augment == ("flip",)
-    assert sorted(both.passthrough) == ["--direct_num_workers=3", "--parallelism=4"]
+    assert sorted(both.passthrough) == ["--direct_num_workers=3", "--max_parallelism=4"]
 
 
 @pytest.mark.parametrize(
@@ -310,6 +310,7 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         "Balance (of the split train):",
         "The dataset's files:",
         "How the job runs:",
+        "On Flink:",
         "This command line:",
     ]
     assert "  --no-upright " in text

@@ -1,0 +1,126 @@
+"""A worker pool: starts and stops Python workers when a runner asks for them.
+
+The EXTERNAL environment of Beam, for clusters whose machines run one pool each; the local runner of
+Flink starts one in this process. Beam's own starts whatever `python` is, listens on all interfaces
+and may hang when a worker prints much.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent import futures
+from types import TracebackType
+from typing import IO, Any, Self
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+from recordmill.errors import ConfigError
+from runners import worker_boot
+
+PORT = 50000
+_GRACE = 10.0  # s that a worker has to end by itself
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Serves inside its `with` block; all its workers end with it.
+
+    host: the address it listens at; all who reach it can run code here. port: 0 for a free one.
+    log: where the workers' output goes; standard error where None.
+    """
+
+    def __init__(
+        self, *, host: str = "127.0.0.1", port: int = 0, log: IO[bytes] | None = None
+    ) -> None:
+        self.host = host
+        self._log = log
+        self._lock = threading.Lock()
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(thread_name_prefix="worker-pool"),
+            # Two pools on one port would each get some of the workers.
+            options=[("grpc.so_reuseport", 0)],
+        )
+        beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
+        try:
+            self.port = int(self._server.add_insecure_port(f"{host}:{port}"))
+        except RuntimeError as error:
+            raise ConfigError(
+                f"cannot listen at {host}:{port}: another program does, or it is no address of"
+                " this machine; choose another --host or --port"
+            ) from error
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.stop(0)
+        with self._lock:
+            workers = list(self._workers.values())
+            self._workers.clear()
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            _end(worker)
+
+    def kill(self) -> None:
+        """Ends the workers from a signal handler: takes no lock, and waits for nothing."""
+        for worker in list(self._workers.values()):
+            worker.kill()
+
+    def wait(self) -> None:
+        """Serves until somebody stops it."""
+        self._server.wait_for_termination()
+
+    def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
+        """Starts a worker that reports to the endpoints of the request."""
+        flags = [
+            f"--id={request.worker_id}",
+            f"--provision_endpoint={request.provision_endpoint.url}",
+            f"--control_endpoint={request.control_endpoint.url}",
+            f"--logging_endpoint={request.logging_endpoint.url}",
+            f"--artifact_endpoint={request.artifact_endpoint.url}",
+        ]
+        try:
+            worker = subprocess.Popen(
+                [*worker_boot.program(), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log or sys.stderr,
+                stderr=self._log or sys.stderr,
+                env=worker_boot.environment(),
+                process_group=0,  # Ctrl-C is for whoever runs the pool to understand
+            )
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"cannot start a worker: {error}")
+        with self._lock:
+            self._workers[request.worker_id] = worker
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
+        """Ends a worker; nothing happens where there is none of that id."""
+        with self._lock:
+            worker = self._workers.pop(request.worker_id, None)
+        if worker is not None:
+            worker.terminate()
+            _end(worker)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    try:
+        worker.wait(timeout=_GRACE)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()

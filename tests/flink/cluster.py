@@ -1,0 +1,157 @@
+"""A real Flink cluster on loopback: a JobManager, and TaskManagers that come and go.
+
+It runs the programs of `make flink`, which stand in build/flink, beside them Beam's job server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import yaml
+
+from runners.flink_rest import Cluster, ClusterError
+
+ROOT = pathlib.Path(__file__).parents[2]
+HOME = ROOT / "build" / "flink" / "pyflink"
+JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
+_PATIENCE = 120  # s, far more than a start takes
+
+
+class FlinkCluster:
+    """Starts and ends with its `with` block.
+
+    folder: for configuration and logs. memory: of each TaskManager, as Flink writes it.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, *, taskmanagers: int = 1, slots: int = 2, memory: str = "2g"
+    ) -> None:
+        for needed in (HOME, JOB_SERVER):
+            assert needed.exists(), f"{needed} is missing: make flink-job-server flink"
+        assert shutil.which("java"), "there is no java: install it (openjdk-17-jre-headless)"
+        self._folder = folder
+        self._wanted = taskmanagers
+        rest, rpc = _free_ports(2)
+        self.cluster = Cluster(f"http://127.0.0.1:{rest}")
+        self.master = f"127.0.0.1:{rest}"
+        conf = folder / "conf"
+        shutil.copytree(HOME / "conf", conf)
+        shipped = yaml.safe_load((conf / "config.yaml").read_text())
+        settings = {
+            "env.java.opts.all": shipped["env"]["java"]["opts"]["all"],
+            "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
+            "jobmanager.rpc.address": "127.0.0.1",
+            "jobmanager.rpc.port": rpc,
+            "jobmanager.bind-host": "127.0.0.1",
+            "jobmanager.memory.process.size": "1g",
+            "rest.address": "127.0.0.1",
+            "rest.bind-address": "127.0.0.1",
+            "rest.port": rest,
+            "taskmanager.host": "127.0.0.1",
+            "taskmanager.bind-host": "127.0.0.1",
+            "taskmanager.numberOfTaskSlots": slots,
+            "taskmanager.memory.process.size": memory,
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 3,
+            "restart-strategy.fixed-delay.delay": "1 s",
+            "heartbeat.interval": 1000,
+            "heartbeat.timeout": 10000,
+            "io.tmp.dirs": str(folder / "tmp"),
+        }
+        (folder / "tmp").mkdir()
+        (conf / "config.yaml").write_text(yaml.safe_dump(settings))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.taskmanagers: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> FlinkCluster:
+        self._start("jobmanager")
+        for _ in range(self._wanted):
+            self.start_taskmanager()
+        try:
+            self.wait_for_taskmanagers(self._wanted)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._processes):
+            kill(process)
+
+    def start_taskmanager(self) -> subprocess.Popen[bytes]:
+        self.taskmanagers.append(self._start("taskmanager"))
+        return self.taskmanagers[-1]
+
+    def wait_for_taskmanagers(self, number: int) -> None:
+        def there() -> bool:
+            with contextlib.suppress(ClusterError):
+                return self.cluster.free_slots()[2] == number
+            return False
+
+        wait_until(there, f"{number} TaskManagers")
+
+    def logs(self) -> str:
+        """All that the cluster has written; for a person to read where a test fails."""
+        return "\n".join(
+            f"== {path.name}\n{path.read_text(errors='replace')}"
+            for path in sorted((self._folder / "logs").glob("*"))
+        )
+
+    def _start(self, what: str) -> subprocess.Popen[bytes]:
+        logs = self._folder / "logs"
+        logs.mkdir(exist_ok=True)
+        environment = os.environ | {
+            "FLINK_HOME": str(HOME),
+            "FLINK_CONF_DIR": str(self._folder / "conf"),
+            "FLINK_LOG_DIR": str(logs),
+            "FLINK_PID_DIR": str(self._folder),
+        }
+        with (logs / f"{what}-{len(self._processes)}.txt").open("wb") as log:
+            process = subprocess.Popen(
+                [HOME / "bin" / f"{what}.sh", "start-foreground"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL, for the process alone: what it has started must end by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def wait_until(happened: Callable[[], bool], what: str, *, seconds: float = _PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, f"it did not come to {what}"
+        time.sleep(0.1)
+
+
+def processes(pattern: str) -> Iterator[int]:
+    """The ids of processes whose command line holds `pattern`."""
+    for line in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if pattern in line.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                yield int(line.parent.name)
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
