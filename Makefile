@@ -13,9 +13,11 @@ FLINK_VERSION := 1.19.3
 
 help:
 	@echo 'make demo    build a small dataset, verify it, show what is in it and draw it'
-	@echo 'make test    run the tests'
+	@echo 'make test    run the tests; those on Flink too, where Java and Maven are'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make setup   install recordmill and all of the above into .venv'
+	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
+	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
 	@echo 'make soak    the runs too long for make test: sameness, kills, fuzz'
 	@echo 'make clean   remove .venv and what demo and tests left'
@@ -33,6 +35,11 @@ demo: $(CORE)
 
 test: $(DEV)
 	$(BIN)/python -m pytest -n auto --cov
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) test-flink; else \
+	    echo 'make test: the tests on Flink were left out: they need Java 11 or 17, and Maven'; fi
+
+test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
+	$(BIN)/python -m pytest tests/flink
 
 lint: $(DEV)
 	$(BIN)/ruff check

@@ -83,9 +83,7 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     kind = module.kind(parsed.config)
     # Beam takes two seconds to import: not before the command line is known to be sound. Encoder
     # processes get ready meanwhile.
-    parts = [part for part in (kind.encoder, kind.check) if part is not None]
-    imports = ["transforms.encode", *{type(part).__module__ for part in parts}]
-    pool.shared_pool(parsed.config.workers, imports=imports)
+    pool.shared_pool(parsed.config.workers, imports=["transforms.encode", *kind.modules])
     try:
         from pipelines import run
 

@@ -140,7 +140,8 @@ def worker_pool_main(argv: Sequence[str]) -> int:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, stop)
-    with WorkerPool(host=config.host, port=config.port) as pool:
+    imports = ["pipelines.road", "pipelines.images"]
+    with WorkerPool(host=config.host, port=config.port, imports=imports) as pool:
         print(f"listening for workers at {pool.address}", flush=True)
         pool.wait()
     return 0

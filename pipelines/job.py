@@ -252,7 +252,7 @@ class Job:
 def _columns(listing: Listing, staging: Staging) -> pa.Schema:
     if not listing.parts:
         return pa.schema([])
-    return read_part(listing.parts[0], staging=staging).schema
+    return read_part(listing.parts[0].name, staging=staging).schema
 
 
 def _read_labels(path: str | None) -> tuple[str, ...] | None:

@@ -159,7 +159,7 @@ def sum_up(rejects: Iterable[Reject]) -> dict[str, RejectSummary]:
             examples[reject.reason].append(dataclasses.asdict(reject))
     return {
         reason: RejectSummary(count=count, examples=tuple(examples[reason]))
-        for reason, count in counts.most_common()
+        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     }
 
 
@@ -287,7 +287,7 @@ def _classes_table(
         for stage, counts in stages.items()
     ]
     table = new_table("class", *(title for title, _ in columns), *(["weight"] if weights else []))
-    rows = totals.most_common()
+    rows = sorted(totals.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
     hidden = len(rows) - 2 * _ENDS
     for place, (label, _) in enumerate(rows):
         # To hide one row takes as much room as to show it.

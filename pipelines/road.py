@@ -16,7 +16,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
-from transforms.check import CheckParts
+from transforms.check import CheckParts, checked_name
 from transforms.kind import Check, Encoder
 from transforms.passes import Passes, SplitReader
 from transforms.plan import Plan, PlanOptions, make_plan
@@ -59,7 +59,10 @@ class Road:
             parts |= CheckParts(self.check, self.staging, self.options.workers)
 
         reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
-        passes = Passes(parts=parts, reader=reader)
+        names = [
+            part.name if self.check is None else checked_name(part) for part in self.listing.parts
+        ]
+        passes = Passes(parts=parts, names=names, reader=reader)
         problems = []
         if not self.unique_keys:
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
@@ -80,7 +83,7 @@ class Road:
         if self.dry_run:
             return
         infos = (
-            parts
+            passes.again("Rows")
             | ReshuffleIntoShards(
                 plan,
                 self.staging,
@@ -123,7 +126,6 @@ class Road:
                 _plan,
                 AsSingleton(survey, default_value=Survey()),
                 quotas,
-                AsList(passes.parts),
                 forbidden,
                 encoder=self.encoder,
                 options=self.options,
@@ -142,14 +144,13 @@ class Road:
 
 
 def _survey(part: Part, strata: Strata | None = None, *, reader: SplitReader) -> Survey:
-    return Survey.of(reader.read(part, strata), part, seed=reader.seed)
+    return Survey.of(reader.read(part.name, strata), part, seed=reader.seed)
 
 
 def _plan(
     _: bytes,
     survey: Survey,
     quotas: Mapping[str, Quota],
-    parts: Sequence[Part],
     problems: Sequence[str],
     *,
     encoder: Encoder,
@@ -159,7 +160,6 @@ def _plan(
     plan = make_plan(
         survey,
         quotas,
-        sorted(parts, key=lambda part: part.name),
         sorted(problems),
         encoder=encoder,
         options=options,
@@ -172,7 +172,7 @@ def _plan(
 
 
 def _balanced_rows(
-    part: Part, plan: Plan, strata: Strata | None = None, *, reader: SplitReader
+    part: str, plan: Plan, strata: Strata | None = None, *, reader: SplitReader
 ) -> Iterator[pa.RecordBatch]:
     rows = reader.read(part, strata, columns=None)
     return replicate(rows, quotas=plan.quotas, seed=plan.seed)

@@ -94,6 +94,7 @@ def _on_flink(
         job_server_jar=config.flink_job_server_jar,
         detach=config.detach,
         stall_seconds=config.stall_timeout,
+        imports=["pipelines.road", *job.kind.modules],
         beam=tuple(beam_options),
     )
     return flink.FlinkJob(options, workers=_workers(config))

@@ -46,7 +46,8 @@ class FlinkOptions:
 
     master: the cluster's REST address; None runs one here. parallelism: None takes all that is
     free. environment, environment_config: where the workers run, None what suits the cluster.
-    stall_seconds: cancel a job in which nothing moves for so long. beam: Beam's own options, as
+    stall_seconds: cancel a job in which nothing moves for so long. imports: modules that workers
+    which are started here have ready. beam: Beam's own options, as
     flags; those that say the same as one of these win where these are None.
 
     Raises:
@@ -61,6 +62,7 @@ class FlinkOptions:
     job_server_jar: str | None = None
     detach: bool = False
     stall_seconds: float = 900.0
+    imports: Sequence[str] = ()
     beam: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -185,7 +187,10 @@ class FlinkJob:
         assert self._folder is not None
         options = self._options
         with flink_workers.serving(
-            self._environment, config=options.environment_config, log=log
+            self._environment,
+            config=options.environment_config,
+            imports=options.imports,
+            log=log,
         ) as (kind, config, self._pool):
             beam_options = _beam_options(
                 options,

@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Literal
 
 from recordmill.errors import ConfigError
@@ -57,12 +57,12 @@ def choose(
 
 @contextlib.contextmanager
 def serving(
-    environment: Environment, *, config: str | None, log: IO[bytes]
+    environment: Environment, *, config: str | None, imports: Sequence[str], log: IO[bytes]
 ) -> Iterator[tuple[str, str, WorkerPool | None]]:
     """Beam's (environment type, its config, the pool in this process where there is one)."""
     match environment:
         case "loopback":
-            with WorkerPool(log=log) as pool:
+            with WorkerPool(imports=imports, log=log) as pool:
                 yield "EXTERNAL", pool.address, pool
         case "external":
             yield "EXTERNAL", config or f"localhost:{PORT}", None

@@ -71,11 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def program() -> list[str]:
-    """The command of a worker on this machine, to which its flags are added."""
+def program(module: str, call: str) -> list[str]:
+    """The command that calls something of a module in this folder."""
     # -P: a module in the folder where somebody stands is not the one we mean.
-    start = "import sys; from runners.worker_boot import main; sys.exit(main())"
-    return [sys.executable, "-P", "-c", start]
+    return [sys.executable, "-P", "-c", f"from runners import {module}; {module}.{call}"]
 
 
 def environment() -> dict[str, str]:

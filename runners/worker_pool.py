@@ -7,9 +7,14 @@ and may hang when a worker prints much.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import select
+import signal
 import subprocess
-import sys
 import threading
+from collections.abc import Sequence
 from concurrent import futures
 from types import TracebackType
 from typing import IO, Any, Self
@@ -28,16 +33,22 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Serves inside its `with` block; all its workers end with it.
 
     host: the address it listens at; all who reach it can run code here. port: 0 for a free one.
+    imports: modules to have ready before the first worker is asked for.
     log: where the workers' output goes; standard error where None.
     """
 
     def __init__(
-        self, *, host: str = "127.0.0.1", port: int = 0, log: IO[bytes] | None = None
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        imports: Sequence[str] = (),
+        log: IO[bytes] | None = None,
     ) -> None:
         self.host = host
-        self._log = log
         self._lock = threading.Lock()
-        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._zygote = _Zygote(imports, log)
+        self._workers: dict[str, int] = {}  # {id: pidfd}
         self._server = grpc.server(
             futures.ThreadPoolExecutor(thread_name_prefix="worker-pool"),
             # Two pools on one port would each get some of the workers.
@@ -47,6 +58,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         try:
             self.port = int(self._server.add_insecure_port(f"{host}:{port}"))
         except RuntimeError as error:
+            self._zygote.end()
             raise ConfigError(
                 f"cannot listen at {host}:{port}: another program does, or it is no address of"
                 " this machine; choose another --host or --port"
@@ -70,15 +82,17 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             workers = list(self._workers.values())
             self._workers.clear()
+        self._zygote.end()
         for worker in workers:
-            worker.terminate()
+            _signal(worker, signal.SIGTERM)
         for worker in workers:
             _end(worker)
 
     def kill(self) -> None:
         """Ends the workers from a signal handler: takes no lock, and waits for nothing."""
+        self._zygote.kill()
         for worker in list(self._workers.values()):
-            worker.kill()
+            _signal(worker, signal.SIGKILL)
 
     def wait(self) -> None:
         """Serves until somebody stops it."""
@@ -94,18 +108,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             f"--artifact_endpoint={request.artifact_endpoint.url}",
         ]
         try:
-            worker = subprocess.Popen(
-                [*worker_boot.program(), *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log or sys.stderr,
-                stderr=self._log or sys.stderr,
-                env=worker_boot.environment(),
-                process_group=0,  # Ctrl-C is for whoever runs the pool to understand
-            )
+            with self._lock:
+                self._workers[request.worker_id] = self._zygote.fork(flags)
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=f"cannot start a worker: {error}")
-        with self._lock:
-            self._workers[request.worker_id] = worker
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
@@ -113,14 +119,54 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             worker = self._workers.pop(request.worker_id, None)
         if worker is not None:
-            worker.terminate()
+            _signal(worker, signal.SIGTERM)
             _end(worker)
         return beam_fn_api_pb2.StopWorkerResponse()
 
 
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    try:
-        worker.wait(timeout=_GRACE)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
+class _Zygote:
+    """The process that the workers are forked from."""
+
+    def __init__(self, imports: Sequence[str], log: IO[bytes] | None) -> None:
+        self._process = subprocess.Popen(
+            worker_boot.program("zygote", f"main({list(imports)!r})"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=worker_boot.environment(),
+            process_group=0,
+        )
+
+    def fork(self, flags: Sequence[str]) -> int:
+        """Starts a worker and returns its pidfd. Raises OSError where that is impossible."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(list(flags)).encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise ChildProcessError(f"it ended with exit code {self._process.wait()}")
+        return os.pidfd_open(int(answer))
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> None:
+        self.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+
+
+def _signal(worker: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(worker, number)
+
+
+def _end(worker: int) -> None:
+    """Waits for the end of a worker that was told to, and tells it more clearly."""
+    if not select.select([worker], [], [], _GRACE)[0]:
+        _signal(worker, signal.SIGKILL)
+        select.select([worker], [], [], _GRACE)
+    os.close(worker)

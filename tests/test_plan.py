@@ -1,6 +1,7 @@
 """The survey and the plan: counts, samples, shards, and what stops a job before it writes."""
 
 import collections
+import dataclasses
 
 import pyarrow as pa
 import pytest
@@ -29,16 +30,15 @@ def staged(folder, source, **options):
     parts = stage_listing(source, staging).parts
     surveys = []
     for part in parts:
-        rows = assign(read_part(part, staging=staging), fractions=FRACTIONS, seed=SEED)
+        rows = assign(read_part(part.name, staging=staging), fractions=FRACTIONS, seed=SEED)
         surveys.append(Survey.of(rows, part, seed=SEED))
     return Survey.sum(surveys), parts, staging
 
 
 def planned(survey, parts, staging, *, quotas=None, problems=(), encoder=None, **options):
     return make_plan(
-        survey,
+        dataclasses.replace(survey, parts=tuple(parts)),
         quotas or {},
-        parts,
         problems,
         encoder=encoder or TinyEncoder(),
         options=PlanOptions(**{**OPTIONS, **options}),

@@ -19,13 +19,18 @@ from transforms.listing import read_part, write_part
 _CHUNK = 256  # rows of a task
 
 
+def checked_name(part: Part) -> str:
+    """Where the rows of a part go that pass."""
+    return f"checked/{part.name.rpartition('/')[2]}"
+
+
 def check_part(part: Part, *, check: Check, staging: Staging, workers: int) -> Part:
     """Writes the rows of a part that pass, beside what did not; done already on resume."""
-    name = f"checked/{part.name.rpartition('/')[2]}"
+    name = checked_name(part)
     done = staging.read_json(f"{name}.json")
     if done is not None:
         return Part(**done["part"])
-    rows = read_part(part, staging=staging)
+    rows = read_part(part.name, staging=staging)
     pool = shared_pool(workers)
     starts = range(0, len(rows), _CHUNK)
     chunks = [batch.to_bytes(rows.slice(start, _CHUNK)) for start in starts]

@@ -122,6 +122,12 @@ class Kind:
     encoder: Encoder
     check: Check | None = None
 
+    @property
+    def modules(self) -> list[str]:
+        """What a process has to import for its check and its encoder."""
+        parts = [part for part in (self.encoder, self.check) if part is not None]
+        return sorted({type(part).__module__ for part in parts})
+
 
 class Sorter:
     """Collects the outcome of a loop over rows."""

@@ -118,10 +118,10 @@ def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:
 
 
 def read_part(
-    part: Part, *, staging: Staging, columns: Sequence[str] | None = None
+    name: str, *, staging: Staging, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """Reads a part, or some of its columns."""
-    source = _open(staging.place(part.name))
+    """Reads a part by its name, or some of its columns."""
+    source = _open(staging.place(name))
     reader = pa.ipc.open_file(source)
     if columns is not None:
         fields = [reader.schema.get_field_index(name) for name in columns]

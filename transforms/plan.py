@@ -122,7 +122,6 @@ class Plan:
 def make_plan(
     survey: Survey,
     quotas: Mapping[str, Quota],
-    parts: Sequence[Part],
     problems: Sequence[str],
     *,
     encoder: Encoder,
@@ -133,6 +132,7 @@ def make_plan(
 
     problems: what the data forbids, found on the way here; the first becomes the verdict.
     """
+    parts = survey.parts
     rejected = sum(part.rejected for part in parts)
     filtered = sum(part.filtered for part in parts)
     seen = sum(part.rows for part in parts) + rejected + filtered + options.listing_rejects
@@ -160,7 +160,7 @@ def make_plan(
         splits={},
         quotas=quotas,
         context=context,
-        parts=tuple(parts),
+        parts=parts,
         rejected=rejected,
         filtered=filtered,
         verdict=verdict,
@@ -172,7 +172,6 @@ def make_plan(
     estimates = measure(
         {name: survey.samples[name] for name in present},
         {name: sum(survey.counts[name].values()) for name in present},
-        parts,
         encoder=encoder,
         context=context,
         options=options,
@@ -265,7 +264,6 @@ def sample_size(records: int) -> int:
 def measure(
     samples: Mapping[str, pa.RecordBatch],
     records: Mapping[str, int],
-    parts: Sequence[Part],
     *,
     encoder: Encoder,
     context: Context,
@@ -282,7 +280,7 @@ def measure(
     chunks = {}
     sizes = {}
     for name, sample in samples.items():
-        rows = _fetch(sample.slice(0, sample_size(records[name])), parts, name, staging)
+        rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
         inputs = np.asarray(rows[batch.SIZE]) if batch.SIZE in rows.schema.names else [0]
         sizes[name] = int(np.mean(inputs))
         step = max(len(rows) // 8, 1)
@@ -306,18 +304,15 @@ def measure(
     return estimates
 
 
-def _fetch(
-    sample: pa.RecordBatch, parts: Sequence[Part], split: str, staging: Staging
-) -> pa.RecordBatch:
+def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:
     """The rows of a sample, in its order."""
-    by_name = {part.name: part for part in parts}
     names = sample["part"].to_pylist()
     at = np.asarray(sample["row"])
     batches = []
     positions: list[int] = []
     for name in sorted(set(names)):
         chosen = [i for i, other in enumerate(names) if other == name]
-        rows = read_part(by_name[name], staging=staging)
+        rows = read_part(name, staging=staging)
         batches.append(rows.take(pa.array(at[chosen])))
         positions += chosen
     joined = batch.concat(batches).take(pa.array(np.argsort(positions)))

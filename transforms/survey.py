@@ -19,10 +19,11 @@ Counts = Mapping[str | None, int]  # by label; None for records without one
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """counts: {split: {label: records}}; samples: {split: the records of smallest rank}, as
-    (rank uint64, key, part string, row int64), ordered by (rank, key).
+    """parts: those surveyed, by name. counts: {split: {label: records}}. samples: {split: the
+    records of smallest rank}, as (rank uint64, key, part string, row int64), by (rank, key).
     """
 
+    parts: tuple[Part, ...] = ()
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
 
@@ -51,20 +52,24 @@ class Survey:
                     "row": pa.array(at),
                 }
             )
-        return cls(counts=counts, samples=samples)
+        return cls(parts=(part,), counts=counts, samples=samples)
 
     @classmethod
     def sum(cls, surveys: Iterable[Survey]) -> Survey:
         """Adds surveys up, in whatever order they come."""
+        parts: list[Part] = []
         counts: dict[str, Counter[str | None]] = {}
         samples: dict[str, list[pa.RecordBatch]] = {}
         for survey in surveys:
+            parts += survey.parts
             for split, found in survey.counts.items():
                 counts.setdefault(split, Counter()).update(found)
             for split, sample in survey.samples.items():
                 samples.setdefault(split, []).append(sample)
         return cls(
-            counts=counts, samples={split: _smallest(parts) for split, parts in samples.items()}
+            parts=tuple(sorted(parts, key=lambda part: part.name)),
+            counts=counts,
+            samples={split: _smallest(found) for split, found in samples.items()},
         )
 
 

@@ -1,0 +1,35 @@
+"""One cluster for all tests that do not break theirs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.flink.cluster import FlinkCluster
+from tests.flink.jobs import CLOTHING, Job
+
+pytest_plugins: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def flink(tmp_path_factory) -> Iterator[FlinkCluster]:
+    with FlinkCluster(tmp_path_factory.mktemp("flink")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory) -> Job:
+    """The job that most tests run, by the local runner."""
+    job = Job(tmp_path_factory.mktemp("direct") / "out")
+    job.finish()
+    return job
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory) -> Job:
+    """Balanced, augmented, gzipped, of 3,457 photos, by the local runner."""
+    job = Job(tmp_path_factory.mktemp("large") / "out", *LARGE, source=CLOTHING)
+    job.finish()
+    return job
+
+
+LARGE = ("--size", "48", "--augment", "flip,crop", "--compression", "gzip")

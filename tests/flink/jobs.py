@@ -1,0 +1,94 @@
+"""Jobs as a person starts them: the command in a process of its own, and what comes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from tests.flink.cluster import JOB_SERVER, ROOT, FlinkCluster
+
+EXAMPLES = ROOT / "examples" / "clothing"
+CLOTHING = ROOT.parent / "shared" / "data" / "clothing"
+_PATIENCE = 280  # s
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> str:
+        """What it said last on standard error."""
+        return self.err.strip().splitlines()[-1] if self.err.strip() else ""
+
+
+class Job:
+    """`recordmill images`, over the pictures of the demo where nothing else is said."""
+
+    def __init__(
+        self, output: pathlib.Path | str, *options: str, source: pathlib.Path | str = EXAMPLES
+    ) -> None:
+        self.output = output
+        places = ["--input", str(source), "--output", str(output)]
+        how = ["--balance", "oversample", "--seed", "7", "--num-shards", "train=8,test=2"]
+        size = [] if "--size" in options else ["--size", "96"]
+        self.arguments = ["images", *places, *how, *size, *options]
+
+    def on(self, cluster: FlinkCluster, environment: str, *options: str) -> Job:
+        """The same job on a cluster."""
+        where = ["--flink-master", cluster.master, "--environment", environment]
+        return self.on_flink(*where, *options)
+
+    def on_flink(self, *options: str) -> Job:
+        job = Job(self.output)
+        jar = ["--flink-job-server-jar", str(JOB_SERVER)]
+        job.arguments = [*self.arguments, "--runner", "flink", *jar, *options]
+        return job
+
+    def start(self, **environment: str) -> subprocess.Popen[str]:
+        return start(*self.arguments, **environment)
+
+    def run(self, **environment: str) -> Ended:
+        return ended(self.start(**environment))
+
+    def finish(self, **environment: str) -> None:
+        result = self.run(**environment)
+        assert result.code == 0, result.err[-3000:]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """{path: sha256} of all that is in the output, but for what tells how it was called."""
+        folder = pathlib.Path(self.output)
+        return {
+            str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name != "job.json"
+        }
+
+
+def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Starts a command of recordmill."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", *arguments],
+        cwd=ROOT, env=os.environ | environment, text=True, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
+    out, err = process.communicate(timeout=_PATIENCE)
+    return Ended(process.returncode, out, err)
+
+
+def command(*arguments: str, **environment: str) -> Ended:
+    """Runs a command of recordmill to its end."""
+    return ended(start(*arguments, **environment))

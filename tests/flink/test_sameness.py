@@ -1,0 +1,94 @@
+"""The same bytes on Flink as on this machine, wherever Flink and its workers run."""
+
+import contextlib
+import pathlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.flink.cluster import FlinkCluster, processes, wait_until
+from tests.flink.conftest import LARGE
+from tests.flink.jobs import CLOTHING, Job, command, start
+
+
+@contextlib.contextmanager
+def worker_pool(**environment: str) -> Iterator[str]:
+    """A pool as a machine of a cluster runs it; gives its address."""
+    process = start("worker-pool", "--port", "0", **environment)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening for workers at 127.0.0.1:"), line
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+
+
+def test_embedded(undisturbed, tmp_path):
+    job = Job(tmp_path / "out").on_flink("--parallelism", "2")
+    job.finish()
+    assert job.files == undisturbed.files
+
+
+@pytest.mark.parametrize("environment", ["loopback", "process"])
+def test_on_a_cluster(environment, flink, undisturbed, tmp_path):
+    job = Job(tmp_path / "out").on(flink, environment)
+    job.finish()
+    assert job.files == undisturbed.files
+    assert not (tmp_path / "out" / ".recordmill").exists()
+
+
+def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_path):
+    with worker_pool() as address:
+        options = ("--environment-config", address, "--parallelism", "2", "--spill-above", "1")
+        job = Job(tmp_path / "out", *LARGE, source=CLOTHING).on(flink, "external", *options)
+        job.finish()
+        assert job.files == large.files
+        assert command("verify", "--dataset", str(job.output)).code == 0
+    # Nothing of all that is left: no worker, no jar on the cluster.
+    wait_until(lambda: not list(processes("runners.worker_")), "the end of all workers")
+    assert flink.cluster._call("GET", "/v1/jars")["files"] == []
+
+
+def test_a_stratified_split_and_a_dry_run(flink, tmp_path):
+    options = ("--stratify", "--balance", "undersample")
+    direct, other = Job(tmp_path / "direct", *options), Job(tmp_path / "flink", *options)
+    direct.finish()
+    other.on(flink, "loopback").finish()
+    assert other.files == direct.files
+    planned = [
+        job.run().out
+        for job in (
+            Job(tmp_path / "dry", "--dry-run"),
+            Job(tmp_path / "dry", "--dry-run").on(flink, "loopback"),
+        )
+    ]
+    counts = [[line for line in text.splitlines() if "takes" not in line] for text in planned]
+    assert "train" in planned[0]
+    assert not (tmp_path / "dry" / "dataset.json").exists()
+    assert counts[0] == counts[1]
+
+
+def test_the_pool_listens_here_alone_and_takes_no_port_twice():
+    with worker_pool() as address:
+        port = address.rpartition(":")[2]
+        with socket.socket() as probe:
+            own = socket.gethostbyname(socket.gethostname())
+            if not own.startswith("127."):
+                assert probe.connect_ex((own, int(port))) != 0
+        second = command("worker-pool", "--port", port)
+        assert second.code == 2
+        assert f"cannot listen at 127.0.0.1:{port}" in second.last
+
+
+def test_jobs_of_two_outputs_share_a_cluster(
+    flink: FlinkCluster, undisturbed, tmp_path: pathlib.Path
+):
+    jobs = [Job(tmp_path / name).on(flink, "loopback", "--parallelism", "1") for name in "ab"]
+    running = [job.start() for job in jobs]
+    for process in running:
+        _, err = process.communicate(timeout=280)
+        assert process.returncode == 0, err[-2000:]
+    assert [job.files for job in jobs] == [undisturbed.files] * 2

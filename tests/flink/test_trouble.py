@@ -1,0 +1,289 @@
+"""What goes wrong on a cluster: what is said, what is left, and how the next run goes on."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.flink.cluster import ROOT, FlinkCluster, kill, processes, wait_until
+from tests.flink.jobs import Ended, Job, command, ended, start
+
+FOLDER = ".recordmill"
+# Enough shards of enough pictures that a job can be caught writing.
+LONG = ("--size", "512", "--balance-target", "60", "--num-shards", "train=24,test=2")
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory) -> Job:
+    """A job that takes a while, by the local runner."""
+    job = Job(tmp_path_factory.mktemp("long") / "out", *LONG)
+    job.finish()
+    return job
+
+
+@pytest.fixture
+def frail(tmp_path) -> Iterator[FlinkCluster]:
+    """A cluster that a test may damage."""
+    (tmp_path / "cluster").mkdir()
+    with FlinkCluster(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+def finished(out: pathlib.Path) -> int:
+    return len(list(out.glob(f"{FOLDER}/*/info/*.json")))
+
+
+def wait_for_writing(process: subprocess.Popen[str], out: pathlib.Path) -> None:
+    def writing() -> bool:
+        assert process.poll() is None, ended(process)
+        return finished(out) >= 2
+
+    wait_until(writing, "a finished shard")
+
+
+def state(cluster: FlinkCluster) -> str:
+    (job,) = cluster.cluster.jobs()
+    return cluster.cluster.status(job).state
+
+
+def expect_nothing_left(cluster: FlinkCluster) -> None:
+    for pattern in ("recordmill-worker", "runners import zygote", "recordmill.pool"):
+        wait_until(lambda name=pattern: not list(processes(name)), f"the end of {pattern}")
+    assert cluster.cluster._call("GET", "/v1/jars")["files"] == []
+
+
+def expect_the_same(job: Job, out: pathlib.Path, undisturbed: Job) -> None:
+    """The dataset is whole, after as many runs of the command as it may take."""
+    assert job.files == undisturbed.files
+    assert not (out / FOLDER).exists()
+
+
+@pytest.mark.parametrize("environment", ["process", "loopback"])
+def test_a_killed_worker(environment, flink, long, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, *LONG).on(flink, environment)
+    process = job.start()
+    wait_for_writing(process, out)
+    name = "recordmill-worker" if environment == "process" else "runners import zygote"
+    workers = list(processes(name))
+    if environment == "loopback":  # the first is the one they are forked from
+        workers = [pid for pid in workers if pid != min(workers)]
+    assert workers
+    for pid in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    result = ended(process)
+    if result.code != 0:
+        job.finish()
+    expect_the_same(job, out, long)
+
+
+def test_a_killed_taskmanager(frail, long, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, *LONG).on(frail, "process")
+    process = job.start()
+    wait_for_writing(process, out)
+    kill(frail.taskmanagers[0])
+    frail.start_taskmanager()
+    result = ended(process)
+    if result.code != 0:
+        frail.wait_for_taskmanagers(1)
+        job.finish()
+    expect_the_same(job, out, long)
+    expect_nothing_left(frail)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_command_cancels_its_job(number, code, frail, long, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, *LONG).on(frail, "process")
+    process = job.start()
+    wait_for_writing(process, out)
+    process.send_signal(number)
+    result = ended(process)
+    assert result.code == code, result.err
+    assert result.last.endswith(f"stopped by {number.name}; the same command continues")
+    assert state(frail) == "CANCELED"
+    expect_nothing_left(frail)
+    assert not (out / "dataset.json").exists()
+    before = finished(out)
+    assert before >= 2
+    job.finish()
+    expect_the_same(job, out, long)
+
+
+def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
+    out = tmp_path / "out"
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    job = Job(out, *LONG).on_flink("--parallelism", "2")
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+        process = job.start(TMPDIR=str(temporary))
+        already = finished(out)
+        wait_until(lambda: finished(out) > already, "another finished shard")  # noqa: B023
+        process.send_signal(number)
+        assert ended(process).code == code
+        for pattern in (str(temporary), "runners import zygote", "recordmill.pool"):
+            wait_until(lambda name=pattern: not list(processes(name)), f"the end of {pattern}")
+        wait_until(lambda: not list(temporary.iterdir()), "an empty temporary folder")
+    job.finish(TMPDIR=str(temporary))
+    expect_the_same(job, out, long)
+
+
+def test_a_detached_job_publishes_itself(flink, long, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, *LONG).on(flink, "process", "--detach")
+    submitted = job.run()
+    assert submitted.code == 0, submitted.err
+    name = submitted.out.split()[-1]
+    assert submitted.out == f"submitted to {flink.cluster.url}: job {name}\n"
+    # Whoever comes now is told.
+    second = job.run()
+    assert second.code == 1
+    assert f"the Flink job {name} at {flink.cluster.url} holds it" in second.last
+    said = command("status", "--output", str(out), "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["state"] in ("RUNNING", "CREATED")
+    wait_until(lambda: flink.cluster.status(name).ended, "the end of the job", seconds=280)
+    assert flink.cluster.status(name).state == "FINISHED"
+    expect_the_same(job, out, long)
+    assert command("status", "--output", str(out)).out.startswith("dataset: ")
+    again = job.run()
+    assert again.code == 0
+    assert "nothing has changed" in again.out
+
+
+def test_a_detached_job_is_cancelled_and_goes_on(flink, long, tmp_path):
+    out = tmp_path / "out"
+    submitted = Job(out, *LONG).on(flink, "process", "--detach").run()
+    name = submitted.out.split()[-1]
+    wait_until(lambda: finished(out) >= 2, "a finished shard")
+    cancelled = command("cancel", "--output", str(out))
+    assert (cancelled.code, cancelled.out) == (0, f"job {name} is CANCELED\n"), cancelled.err
+    master = ("--flink-master", flink.master)
+    said = command("status", *master, "--job", name)
+    assert said.code == 1
+    assert "state: CANCELED" in said.out
+    unknown = command("cancel", *master, "--job", "0" * 32)
+    assert unknown.code == 1
+    assert "knows no job" in unknown.last
+    job = Job(out, *LONG).on(flink, "process")
+    job.finish()
+    expect_the_same(job, out, long)
+
+
+def test_too_many_rejects_are_a_verdict(flink, tmp_path):
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    for number in range(5):
+        (tmp_path / "in" / "a" / f"{number}.jpg").write_bytes(b"no picture")
+    job = Job(tmp_path / "out", source=tmp_path / "in").on(flink, "loopback")
+    result = job.run()
+    assert result.code == 1
+    assert result.last.startswith("recordmill images: error: 5 of 5 inputs were rejected (100.0%)")
+    assert state_of_last(flink) == "FINISHED"  # nothing that an engine should try again
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def state_of_last(flink: FlinkCluster) -> str:
+    jobs = flink.cluster._call("GET", "/v1/jobs/overview")["jobs"]
+    return str(max(jobs, key=lambda job: job["start-time"])["state"])
+
+
+def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
+    # The listing of a run that was cut off is kept; the file it names is not what it was.
+    out, photos = tmp_path / "out", tmp_path / "in"
+    (photos / "a").mkdir(parents=True)
+    source = next((ROOT / "examples" / "clothing" / "hat").iterdir())
+    for number in range(3):
+        (photos / "a" / f"{number}.jpg").write_bytes(source.read_bytes())
+    program = (
+        "import sys; from pipelines import job, cli; real = job.stage_listing\n"
+        "def listed(*args, **kw):\n"
+        f"    found = real(*args, **kw); open({str(photos / 'a' / '1.jpg')!r}, 'ab').write(b'x')\n"
+        "    return found\n"
+        "job.stage_listing = listed; sys.exit(cli.main(sys.argv[1:]))"
+    )
+    job = Job(out, "--splits", "train=1", "--balance", "none", source=photos)
+    job = job.on(flink, "loopback")
+    result = run_program(program, *job.arguments[:-2], *job.arguments[-2:])
+    assert result.code == 1
+    size = source.stat().st_size
+    assert result.last == (
+        f"recordmill images: error: {photos}/a/1.jpg changed while the job ran (was {size} bytes,"
+        f" is {size + 1}): run the same command again, it lists the input anew"
+    )
+    assert "java" not in result.err
+
+
+def test_a_bug_is_told_in_the_words_of_python(flink, tmp_path):
+    program = (
+        "import sys; from pipelines import cli\n"
+        "from tests.flink import broken; broken.install(); sys.exit(cli.main(sys.argv[1:]))"
+    )
+    job = Job(tmp_path / "out").on(flink, "loopback")
+    result = run_program(program, *job.arguments)
+    assert result.code == 1
+    assert result.last == "recordmill images: error: ValueError: this encoder is broken"
+    assert 'raise ValueError("this encoder is broken")' in result.err
+    assert "org.apache" not in result.err
+
+
+def run_program(program: str, *arguments: str) -> Ended:
+    return ended(
+        subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+    )  # fmt: skip
+
+
+def test_a_worker_of_another_version_refuses(flink, tmp_path):
+    fake = tmp_path / "recordmill-9.9.dist-info"
+    fake.mkdir()
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: recordmill\nVersion: 9.9\n")
+    pool = start("worker-pool", "--port", "0", PYTHONPATH=str(tmp_path))
+    try:
+        assert pool.stdout is not None
+        address = pool.stdout.readline().split()[-1]
+        job = Job(tmp_path / "out")
+        result = job.on(flink, "external", "--environment-config", address).run()
+    finally:
+        pool.terminate()
+        pool.communicate(timeout=60)
+    assert result.code == 1
+    assert (
+        "has recordmill 9.9, the submitter 0.1.0: install the same versions on both" in result.last
+    )
+
+
+def test_a_job_that_stalls_is_cancelled_with_its_cause(tmp_path):
+    (tmp_path / "cluster").mkdir()
+    with FlinkCluster(tmp_path / "cluster", taskmanagers=0) as empty:
+        options = ("--stall-timeout", "5", "--parallelism", "2")
+        result = Job(tmp_path / "out").on(empty, "loopback", *options).run()
+        assert result.code == 1
+        assert "nothing has moved in the Flink job" in result.last
+        assert (
+            "it waits for slots, and none of the 0 slots of 0 TaskManagers is free" in result.last
+        )
+        assert state(empty) == "CANCELED"
+
+
+def test_what_the_status_of_a_failed_job_says(flink, tmp_path):
+    # Its workers cannot start: there is no such program.
+    options = ("--environment-config", "/nowhere/worker", "--detach")
+    submitted = Job(tmp_path / "out").on(flink, "process", *options).run()
+    assert submitted.code == 0, submitted.err
+    name = submitted.out.split()[-1]
+    wait_until(lambda: flink.cluster.status(name).ended, "the end of the job")
+    said = command("status", "--flink-master", flink.master, "--job", name)
+    assert said.code == 1
+    assert "state: FAILED" in said.out
+    assert "/nowhere/worker" in said.out
