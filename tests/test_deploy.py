@@ -1,0 +1,133 @@
+"""What stands in deploy/ works as its comments say."""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import kubernetes_validate
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[1]
+SCRIPT = ROOT / "deploy" / "cron" / "recordmill-nightly"
+CRONJOB = ROOT / "deploy" / "kubernetes" / "cronjob.yaml"
+ENTRYPOINT = ROOT / "deploy" / "container" / "entrypoint"
+
+
+@pytest.fixture
+def night(tmp_path):
+    """Runs the script of a night; gives (exit code, what it printed, output folder)."""
+    photos = tmp_path / "photos"
+    shutil.copytree(ROOT / "examples" / "clothing" / "hat", photos / "hat")
+    program = tmp_path / "recordmill"
+    program.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec {sys.executable} -m pipelines.cli "$@"\n')
+    program.chmod(0o755)
+    alert = tmp_path / "alert"
+    alert.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/alerts\n')
+    alert.chmod(0o755)
+    job = tmp_path / "job.yaml"
+    job.write_text("size: 16\nsplits: {train: 1}\n")
+
+    def run(day="2026-11-21", **environment):
+        result = subprocess.run(
+            [SCRIPT],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "RECORDMILL": str(program),
+                "RECORDMILL_INPUT": str(photos),
+                "RECORDMILL_OUTPUT": str(tmp_path / "sets"),
+                "RECORDMILL_CONFIG": str(job),
+                "RECORDMILL_ALERT": str(alert),
+                "RECORDMILL_DAY": day,
+                **environment,
+            },
+        )
+        return result.returncode, result.stdout + result.stderr, tmp_path / "sets"
+
+    return run
+
+
+def test_a_night_is_silent_and_can_be_repeated(night):
+    code, said, sets = night()
+    assert (code, said) == (0, "")
+    manifest = json.loads((sets / "2026-11-21" / "dataset.json").read_text())
+    assert manifest["ledger"]["records"]["written"] == 3
+    assert night()[:2] == (0, "")
+    assert "nothing has changed" in (sets / "logs" / "2026-11-21.log").read_text()
+
+
+def test_a_bad_night_is_told(night, tmp_path):
+    (tmp_path / "photos" / "hat" / "broken.jpg").write_text("no picture")
+    code, said, sets = night()
+    assert code == 1
+    assert "ended with exit code 1" in said
+    assert "1 of 4 inputs were rejected" in said
+    assert "1 of 4 inputs were rejected" in (tmp_path / "alerts").read_text()
+    assert not (sets / "2026-11-21" / "dataset.json").exists()
+
+
+def test_two_nights_do_not_overlap(night, tmp_path):
+    (tmp_path / "sets" / "logs").mkdir(parents=True)
+    held = ["flock", str(tmp_path / "sets" / "logs" / "lock"), "sh", "-c", "echo held; read line"]
+    with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        code, said, _ = night()
+        holder.stdin.close()
+    assert code == 75
+    assert "the run before still goes on" in said
+    assert night()[0] == 0
+
+
+def test_what_is_not_set_is_named(night):
+    result = subprocess.run([SCRIPT], capture_output=True, text=True, check=False, env={})
+    assert result.returncode != 0
+    assert "RECORDMILL_INPUT: where the pictures are" in result.stderr
+
+
+def test_the_cronjob_is_one():
+    job = yaml.safe_load(CRONJOB.read_text())
+    kubernetes_validate.validate(job, "1.31", strict=True)
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    (line,) = container["args"]
+    # The line is one that recordmill takes: its options are asked of the help.
+    flags = re.findall(r"--([a-z-]+)", line)
+    shown = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "images", "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    for flag in flags:
+        assert f"--{flag} " in shown
+    assert subprocess.run(["sh", "-n", "-c", line], check=False).returncode == 0
+
+
+def test_the_container_tells_workers_from_commands(tmp_path):
+    for name in ("recordmill-worker", "recordmill"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        program.chmod(0o755)
+
+    def run(*arguments):
+        return subprocess.run(
+            [ENTRYPOINT, *arguments],
+            capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        ).stdout  # fmt: skip
+
+    assert (
+        run("--id=1", "--provision_endpoint=x")
+        == "recordmill-worker --id=1 --provision_endpoint=x\n"
+    )
+    assert run("recordmill", "verify", "--dataset", "a b") == "recordmill verify --dataset a b\n"
+    assert run() == "recordmill --help\n"
+
+
+def test_the_image_holds_all_packages():
+    copied = set(
+        re.findall(r"^COPY (\w+) \./\1$", (ENTRYPOINT.parent / "Dockerfile").read_text(), re.M)
+    )
+    assert copied == {"recordmill", "transforms", "pipelines", "runners"}
