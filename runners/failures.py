@@ -39,8 +39,11 @@ def read_failure(text: str) -> Failure | None:
     causes = _CAUSE.findall(text)
     if not causes:
         return None
-    # The innermost cause that says something.
+    # The innermost cause that says something, or one around it that says the same and more.
     kind, message = next((cause for cause in reversed(causes) if cause[1]), causes[-1])
+    for outer, more in reversed(causes):
+        if message in more and not more.startswith(kind):
+            kind, message = outer, more
     return Failure(kind=kind, message=message.strip())
 
 

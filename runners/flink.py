@@ -391,7 +391,7 @@ def _why_stalled(cluster: Cluster, status: JobStatus) -> str:
         failure = read_failure(cluster.failure(status.id))
     except ClusterError as error:
         return str(error)
-    if status.vertices.get("SCHEDULED") and not free:
+    if not free and not status.vertices.get("RUNNING"):
         return (
             f"it waits for slots, and none of the {total} slots of {managers} TaskManagers is"
             " free; start more, or ask for less with --parallelism"

@@ -1,5 +1,6 @@
 """An encoder with a bug, for pictures."""
 
+import dataclasses
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +22,6 @@ def install() -> None:
 
     def kind(config: Any) -> Any:
         found = real(config)
-        encoder = found.encoder
-        broken = BrokenEncoder.__new__(BrokenEncoder)
-        broken.__dict__.update(vars(encoder))
-        return type(found)(found.name, found.source, broken, found.check)
+        return dataclasses.replace(found, encoder=BrokenEncoder(**vars(found.encoder)))
 
     images.kind = kind

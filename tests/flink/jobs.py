@@ -75,11 +75,11 @@ class Job:
         }
 
 
-def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+def start(*arguments: str, cwd: pathlib.Path = ROOT, **environment: str) -> subprocess.Popen[str]:
     """Starts a command of recordmill."""
     return subprocess.Popen(
         [sys.executable, "-m", "pipelines.cli", *arguments],
-        cwd=ROOT, env=os.environ | environment, text=True, start_new_session=True,
+        cwd=cwd, env=os.environ | environment, text=True, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 

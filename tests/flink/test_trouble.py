@@ -131,7 +131,7 @@ def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
         assert ended(process).code == code
         for pattern in (str(temporary), "runners import zygote", "recordmill.pool"):
             wait_until(lambda name=pattern: not list(processes(name)), f"the end of {pattern}")
-        wait_until(lambda: not list(temporary.iterdir()), "an empty temporary folder")
+        wait_until(lambda: not list(temporary.iterdir()), f"{list(temporary.iterdir())} gone")
     job.finish(TMPDIR=str(temporary))
     expect_the_same(job, out, long)
 
@@ -209,9 +209,8 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
         "    return found\n"
         "job.stage_listing = listed; sys.exit(cli.main(sys.argv[1:]))"
     )
-    job = Job(out, "--splits", "train=1", "--balance", "none", source=photos)
-    job = job.on(flink, "loopback")
-    result = run_program(program, *job.arguments[:-2], *job.arguments[-2:])
+    job = Job(out, "--splits", "train=1", "--num-shards", "2", source=photos)
+    result = run_program(program, *job.on(flink, "loopback").arguments)
     assert result.code == 1
     size = source.stat().st_size
     assert result.last == (
@@ -248,7 +247,9 @@ def test_a_worker_of_another_version_refuses(flink, tmp_path):
     fake = tmp_path / "recordmill-9.9.dist-info"
     fake.mkdir()
     (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: recordmill\nVersion: 9.9\n")
-    pool = start("worker-pool", "--port", "0", PYTHONPATH=str(tmp_path))
+    # Where we stand comes first in the path, and an editable install has left its metadata there.
+    path = f"{tmp_path}:{ROOT}"
+    pool = start("worker-pool", "--port", "0", cwd=tmp_path, PYTHONPATH=path)
     try:
         assert pool.stdout is not None
         address = pool.stdout.readline().split()[-1]
