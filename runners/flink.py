@@ -202,7 +202,7 @@ class FlinkJob:
             flink_jar.write_jar(
                 jar,
                 job_server=self._jar,
-                pipeline=_proto(build, beam_options),
+                pipeline=_proto(build, beam_options, folder=self._folder),
                 options=beam_options.get_all_options()
                 | {versions.OPTION: versions.to_option(versions.ours())},
             )
@@ -336,13 +336,16 @@ class _Capture(PortableRunner):
         return PipelineResult(PipelineState.DONE)
 
 
-def _proto(build: Callable[[beam.Pipeline], None], options: PipelineOptions) -> Any:
+def _proto(build: Callable[[beam.Pipeline], None], options: PipelineOptions, *, folder: str) -> Any:
     runner = _Capture()
-    pipeline = beam.Pipeline(runner=runner, options=options)
-    # Only transforms of other languages use it, and it would stay behind when we are killed.
-    shutil.rmtree(pipeline.local_tempdir)
-    build(pipeline)
-    pipeline.run()
+    before = tempfile.tempdir
+    tempfile.tempdir = folder  # Beam makes folders here and there, and leaves them
+    try:
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        build(pipeline)
+        pipeline.run()
+    finally:
+        tempfile.tempdir = before
     return runner.proto
 
 

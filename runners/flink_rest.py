@@ -17,6 +17,7 @@ from recordmill.errors import ConfigError, RunError
 TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
 _TIMEOUT = 30.0  # s, of one answer
 _CHUNK = 1 << 20  # bytes
+SAID_BY_WORKER = "Error received from SDK harness"
 
 
 class ClusterError(RunError):
@@ -122,11 +123,12 @@ class Cluster:
         return [str(job["jid"]) for job in self._call("GET", "/v1/jobs/overview")["jobs"]]
 
     def failure(self, job: str) -> str:
-        """The stack trace of what failed the job, or made it start again; '' where nothing did."""
+        """The stack traces of what failed the job or made it start again; '' where nothing did."""
         found = self._call("GET", f"/v1/jobs/{job}/exceptions")
-        root = found.get("root-exception")
         entries = found.get("exceptionHistory", {}).get("entries", ())
-        return str(root or (entries[0]["stacktrace"] if entries else ""))
+        # What a worker says comes first; what its end makes others say may be what failed the job.
+        traces = [str(found.get("root-exception") or ""), *(str(e["stacktrace"]) for e in entries)]
+        return "\n".join(sorted(filter(None, traces), key=lambda text: SAID_BY_WORKER not in text))
 
     def cancel(self, job: str) -> None:
         """Asks for the end of a job; `status` tells when it has come."""

