@@ -8,7 +8,7 @@ JOB_SERVER := build/flink-job-server.jar
 FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
 
-.PHONY: help setup demo test test-flink flink flink-job-server lint bench soak clean
+.PHONY: help setup demo test test-flink test-airflow flink flink-job-server lint bench soak clean
 .DELETE_ON_ERROR:
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
+	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
 	@echo 'make soak    the runs too long for make test: sameness, kills, fuzz'
@@ -77,6 +78,20 @@ $(CORE): pyproject.toml setup.py
 flink: $(FLINK)
 
 flink-job-server: $(JOB_SERVER)
+
+# With Beam's operator, which wants Google's; its Beam is not ours.
+AIRFLOW := build/airflow/stamp
+
+test-airflow: $(DEV) $(AIRFLOW)
+	$(BIN)/python -m pytest tests/airflow
+
+$(AIRFLOW):
+	rm -rf build/airflow
+	$(PYTHON) -m venv build/airflow
+	build/airflow/bin/python -m pip install --quiet --disable-pip-version-check \
+	    apache-airflow==3.3.2 apache-airflow-providers-apache-beam==6.3.1 \
+	    apache-airflow-providers-google apache-airflow-providers-standard
+	@touch $@
 
 # Flink's programs come with its Python package; nothing of that package is imported.
 $(FLINK): | $(CORE)

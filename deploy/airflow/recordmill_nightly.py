@@ -2,13 +2,14 @@
 
 Set two Airflow variables: `recordmill_input`, the folder of pictures, and `recordmill_output`, the
 folder in which a dataset a day is to stand. Airflow and recordmill live in virtual environments of
-their own; `recordmill_python` is the interpreter of recordmill's.
+their own; the environment variable RECORDMILL_PYTHON names the interpreter of recordmill's.
 
 A retry continues what the attempt before has finished; running a day again changes nothing.
 """
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 
 from airflow.providers.apache.beam.operators.beam import BeamRunPythonPipelineOperator
@@ -26,7 +27,7 @@ with DAG(
 ):
     BeamRunPythonPipelineOperator(
         task_id="photos",
-        py_interpreter="{{ var.value.get('recordmill_python', '/opt/recordmill/bin/python') }}",
+        py_interpreter=os.environ.get("RECORDMILL_PYTHON", "/opt/recordmill/bin/python"),
         # python -m pipelines.images
         py_options=["-m"],
         py_file="pipelines.images",
