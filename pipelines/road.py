@@ -140,6 +140,7 @@ class Road:
             compression=self.options.compression,
             groups=self.listing.grouped > 0,
             workers=self.options.workers,
+            versions=self.publication.encoders,
         )
 
 

@@ -138,6 +138,7 @@ class FlinkJob:
         self._pool: WorkerPool | None = None
         self._folder: str | None = None
         self._status: JobStatus | None = None
+        self._submitted = False
 
     @property
     def url(self) -> str:
@@ -167,9 +168,13 @@ class FlinkJob:
             self._pool.kill()
         if self._embedded is not None:
             self._embedded.kill()
-        elif self._cluster is not None and self._status is not None:
-            with contextlib.suppress(ClusterError):
-                cancel(self._cluster, self.id)
+        elif self._cluster is not None and self._submitted:
+            # The cluster may be about to take it: what it does not know yet comes.
+            for _ in range(10):
+                with contextlib.suppress(ClusterError):
+                    if cancel(self._cluster, self.id) is not None:
+                        break
+                time.sleep(_POLL_SECONDS)
         self._clear()
 
     def waiting(self) -> str | None:
@@ -218,6 +223,7 @@ class FlinkJob:
     def _submit(self, cluster: Cluster, jar: str) -> None:
         uploaded = cluster.upload(jar)
         os.unlink(jar)
+        self._submitted = True
         try:
             cluster.run_jar(uploaded, flink_jar.ENTRY, self.id)
             self._status = cluster.status(self.id)

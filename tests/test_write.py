@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.errors import Reject
+from recordmill.errors import Reject, RunError
 from recordmill.example import decode_example
 from recordmill.files import Location, StorageError
 from recordmill.framing import read_frames
@@ -405,3 +405,11 @@ def test_a_lost_row_is_noticed(writer):
     info = write_rows(writer, rows.slice(0, 19), plan=plan)
     _, problems = close_ledger(plan, [_part(10)], [info], rejects=0, filtered=0)
     assert "20 records of train were planned, 19 reached its shards" in problems
+
+
+def test_a_worker_of_other_libraries_is_refused(writer):
+    writer.check_versions()
+    # zlib is no library of the encoder's: the run of the same version stands in the manifest.
+    dataclasses.replace(writer, versions={"tiny": "1", "zlib": "0"}).check_versions()
+    with pytest.raises(RunError, match="has tiny 1, the submitter 2: the same versions write"):
+        dataclasses.replace(writer, versions={"tiny": "2"}).check_versions()

@@ -8,10 +8,11 @@ their results are appended in order, so that a dataset of one shard still uses e
 import collections
 import dataclasses
 import hashlib
+import platform
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import BinaryIO
 
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill import shard_index
-from recordmill.errors import Reject
+from recordmill.errors import Reject, RunError
 from recordmill.manifest import Shard, index_name, shard_name
 from recordmill.pool import ProcessPool, shared_pool
 from recordmill.staging import ShardInfo, Staging, to_json
@@ -146,13 +147,32 @@ class _Tally:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardWriter:
-    """Writes shards into staging. groups: whether the index names the group of each record."""
+    """Writes shards into staging.
+
+    groups: whether the index names the group of each record. versions: of the libraries that shape
+    bytes, where the job was submitted; a worker must have the same.
+    """
 
     encoder: Encoder
     staging: Staging
     compression: str = "none"
     groups: bool = False
     workers: int = 0
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def check_versions(self) -> None:
+        """Raises RunError where this machine would write other bytes than the submitter's."""
+        here = self.encoder.versions()
+        differ = [
+            f"{name} {here.get(name, 'none')}, the submitter {theirs}"
+            for name, theirs in sorted(self.versions.items())
+            if name in here and here[name] != theirs
+        ]
+        if differ:
+            raise RunError(
+                f"the worker on {platform.node()} has {'; it has '.join(differ)}: the same versions"
+                " write the same bytes, so install them on both sides"
+            )
 
     def write(self, shard: ShardId, pieces: Iterable[Piece], plan: Plan) -> ShardInfo:
         """Writes a shard, or finds it finished: the same rows, the same learned values."""
@@ -260,6 +280,9 @@ class _WriteShard(beam.DoFn):
         self._writer = writer
         self._written = beam.metrics.Metrics.counter("recordmill", "records_written")
         self._rejected = beam.metrics.Metrics.counter("recordmill", "records_rejected")
+
+    def setup(self) -> None:
+        self._writer.check_versions()
 
     def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
         shard, pieces = element
