@@ -1,0 +1,16 @@
+"""From an object store to an object store on Flink, of whose requests 2 % fail."""
+
+from recordmill.files import Location
+from tests.flink.jobs import Job
+from tests.s3_server import CREDENTIALS, s3_server
+from tests.test_s3 import files, fill
+
+
+def test_the_same_dataset_as_in_a_folder(flink, undisturbed, monkeypatch):
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with s3_server(fail=0.02) as uri:
+        job = Job(uri("out"), source=fill(uri, "photos")).on(flink, "loopback")
+        job.finish()
+        made = files(Location.parse(uri("out")))
+        assert made == files(Location.parse(str(undisturbed.output)))
