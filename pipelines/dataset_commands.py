@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 
 from pipelines import report
-from pipelines.options import Group, option, parse
+from pipelines.options import Group, option, parse_command
 from recordmill import inspection, manifest, verify
 from recordmill.errors import ConfigError, RunError
 from recordmill.example import Value
@@ -81,9 +81,7 @@ def verify_main(argv: Sequence[str]) -> int:
     Example:
       recordmill verify --dataset out --deep
     """
-    prog = "recordmill verify"
-    description = _description(verify_main)
-    config = parse(VerifyConfig, argv, prog=prog, description=description, beam=False).config
+    config = parse_command(VerifyConfig, argv, verify_main)
     dataset = Location.parse(config.dataset)
     with _reading(lambda error: _say_unread(config, error)):
         shards = sum(len(split.shards) for split in manifest.load(dataset).splits.values())
@@ -109,9 +107,7 @@ def inspect_main(argv: Sequence[str]) -> int:
       recordmill inspect --dataset out
       recordmill inspect --dataset out --split test --record 12 --save picture.jpg
     """
-    prog = "recordmill inspect"
-    description = _description(inspect_main)
-    config = parse(InspectConfig, argv, prog=prog, description=description, beam=False).config
+    config = parse_command(InspectConfig, argv, inspect_main)
     dataset = Location.parse(config.dataset)
     with _reading(lambda error: _say_json(config, {"error": _problem(error)})):
         if config.record is not None:
@@ -244,9 +240,3 @@ def _say_unread(config: VerifyConfig, error: Exception) -> None:
 def _say_json(config: VerifyConfig | InspectConfig, data: object) -> None:
     if config.json:
         print(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def _description(command: Callable[[Sequence[str]], int]) -> str:
-    import inspect
-
-    return inspect.cleandoc(command.__doc__ or "")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from pipelines.options import Group, option, parse
+from pipelines.options import Group, option, parse_command
 from pipelines.watch import JobProgress
 from recordmill import lock
 from recordmill.errors import ConfigError, RunError
@@ -89,13 +89,13 @@ def status_main(argv: Sequence[str]) -> int:
     Example:
       recordmill status --flink-master localhost:8081 --job 0f3ad5cd2b7c4b39b51dbd2a2d9b0b6e
     """
-    config = _parse(StatusConfig, argv, "status", status_main.__doc__)
+    config = parse_command(StatusConfig, argv, status_main)
     found = config.find()
     if found is None:
         return _say_without_job(config)
     cluster, job = found
     status = cluster.status(job)
-    said = _describe(cluster, status, None if config.output is None else config.output)
+    said = _describe(cluster, status, config.output)
     if config.json:
         print(json.dumps(said, indent=2))
     else:
@@ -112,7 +112,7 @@ def cancel_main(argv: Sequence[str]) -> int:
     """
     from runners import flink
 
-    config = _parse(CancelConfig, argv, "cancel", cancel_main.__doc__)
+    config = parse_command(CancelConfig, argv, cancel_main)
     found = config.find()
     if found is None:
         raise RunError(f"{config.output} is left to no job; there is nothing to cancel")
@@ -134,7 +134,7 @@ def worker_pool_main(argv: Sequence[str]) -> int:
     """
     from runners.worker_pool import WorkerPool
 
-    config = _parse(PoolConfig, argv, "worker-pool", worker_pool_main.__doc__)
+    config = parse_command(PoolConfig, argv, worker_pool_main)
 
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(0)
@@ -185,11 +185,3 @@ def _say_without_job(config: _JobConfig) -> int:
     for name, value in left.items():
         print(f"{name}: {value}")
     return 1 if "refused" in left else 0
-
-
-def _parse(config_class: Any, argv: Sequence[str], command: str, doc: str | None) -> Any:
-    import inspect
-
-    description = inspect.cleandoc(doc or "")
-    prog = f"recordmill {command}"
-    return parse(config_class, argv, prog=prog, description=description, beam=False).config

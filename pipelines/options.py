@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import pathlib
 import shutil
 import textwrap
@@ -166,6 +167,19 @@ def parse(
     if missing:
         raise ConfigError(f"missing {' and '.join(missing)}; see {prog} --help")
     return Parsed(config=config_class(**given), passthrough=passthrough)
+
+
+def parse_command(
+    config_class: type[Config], argv: Sequence[str], command: Callable[[Sequence[str]], int]
+) -> Config:
+    """Reads the command line of `NAME_main`, which is `recordmill NAME` and describes itself.
+
+    Raises:
+      ConfigError: as `parse`; Beam's options are unknown here.
+    """
+    prog = f"recordmill {command.__name__.removesuffix('_main').replace('_', '-')}"
+    description = inspect.cleandoc(command.__doc__ or "")
+    return parse(config_class, argv, prog=prog, description=description, beam=False).config
 
 
 def shaping(config: Any) -> dict[str, Any]:

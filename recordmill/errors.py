@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 
@@ -23,6 +24,18 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """The nearest spelling among the known names, as the end of a message; empty without one."""
     nearest = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
+def unlike_submitter(theirs: Mapping[str, str], here: Mapping[str, str]) -> str | None:
+    """Which versions this worker has other than the submitter of its job, as the start of a
+    message; None where all are the same.
+    """
+    differ = [
+        f"{what} {here.get(what, 'none')}, the submitter {version}"
+        for what, version in sorted(theirs.items())
+        if version != here.get(what)
+    ]
+    return f"the worker on {os.uname().nodename} has {'; it has '.join(differ)}" if differ else None
 
 
 class RunError(Exception):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 
-# How the harness of a worker tells Flink what a stage raised.
+SAID_BY_WORKER = "Error received from SDK harness"
+"""How Flink introduces what the harness of a worker tells of a stage that raised."""
+
 _FROM_WORKER = re.compile(
-    r"Error received from SDK harness for instruction \S+: (.*?)(?=\n\s*\n?\tat |\nCaused by: |\Z)",
+    SAID_BY_WORKER + r" for instruction \S+: (.*?)(?=\n\s*\n?\tat |\nCaused by: |\Z)",
     re.DOTALL,
 )
 _CAUSE = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)

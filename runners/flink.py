@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Sequence
+from typing import IO, Any, get_args
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
@@ -29,7 +29,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from recordmill.errors import ConfigError, RunError
 from runners import flink_jar, flink_workers, versions
 from runners.failures import read_failure
-from runners.flink_embedded import EmbeddedFlink
+from runners.flink_embedded import EmbeddedFlink, java
 from runners.flink_rest import Cluster, ClusterError, JobStatus, NoSuchJobError
 from runners.flink_workers import Environment
 from runners.worker_pool import WorkerPool
@@ -47,8 +47,8 @@ class FlinkOptions:
     master: the cluster's REST address; None runs one here. parallelism: None takes all that is
     free. environment, environment_config: where the workers run, None what suits the cluster.
     stall_seconds: cancel a job in which nothing moves for so long. imports: modules that workers
-    which are started here have ready. beam: Beam's own options, as
-    flags; those that say the same as one of these win where these are None.
+    which are started here have ready. version: of Flink, where it is embedded. beam: Beam's own
+    options, as flags; those that say the same as one of these win where these are None.
 
     Raises:
       ConfigError: ours and Beam's contradict each other.
@@ -63,6 +63,7 @@ class FlinkOptions:
     detach: bool = False
     stall_seconds: float = 900.0
     imports: Sequence[str] = ()
+    version: str | None = None
     beam: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -73,7 +74,7 @@ class FlinkOptions:
             raise ConfigError("--environment_options: use --environment-config")
         parallelism = flink.parallelism if flink.parallelism > 0 else None
         kind = portable.environment_type.lower() if portable.environment_type else None
-        if kind not in (None, "external", "process", "docker", "loopback"):
+        if kind not in (None, *get_args(Environment)):
             raise ConfigError(
                 "--environment_type: expected external, process, docker or loopback, got"
                 f" {portable.environment_type!r}"
@@ -86,6 +87,7 @@ class FlinkOptions:
         self._settle("environment_config", portable.environment_config)
         self._settle("parallelism", parallelism)
         self._settle("job_server_jar", flink.flink_job_server_jar)
+        self._settle("version", flink.flink_version)
 
     def _settle(self, name: str, beams: Any) -> None:
         ours = getattr(self, name)
@@ -119,8 +121,8 @@ class FlinkJob:
             detach=options.detach,
             config=options.environment_config,
         )
-        version = PipelineOptions(list(options.beam)).view_as(FlinkRunnerOptions).flink_version
-        slots = workers
+        assert options.version is not None, "Beam has a default"
+        version, slots = options.version, workers
         if self._cluster is not None:
             try:
                 version = self._cluster.version()
@@ -129,8 +131,6 @@ class FlinkJob:
                 raise ConfigError(str(error)) from error
             slots = free or slots or 1
         else:
-            from runners.flink_embedded import java
-
             java()
         self._parallelism = options.parallelism or slots
         self._jar = flink_jar.job_server_jar(options.job_server_jar, flink_version=version)
@@ -366,8 +366,8 @@ def _beam_options(
     portable.environment_type, portable.environment_config = environment
     # The class of a runner means nothing to Java.
     found.view_as(StandardOptions).runner = None
-    extra: Mapping[str, Any] = {"job_name": options.job_name}
-    return PipelineOptions.from_dictionary(found.get_all_options(drop_default=True) | extra)
+    given = found.get_all_options(drop_default=True)
+    return PipelineOptions.from_dictionary(given | {"job_name": options.job_name})
 
 
 def _ended(cluster: Cluster, status: JobStatus) -> None:

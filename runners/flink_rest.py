@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from recordmill.errors import ConfigError, RunError
+from runners.failures import SAID_BY_WORKER
 
 TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
 _TIMEOUT = 30.0  # s, of one answer
 _CHUNK = 1 << 20  # bytes
-SAID_BY_WORKER = "Error received from SDK harness"
 
 
 class ClusterError(RunError):

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -163,12 +162,7 @@ class Watcher:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread.is_alive():
             # A poll may hang in a store that does not answer; the job is over all the same.

@@ -7,6 +7,8 @@ import platform
 from collections.abc import Mapping
 from importlib import metadata
 
+from recordmill.errors import unlike_submitter
+
 OPTION = "recordmill_versions"
 """The pipeline option in which the submitter's versions travel to the workers."""
 
@@ -28,15 +30,5 @@ def complaint(option: str | None) -> str | None:
     """Why this worker cannot run the pipeline of a submitter; None where it can."""
     if not option:  # a pipeline of somebody else's: nothing is known of it
         return None
-    theirs, here = json.loads(option), ours()
-    differ = [
-        f"{what} {here.get(what, 'none')}, the submitter {theirs[what]}"
-        for what in sorted(theirs)
-        if theirs[what] != here.get(what)
-    ]
-    if not differ:
-        return None
-    return (
-        f"the worker on {platform.node()} has {'; it has '.join(differ)}: install the same"
-        " versions on both sides"
-    )
+    found = unlike_submitter(json.loads(option), ours())
+    return None if found is None else f"{found}: install the same versions on both sides"

@@ -29,6 +29,7 @@ from apache_beam.portability.api import (
     beam_provision_api_pb2,
     beam_provision_api_pb2_grpc,
     beam_runner_api_pb2,
+    endpoints_pb2,
 )
 from google.protobuf import json_format, text_format
 
@@ -70,18 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     sdk_worker_main.main([])
     return 0
-
-
-def program(module: str, call: str) -> list[str]:
-    """The command that calls something of a module in this folder."""
-    # -P: a module in the folder where somebody stands is not the one we mean.
-    return [sys.executable, "-P", "-c", f"from runners import {module}; {module}.{call}"]
-
-
-def environment() -> dict[str, str]:
-    """The environment variables in which `program` finds what this process has imported."""
-    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    return os.environ | {"PYTHONPATH": paths}
 
 
 def end_with_parent() -> None:
@@ -165,8 +154,6 @@ def _provision(url: str, worker: str) -> Any:
 
 
 def _endpoint(url: str) -> str:
-    from apache_beam.portability.api import endpoints_pb2
-
     descriptor = endpoints_pb2.ApiServiceDescriptor(url=url)
     return str(text_format.MessageToString(descriptor))
 

@@ -13,17 +13,16 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent import futures
-from types import TracebackType
 from typing import IO, Any, Self
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from recordmill.errors import ConfigError
-from runners import worker_boot
 
 PORT = 50000
 _GRACE = 10.0  # s that a worker has to end by itself
@@ -72,12 +71,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._server.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.stop(0)
         with self._lock:
             workers = list(self._workers.values())
@@ -128,12 +122,15 @@ class _Zygote:
     """The process that the workers are forked from."""
 
     def __init__(self, imports: Sequence[str], log: IO[bytes] | None) -> None:
+        start = f"from runners import zygote; zygote.main({list(imports)!r})"
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self._process = subprocess.Popen(
-            worker_boot.program("zygote", f"main({list(imports)!r})"),
+            # -P: a module in the folder where somebody stands is not the one we mean.
+            [sys.executable, "-P", "-c", start],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=worker_boot.environment(),
+            env=os.environ | {"PYTHONPATH": paths},
             process_group=0,
         )
 

@@ -7,7 +7,8 @@ waits for was learned from all of them.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import apache_beam as beam
@@ -18,6 +19,8 @@ from recordmill.staging import Part, Staging
 from transforms import coders  # noqa: F401  (registers the batch's coder)
 from transforms.listing import SYSTEM, read_part
 from transforms.splits import Strata, assign, assign_strata
+
+ReadPart = Callable[..., pa.RecordBatch]  # of the name of a part, and the strata if there are any
 
 
 class Read(Protocol):
@@ -38,17 +41,6 @@ def read_again(batches: beam.PCollection[pa.RecordBatch]) -> Read:
     return read
 
 
-def _read(part: Part, *, staging: Staging, columns: Sequence[str] | None) -> pa.RecordBatch:
-    return read_part(part.name, staging=staging, columns=columns)
-
-
-def _read_after(
-    name: str, after: object, *, staging: Staging, columns: Sequence[str] | None
-) -> pa.RecordBatch:
-    del after
-    return read_part(name, staging=staging, columns=columns)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitReader:
     """Reads the parts of a listing, and gives their rows their splits."""
@@ -67,15 +59,15 @@ class SplitReader:
         return assign_strata(rows, fractions=self.fractions, strata=strata, seed=self.seed)
 
 
-def _read_split(part: Part, *, reader: SplitReader) -> pa.RecordBatch:
-    return reader.read(part.name)
+def _of_part(part: Part, *, read: ReadPart) -> pa.RecordBatch:
+    return read(part.name)
 
 
-def _read_split_after(
-    name: str, after: object, strata: Strata | None = None, *, reader: SplitReader
+def _of_name(
+    name: str, after: object, strata: Strata | None = None, *, read: ReadPart
 ) -> pa.RecordBatch:
     del after
-    return reader.read(name, strata)
+    return read(name) if strata is None else read(name, strata)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,12 +96,8 @@ class Passes:
         columns: Sequence[str] = SYSTEM,
     ) -> beam.PCollection[pa.RecordBatch]:
         """What planning needs of the batches, as they were listed."""
-        options = {"staging": self.reader.staging, "columns": columns}
-        if after is None:
-            step = beam.Map(_read, **options).with_output_types(pa.RecordBatch)
-            return self.parts | label >> step
-        step = beam.Map(_read_after, after, **options).with_output_types(pa.RecordBatch)
-        return self.again(label) | label >> step
+        read = functools.partial(read_part, staging=self.reader.staging, columns=columns)
+        return self._pass(label, read, after)
 
     def again(self, label: str) -> beam.PCollection[str]:
         """The names of the parts, for a step that waits for what was learned from all of them."""
@@ -123,9 +111,14 @@ class Passes:
         self, label: str, after: AsSideInput | None = None
     ) -> beam.PCollection[pa.RecordBatch]:
         """What planning needs of the batches, with their splits."""
-        if after is None and self.strata is None:
-            step = beam.Map(_read_split, reader=self.reader).with_output_types(pa.RecordBatch)
-            return self.parts | label >> step
+        return self._pass(label, self.reader.read, after, *self.sides)
+
+    def _pass(
+        self, label: str, read: ReadPart, after: AsSideInput | None, *sides: AsSideInput
+    ) -> beam.PCollection[pa.RecordBatch]:
+        if after is None and not sides:
+            step = beam.Map(_of_part, read=read)
+            return self.parts | label >> step.with_output_types(pa.RecordBatch)
         # One step for all side inputs: what comes before and after each is a stage of its own.
-        step = beam.Map(_read_split_after, after, *self.sides, reader=self.reader)
+        step = beam.Map(_of_name, after, *sides, read=read)
         return self.again(label) | label >> step.with_output_types(pa.RecordBatch)

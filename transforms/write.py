@@ -8,7 +8,6 @@ their results are appended in order, so that a dataset of one shard still uses e
 import collections
 import dataclasses
 import hashlib
-import platform
 import threading
 import uuid
 from collections import Counter
@@ -21,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill import shard_index
-from recordmill.errors import Reject, RunError
+from recordmill.errors import Reject, RunError, unlike_submitter
 from recordmill.manifest import Shard, index_name, shard_name
 from recordmill.pool import ProcessPool, shared_pool
 from recordmill.staging import ShardInfo, Staging, to_json
@@ -163,15 +162,11 @@ class ShardWriter:
     def check_versions(self) -> None:
         """Raises RunError where this machine would write other bytes than the submitter's."""
         here = self.encoder.versions()
-        differ = [
-            f"{name} {here.get(name, 'none')}, the submitter {theirs}"
-            for name, theirs in sorted(self.versions.items())
-            if name in here and here[name] != theirs
-        ]
-        if differ:
+        theirs = {name: version for name, version in self.versions.items() if name in here}
+        found = unlike_submitter(theirs, here)
+        if found is not None:
             raise RunError(
-                f"the worker on {platform.node()} has {'; it has '.join(differ)}: the same versions"
-                " write the same bytes, so install them on both sides"
+                f"{found}: the same versions write the same bytes, so install them on both sides"
             )
 
     def write(self, shard: ShardId, pieces: Iterable[Piece], plan: Plan) -> ShardInfo:

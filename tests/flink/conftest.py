@@ -7,7 +7,7 @@ import pytest
 from tests.flink.cluster import FlinkCluster
 from tests.flink.jobs import CLOTHING, Job
 
-pytest_plugins: list[str] = []
+LARGE = ("--size", "48", "--augment", "flip,crop", "--compression", "gzip")
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +30,3 @@ def large(tmp_path_factory) -> Job:
     job = Job(tmp_path_factory.mktemp("large") / "out", *LARGE, source=CLOTHING)
     job.finish()
     return job
-
-
-LARGE = ("--size", "48", "--augment", "flip,crop", "--compression", "gzip")

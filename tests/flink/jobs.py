@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.flink.cluster import JOB_SERVER, ROOT, FlinkCluster
+from tests.soak.command import content
 
 EXAMPLES = ROOT / "examples" / "clothing"
 CLOTHING = ROOT.parent / "shared" / "data" / "clothing"
@@ -66,19 +66,20 @@ class Job:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """{path: sha256} of all that is in the output, but for what tells how it was called."""
-        folder = pathlib.Path(self.output)
-        return {
-            str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(folder.rglob("*"))
-            if path.is_file() and path.name != "job.json"
-        }
+        """All that is in the output, but for what tells how it was called."""
+        found = content(pathlib.Path(self.output))
+        return {name: what for name, what in found.items() if name != "job.json"}
 
 
-def start(*arguments: str, cwd: pathlib.Path = ROOT, **environment: str) -> subprocess.Popen[str]:
-    """Starts a command of recordmill."""
+def start(
+    *arguments: str,
+    program: Sequence[str] = ("-m", "pipelines.cli"),
+    cwd: pathlib.Path = ROOT,
+    **environment: str,
+) -> subprocess.Popen[str]:
+    """Starts a command of recordmill, or what Python is told in its place."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", *arguments],
+        [sys.executable, *program, *arguments],
         cwd=cwd, env=os.environ | environment, text=True, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip

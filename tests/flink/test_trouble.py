@@ -6,7 +6,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -228,13 +227,7 @@ def test_a_bug_is_told_in_the_words_of_python(flink, tmp_path):
 
 
 def run_program(program: str, *arguments: str) -> Ended:
-    return ended(
-        subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
-            cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )
-    )  # fmt: skip
+    return ended(start(*arguments, program=("-c", program)))
 
 
 def test_a_worker_of_another_version_refuses(flink, tmp_path):
