@@ -8,6 +8,7 @@ its socket does, so it never outlives the parent by more than a task.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import os
@@ -35,31 +36,40 @@ class WorkerDied(RunError):
 class ProcessPool:
     """Runs module-level functions in processes that import nothing but what the functions need.
 
-    As many as there are cores start now, others (of `workers`) when there are tasks for them.
+    As many as there are cores start now, but for one all at the same time, as the process that
+    makes the pool has something to do meanwhile; others (of `workers`) when there are tasks for
+    them.
     imports: modules to have ready before the first task comes.
     """
 
     def __init__(self, workers: int, *, imports: Sequence[str] = ()) -> None:
         self.workers = workers
         self._children = [_Child(imports) for _ in range(workers)]
+        cores = len(os.sched_getaffinity(0))
         # Last in, first out: one that has not started is taken when there is no other.
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
-        for child in reversed(self._children):
+        for child in self._children[cores:]:
             self._idle.put(child)
-        for child in self._children[: len(os.sched_getaffinity(0))]:
-            child.start()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
+        self._starters = ThreadPoolExecutor(max(1, cores - 1), thread_name_prefix="pool-start")
+        for child in self._children[:cores]:
+            self._starters.submit(self._start, child)
+
+    def _start(self, child: _Child) -> None:
+        with contextlib.suppress(WorkerDied):  # the first task dies of it too, and is asked why
+            self._call(child, _dump_task(_nothing))
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Calls the function in the next free process; a task must not submit tasks itself.
 
         The future raises what the function raised, and WorkerDied where its process died.
         """
-        task = pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
-        return self._threads.submit(self._call, task)
+        return self._threads.submit(self._call_next, _dump_task(function, *args, **kwargs))
 
-    def _call(self, task: bytes) -> Any:
-        child = self._idle.get()
+    def _call_next(self, task: bytes) -> Any:
+        return self._call(self._idle.get(), task)
+
+    def _call(self, child: _Child, task: bytes) -> Any:
         try:
             return child.call(task)
         finally:
@@ -68,6 +78,9 @@ class ProcessPool:
     def close(self) -> None:
         """Ends the processes at once, tasks or not."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._starters.shutdown(wait=False, cancel_futures=True)
+        self.kill()
+        self._starters.shutdown()
         for child in self._children:
             child.close()
 
@@ -75,6 +88,14 @@ class ProcessPool:
         """Ends the processes and waits for nothing."""
         for child in self._children:
             child.kill()
+
+
+def _dump_task(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
+    return pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _nothing() -> None:
+    """What a process answers as soon as its imports are done."""
 
 
 class _Child:

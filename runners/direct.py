@@ -10,11 +10,12 @@ import shutil
 from collections.abc import Callable, Sequence
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners import common
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+from runners.beam_options import QuickOptions
 
 _THREADS = 8  # at most: they wait for encoder processes, and each makes more bundles of a stage
 
@@ -27,7 +28,7 @@ def run(
     workers: threads that run stages side by side, as far as they are of use.
     beam_options: Beam's own, as flags.
     """
-    options = PipelineOptions(
+    options = QuickOptions(
         [
             *beam_options,
             f"--direct_num_workers={min(workers, _THREADS)}",
