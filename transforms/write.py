@@ -12,12 +12,14 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import BinaryIO
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill import shard_index
 from recordmill.errors import Reject, RunError, unlike_submitter
@@ -33,6 +35,7 @@ from transforms.reshuffle import sort_pieces
 from transforms.spill import Piece
 
 _LOOK_AHEAD = 256 << 20  # bytes of results, of all writers of this process together
+_SHARDS_AT_ONCE = 2  # of one bundle
 
 
 class _Budget:
@@ -271,6 +274,10 @@ def _no_rows() -> pa.RecordBatch:
 
 
 class _WriteShard(beam.DoFn):
+    """Begins a shard before the one ahead of it is finished: while the index of that is written,
+    or its last rows are encoded, the other processes have work.
+    """
+
     def __init__(self, writer: ShardWriter) -> None:
         self._writer = writer
         self._written = beam.metrics.Metrics.counter("recordmill", "records_written")
@@ -278,13 +285,32 @@ class _WriteShard(beam.DoFn):
 
     def setup(self) -> None:
         self._writer.check_versions()
+        self._threads = ThreadPoolExecutor(_SHARDS_AT_ONCE, thread_name_prefix="shard")
+
+    def start_bundle(self) -> None:
+        self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
 
     def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
-        shard, pieces = element
-        info = self._writer.write(shard, pieces, plan)
+        if len(self._writing) == _SHARDS_AT_ONCE:
+            yield self._oldest()
+        self._writing.append(self._threads.submit(self._writer.write, *element, plan))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        while self._writing:
+            yield WindowedValue(self._oldest(), GlobalWindow().max_timestamp(), [GlobalWindow()])
+
+    def teardown(self) -> None:
+        self._threads.shutdown()
+
+    def _oldest(self) -> ShardInfo:
+        try:
+            info = self._writing.popleft().result()
+        except BaseException:
+            wait(self._writing)  # an attempt that has failed leaves nobody behind who still writes
+            raise
         self._written.inc(info.shard.records)
         self._rejected.inc(info.rejected)
-        yield info
+        return info
 
 
 @dataclasses.dataclass(eq=False)
