@@ -20,7 +20,7 @@ help:
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
-	@echo 'make soak    the runs too long for make test: sameness, kills, fuzz'
+	@echo 'make soak    the runs too long for make test: sameness, kills, fuzz, Flink'
 	@echo 'make clean   remove .venv and what demo and tests left'
 
 setup: $(DEV)
@@ -48,16 +48,18 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(DEV)
+bench: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.images --shards
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.shuffle
+	$(BIN)/python -m benchmarks.flink
 
-soak: $(DEV)
+soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.fuzz
+	$(BIN)/python -m tests.flink.soak
 
 clean:
 	rm -rf .venv build *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache \

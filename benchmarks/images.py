@@ -24,7 +24,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from PIL import Image
 
-from benchmarks.measure import SHARED, FailedError, Measured, machine, python, run, two_cores
+from benchmarks.measure import (
+    SHARED,
+    Beside,
+    FailedError,
+    Measured,
+    bar,
+    machine,
+    python,
+    run,
+    two_cores,
+)
 from recordmill.example import decode_example
 from recordmill.framing import read_frames
 
@@ -53,14 +63,17 @@ Command = Callable[[pathlib.Path, pathlib.Path], list[str]]  # of input and outp
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contender:
-    """Somebody who makes the dataset. command: given input and output folder."""
+    """Somebody who makes the dataset. command: given input and output folder. beside: who works for
+    it outside of its tree.
+    """
 
     name: str
     what: str
     command: Command
+    beside: Beside = dict
 
 
-def _ours(*options: object) -> Command:
+def ours(*options: object) -> Command:
     def command(source: pathlib.Path, output: pathlib.Path) -> list[str]:
         places = ("--input", source, "--output", output)
         return python("pipelines.cli", "images", *places, "--size", _SIDE, "--quiet", *options)
@@ -76,7 +89,7 @@ def _peer(module: str, *options: object) -> Command:
 
 
 _CONTENDERS = (
-    Contender(name="ours", what="recordmill images", command=_ours()),
+    Contender(name="ours", what="recordmill images", command=ours()),
     Contender(name="bare", what="bare loop, two processes", command=_peer("bare_loop")),
     Contender(name="beam", what="plain Beam", command=_peer("plain_beam")),
     Contender(name="beam2", what="plain Beam, two workers", command=_peer("plain_beam", 2)),
@@ -84,7 +97,7 @@ _CONTENDERS = (
 )
 _SHARDED = tuple(
     Contender(
-        name=f"shards-{count}", what=f"--num-shards {count}", command=_ours("--num-shards", count)
+        name=f"shards-{count}", what=f"--num-shards {count}", command=ours("--num-shards", count)
     )
     for count in _SHARD_COUNTS
 )
@@ -134,7 +147,8 @@ def alternate(
         for contender in contenders:
             output = source.parent / contender.name
             os.sync()  # what others left to write is not to be written now
-            measured = run(contender.command(source, output), memory=number == 0)
+            command = contender.command(source, output)
+            measured = run(command, memory=number == 0, beside=contender.beside)
             check(output, pictures)
             shutil.rmtree(output)
             print(f"run {number}: {contender.name} {measured.wall:.2f} s", file=sys.stderr)
@@ -156,12 +170,12 @@ def table(
         f" | wall / {contenders[0].what} |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    medians = _medians(results)
-    first = medians[contenders[0].name]
+    found = medians(results)
+    first = found[contenders[0].name]
     for contender in contenders:
         untimed, timed = results[contender.name]
         walls = [one.wall for one in timed]
-        wall = medians[contender.name]
+        wall = found[contender.name]
         cpu = statistics.median(one.cpu for one in timed)
         lines.append(
             f"| {contender.what} | {wall:.2f} ({min(walls):.2f}-{max(walls):.2f}) | {cpu:.1f}"
@@ -170,42 +184,31 @@ def table(
     return "\n".join(lines)
 
 
-def _medians(results: Mapping[str, tuple[Measured, list[Measured]]]) -> dict[str, float]:
+def medians(results: Mapping[str, tuple[Measured, list[Measured]]]) -> dict[str, float]:
     return {
         name: statistics.median(one.wall for one in timed) for name, (_, timed) in results.items()
     }
 
 
-def bars(medians: Mapping[str, float], pictures: int) -> list[str]:
+def bars(found: Mapping[str, float], pictures: int) -> list[str]:
     """What was got, and what was asked for; below 4,000 pictures nothing was."""
     asked = pictures >= _LEAST
     lines = []
-    ours = medians.get("ours")
-    if ours is not None:
-        if "bare" in medians:
+    mine = found.get("ours")
+    if mine is not None:
+        if "bare" in found:
             at_most = _BARE_BARS.get(pictures)
-            lines.append(_bar("ours / bare loop", ours / medians["bare"], at_most=at_most))
+            lines.append(bar("ours / bare loop", mine / found["bare"], at_most=at_most))
         for name, at_least in _PEER_BARS.items():
-            if name in medians:
-                what, got = f"{name} / ours", medians[name] / ours
-                lines.append(_bar(what, got, at_least=at_least if asked else None))
-    one, many = (medians.get(contender.name) for contender in _SHARDED)
+            if name in found:
+                what, got = f"{name} / ours", found[name] / mine
+                lines.append(bar(what, got, at_least=at_least if asked else None))
+    one, many = (found.get(contender.name) for contender in _SHARDED)
     if one is not None and many is not None:
         got = max(one, many) / min(one, many)
         at_most = _SHARDS_BAR if asked else None
-        lines.append(_bar("slower / faster number of shards", got, at_most=at_most))
+        lines.append(bar("slower / faster number of shards", got, at_most=at_most))
     return lines
-
-
-def _bar(
-    what: str, got: float, *, at_most: float | None = None, at_least: float | None = None
-) -> str:
-    line = f"- {what}: {got:.2f}"
-    if at_most is not None:
-        line += f", bar at most {at_most}: {'met' if got <= at_most else 'MISSED'}"
-    if at_least is not None:
-        line += f", bar at least {at_least}: {'met' if got >= at_least else 'MISSED'}"
-    return line
 
 
 def main() -> None:
@@ -231,7 +234,7 @@ def main() -> None:
             results = alternate(contenders, source=source, pictures=pictures, runs=arguments.runs)
         print(f"\n{pictures} pictures, {arguments.runs} runs of each in alternation\n")
         print(table(contenders, results, pictures))
-        print(*["", *bars(_medians(results), pictures)], sep="\n", flush=True)
+        print(*["", *bars(medians(results), pictures)], sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
@@ -34,13 +34,18 @@ class Measured:
     wall: seconds. cpu: seconds, user and system, of the process and all children it waited for
     (wait4). peak: bytes; the largest sum of the tree's proportional set sizes (Pss of
     /proc/PID/smaps_rollup: a page that n processes share counts 1/n in each) seen every 100 ms, or
-    less often where looking takes long; 0 where nobody looked. output: what it printed.
+    less often where looking takes long; 0 where nobody looked. peaks: the same of each of those who
+    worked beside it, by name, and under '' of the tree alone. output: what it printed.
     """
 
     wall: float
     cpu: float
     peak: int
+    peaks: Mapping[str, int]
     output: str
+
+
+Beside = Callable[[], Mapping[str, Collection[int]]]  # name of who works beside it: their pids
 
 
 def python(module: str, *arguments: object) -> list[str]:
@@ -48,15 +53,17 @@ def python(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
-def run(command: Sequence[str], *, memory: bool) -> Measured:
+def run(command: Sequence[str], *, memory: bool, beside: Beside = dict) -> Measured:
     """Runs a command in the root of the repository.
 
-    memory: whether to look at it, which takes up to 2 % of one core from the command.
+    memory: whether to look at it, which takes up to 2 % of one core from the command. beside: whose
+      memory counts, too.
 
     Raises:
       FailedError: it failed, or left processes behind.
     """
     peak = 0
+    peaks: dict[str, int] = {}
     over = threading.Event()
 
     def watch(session: int) -> None:
@@ -64,7 +71,12 @@ def run(command: Sequence[str], *, memory: bool) -> Measured:
         pause = _INTERVAL
         while not over.wait(pause):
             began = time.thread_time()
-            peak = max(peak, sum(map(_proportional_size, members(session))))
+            sizes = {
+                name: sum(map(_proportional_size, pids))
+                for name, pids in {"": members(session), **beside()}.items()
+            }
+            peak = max(peak, sum(sizes.values()))
+            peaks.update({name: max(size, peaks.get(name, 0)) for name, size in sizes.items()})
             pause = max(_INTERVAL, (time.thread_time() - began) / _SHARE)
 
     with tempfile.TemporaryFile() as output:
@@ -87,7 +99,8 @@ def run(command: Sequence[str], *, memory: bool) -> Measured:
         raise FailedError(f"{' '.join(command)} ended with {process.returncode}:\n{text[-3000:]}")
     if left := members(process.pid):
         raise FailedError(f"{' '.join(command)} left processes behind: {left}")
-    return Measured(wall=wall, cpu=usage.ru_utime + usage.ru_stime, peak=peak, output=text)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Measured(wall=wall, cpu=cpu, peak=peak, peaks=peaks, output=text)
 
 
 def members(session: int) -> list[int]:
@@ -112,6 +125,18 @@ def _proportional_size(pid: int) -> int:
     except OSError:  # it has ended
         return 0
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def bar(
+    what: str, got: float, *, at_most: float | None = None, at_least: float | None = None
+) -> str:
+    """A line: what was got, what was asked for, and whether that is met."""
+    line = f"- {what}: {got:.2f}"
+    if at_most is not None:
+        line += f", bar at most {at_most:g}: {'met' if got <= at_most else 'MISSED'}"
+    if at_least is not None:
+        line += f", bar at least {at_least:g}: {'met' if got >= at_least else 'MISSED'}"
+    return line
 
 
 def two_cores() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from benchmarks.measure import SHARED, FailedError, Measured, machine, python, run, two_cores
+from benchmarks.measure import SHARED, FailedError, Measured, bar, machine, python, run, two_cores
 from recordmill.files import Location
 from recordmill.manifest import load
 
@@ -61,8 +61,8 @@ def plan(rows: int) -> None:
             raise FailedError("a dry run wrote shards")
     print(f"\nlisting of {rows:,} rows, {_PLAN_CLASSES:,} classes, --dry-run: {_shown(measured)}")
     if rows == _PLAN_ROWS:
-        _bar("wall s", measured.wall, _PLAN_SECONDS)
-        _bar("peak GiB", measured.peak / _GIB, _PLAN_PEAK / _GIB)
+        print(bar("wall s", measured.wall, at_most=_PLAN_SECONDS), flush=True)
+        print(bar("peak GiB", measured.peak / _GIB, at_most=_PLAN_PEAK / _GIB), flush=True)
 
 
 def road(rows: int) -> None:
@@ -74,19 +74,13 @@ def road(rows: int) -> None:
         raise FailedError(f"expected {rows} records and all copies, got {ledger}")
     written = ledger.records.written + ledger.copies.written
     print(f"\n{rows:,} references, {written:,} records written: {_shown(measured)}")
-    print(f"- {measured.output.strip().splitlines()[-1]}")
     if rows == _ROAD_ROWS:
-        _bar("peak GiB", measured.peak / _GIB, _ROAD_PEAK / _GIB)
+        print(bar("peak GiB", measured.peak / _GIB, at_most=_ROAD_PEAK / _GIB), flush=True)
 
 
 def _shown(measured: Measured) -> str:
     peak = measured.peak / 2**20
     return f"{measured.wall:.1f} s wall, {measured.cpu:.1f} s CPU, {peak:.0f} MiB peak"
-
-
-def _bar(what: str, got: float, at_most: float) -> None:
-    met = "met" if got <= at_most else "MISSED"
-    print(f"- {what}: {got:.2f}, bar at most {at_most:g}: {met}", flush=True)
 
 
 def main() -> None:

@@ -85,8 +85,9 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     )
     kind = module.kind(parsed.config)
     # Beam takes two seconds to import: not before the command line is known to be sound. Encoder
-    # processes get ready meanwhile.
-    pool.shared_pool(parsed.config.workers, imports=["transforms.encode", *kind.modules])
+    # processes get ready meanwhile, where they are of this machine.
+    if parsed.config.runner == "direct":
+        pool.shared_pool(parsed.config.workers, imports=["transforms.encode", *kind.modules])
     try:
         with _lasting():
             from pipelines import run

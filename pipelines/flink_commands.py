@@ -91,17 +91,24 @@ def status_main(argv: Sequence[str]) -> int:
     """
     config = parse_command(StatusConfig, argv, status_main)
     found = config.find()
+    failed = False
     if found is None:
-        return _say_without_job(config)
-    cluster, job = found
-    status = cluster.status(job)
-    said = _describe(cluster, status, config.output)
+        assert config.output is not None
+        output = Location.parse(config.output)
+        said: dict[str, Any] = _in_output(output)
+        if not said:
+            raise RunError(f"{shown(output)} is left to no job, and holds no dataset")
+    else:
+        cluster, job = found
+        status = cluster.status(job)
+        failed = status.state in ("FAILED", "FAILING", "CANCELED")
+        said = _describe(cluster, status, config.output)
     if config.json:
         print(json.dumps(said, indent=2))
     else:
         for name, value in said.items():
             print(f"{name}: {value}")
-    return 1 if status.state in ("FAILED", "FAILING", "CANCELED") or "refused" in said else 0
+    return 1 if failed or "refused" in said else 0
 
 
 def cancel_main(argv: Sequence[str]) -> int:
@@ -174,14 +181,3 @@ def _in_output(output: Location) -> dict[str, str]:
         if snapshot is not None:
             return {"progress": progress.line(snapshot, progress.Pace())}
     return {"dataset": shown(output)} if (output / MANIFEST).exists() else {}
-
-
-def _say_without_job(config: _JobConfig) -> int:
-    assert config.output is not None
-    output = Location.parse(config.output)
-    left = _in_output(output)
-    if not left:
-        raise RunError(f"{shown(output)} is left to no job, and holds no dataset")
-    for name, value in left.items():
-        print(f"{name}: {value}")
-    return 1 if "refused" in left else 0

@@ -28,6 +28,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
 from runners import flink_jar, flink_workers, versions
+from runners.beam_options import QuickOptions
 from runners.failures import read_failure
 from runners.flink_embedded import EmbeddedFlink, java
 from runners.flink_rest import Cluster, ClusterError, JobStatus, NoSuchJobError
@@ -367,7 +368,7 @@ def _beam_options(
     # The class of a runner means nothing to Java.
     found.view_as(StandardOptions).runner = None
     given = found.get_all_options(drop_default=True)
-    return PipelineOptions.from_dictionary(given | {"job_name": options.job_name})
+    return QuickOptions.from_dictionary(given | {"job_name": options.job_name})
 
 
 def _ended(cluster: Cluster, status: JobStatus) -> None:

@@ -256,3 +256,12 @@ def test_modules_of_the_users_folder_are_not_taken_for_ours(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_an_import_that_fails_is_met_by_the_first_task():
+    pool = ProcessPool(2, imports=["no_such_module"])
+    try:
+        with pytest.raises(WorkerDied, match="exit code 1"):
+            pool.submit(int).result()
+    finally:
+        pool.close()

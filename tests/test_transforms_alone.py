@@ -216,10 +216,13 @@ def test_too_many_rejects_are_told_and_finished_shards_kept(tmp_path):
     with pytest.raises(RunError, match="10 of 100 inputs were rejected"):
         write(tmp_path / "out", [bad, *batches[1:]])
     assert not (tmp_path / "out" / "dataset.json").exists()
+    # What had to wait for the plan has waited in files, a batch in each.
+    assert len(list((tmp_path / "out").glob(".recordmill/*/batches/*.arrow"))) == 10
     staged = next((tmp_path / "out").rglob("train.tfrecord-00000-of-00001")).stat().st_ino
     write(tmp_path / "out", [bad, *batches[1:]], max_reject_fraction=0.1)
     assert (tmp_path / "out" / "train.tfrecord-00000-of-00001").stat().st_ino == staged  # reused
     assert len((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()) == 10
+    assert not (tmp_path / "out" / ".recordmill").exists()
 
 
 def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):

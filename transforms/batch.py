@@ -152,12 +152,17 @@ def _hash_column(column: pa.Array) -> UInt64Array:
     return hash_strings(pa.array(texts, pa.string()))
 
 
-def to_bytes(rows: pa.RecordBatch) -> bytes:
+def to_buffer(rows: pa.RecordBatch) -> pa.Buffer:
     """One self-describing Arrow IPC stream; a slice takes its own rows only, not its parent's."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
-    return bytes(sink.getvalue())
+    return sink.getvalue()
+
+
+def to_bytes(rows: pa.RecordBatch) -> bytes:
+    """`to_buffer`, as what pickles."""
+    return bytes(to_buffer(rows))
 
 
 def from_bytes(data: bytes) -> pa.RecordBatch:

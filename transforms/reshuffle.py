@@ -43,7 +43,7 @@ def shard_ids(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
 class _CutIntoPieces(beam.DoFn):
     """Cuts batches by shard, inline or spilled as the plan says."""
 
-    def __init__(self, staging: Staging | None, read: ReadRows | None) -> None:
+    def __init__(self, staging: Staging, read: ReadRows) -> None:
         self._staging = staging
         self._read = read
         self._rows: list[pa.RecordBatch] = []
@@ -54,16 +54,16 @@ class _CutIntoPieces(beam.DoFn):
         self._rows = []
         self._bytes = 0
 
-    def process(self, element: Any, plan: Plan, *sides: Any) -> Iterator[tuple[Shard, Piece]]:
+    def process(self, name: str, plan: Plan, *sides: Any) -> Iterator[tuple[Shard, Piece]]:
         if plan.verdict is not None:
             return
         self._plan = plan
-        for rows in [element] if self._read is None else self._read(element, plan, *sides):
+        for rows in self._read(name, plan, *sides):
             if len(rows):
                 yield from self._cut(rows, plan)
 
     def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
-        if not plan.spill or self._staging is None:
+        if not plan.spill:
             names = shard_names(plan)
             for shard, part in spill.cut(rows, shard_ids(rows, plan=plan)):
                 yield names[shard], spill.inline(part)
@@ -81,7 +81,6 @@ class _CutIntoPieces(beam.DoFn):
         if not self._rows:
             return []
         assert self._plan is not None
-        assert self._staging is not None
         names = shard_names(self._plan)
         rows = batch.concat(self._rows)
         self.start_bundle()
@@ -102,28 +101,30 @@ def _pieces(shard: tuple[Shard, Iterable[Piece]]) -> tuple[Shard, list[Piece]]:
 
 @dataclasses.dataclass(eq=False)
 class ReshuffleIntoShards(beam.PTransform):
-    """Batches in, (shard, its pieces) out: a uniform shuffle of the whole dataset.
+    """Names of batches in, (shard, its pieces) out: a uniform shuffle of the whole dataset.
 
-    plan: a side input. staging: where large plans spill; None keeps all pieces inline.
-    read, sides: makes the batches of an element that is none, of (element, plan, *sides), where
-      sides are further side inputs: a step that takes the plan before this one would be a stage of
-      its own, between which and this one every row travels.
+    Names and not rows, as the plan comes first, and an engine would keep in memory what waits for
+    it; and a step that made rows with the plan would be a stage of its own, between which and this
+    one every row travels.
+
+    plan: a side input. staging: where large plans spill. read: the batches of a name, of (name,
+      plan, *sides), where sides are further side inputs.
     """
 
     plan: beam.pvalue.AsSideInput
-    staging: Staging | None = None
-    read: ReadRows | None = None
+    staging: Staging
+    read: ReadRows
     sides: Sequence[beam.pvalue.AsSideInput] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, rows: beam.PCollection[Any]) -> beam.PCollection[tuple[Shard, list[Piece]]]:
-        pieces = rows | "Cut" >> beam.ParDo(
+    def expand(self, names: beam.PCollection[str]) -> beam.PCollection[tuple[Shard, list[Piece]]]:
+        pieces = names | "Cut" >> beam.ParDo(
             _CutIntoPieces(self.staging, self.read), self.plan, *self.sides
         ).with_output_types(tuple[Shard, Piece])
         empty = (
-            rows.pipeline
+            names.pipeline
             | "Once" >> beam.Impulse()
             | "NameShards"
             >> beam.FlatMap(_no_pieces, self.plan).with_output_types(tuple[Shard, Piece])
@@ -144,4 +145,5 @@ def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.R
     if not loaded:
         return None
     rows = batch.concat(loaded)
+    del loaded  # a shard may be large, and there is to be one more of it
     return rows.take(pa.array(batch.sort_order(batch.order_ranks(rows, seed=seed), rows)))

@@ -1,13 +1,18 @@
 """Batches to a published dataset, in pipelines of one's own: the last steps of the road in one.
 
-batches -> count -> ReshuffleIntoShards -> WriteShards -> publish
+batches -> into files, counted -> ReshuffleIntoShards -> WriteShards -> publish
+
+What the plan takes has to wait until all batches are counted. Engines let it wait in memory; in
+files of the job folder it may be as large as it likes.
 """
 
 import dataclasses
+import functools
 import hashlib
+import uuid
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import apache_beam as beam
@@ -22,12 +27,14 @@ from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Part, ShardInfo, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.kind import Context, Encoder
+from transforms.listing import read_part, write_part
 from transforms.plan import Estimate, Plan, SplitPlan, refusal
 from transforms.publish import Publication, all_rejects, close_ledger, describe
 from transforms.reshuffle import ReshuffleIntoShards
 from transforms.write import ShardWriter, WriteShards
 
 SPILL_ABOVE = 64 << 20  # bytes of references: more are shuffled through files
+_BATCHES = "batches"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +123,39 @@ def make_plan(census: Census, *, context: Context, num_shards: int | Mapping[str
     )
 
 
+class _StageBatches(beam.DoFn):
+    """(name, census) of each batch, which goes into a file of its own."""
+
+    def __init__(self, staging: Staging, overwrite: bool) -> None:
+        self._staging = staging
+        self._overwrite = overwrite
+
+    def setup(self) -> None:
+        _check_output(self._staging.output, self._overwrite)
+        self._staging.place(_BATCHES).make_dirs()
+
+    def process(self, batches: pa.RecordBatch) -> Iterator[tuple[str, Census]]:
+        rows = batch.complete(batches)
+        census = Census.of(rows)
+        name = f"{_BATCHES}/{uuid.uuid4().hex}.arrow"
+        write_part(rows, self._staging, name)
+        yield name, census
+
+
+def _staged_rows(name: str, plan: Plan, *, staging: Staging) -> Iterator[pa.RecordBatch]:
+    del plan
+    yield read_part(name, staging=staging)
+
+
+def _check_output(output: Location, overwrite: bool) -> None:
+    refuse_foreign(output)
+    if (output / MANIFEST).exists() and not overwrite:
+        raise ConfigError(
+            f"WriteToTFRecord: {shown(output)} holds a dataset: choose another folder, or"
+            " replace it with overwrite=True"
+        )
+
+
 def _plan(
     _: bytes,
     census: Census,
@@ -125,13 +165,7 @@ def _plan(
     num_shards: int | Mapping[str, int],
     overwrite: bool,
 ) -> Plan:
-    output = staging.output
-    refuse_foreign(output)
-    if (output / MANIFEST).exists() and not overwrite:
-        raise ConfigError(
-            f"WriteToTFRecord: {shown(output)} holds a dataset: choose another folder, or"
-            " replace it with overwrite=True"
-        )
+    _check_output(staging.output, overwrite)
     staging.begin()
     return make_plan(census, context=context, num_shards=num_shards)
 
@@ -215,12 +249,12 @@ class WriteToTFRecord(beam.PTransform):
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[str]:
         publication = self._publication()
         staging = publication.staging
-        rows = batches | "Complete" >> beam.Map(batch.complete).with_output_types(pa.RecordBatch)
+        staged = batches | "StageBatches" >> beam.ParDo(
+            _StageBatches(staging, self.overwrite)
+        ).with_output_types(tuple[str, Census])
         context = Context(seed=self.seed, label_offset=self.label_offset, rename=self.rename)
         census = AsSingleton(
-            rows
-            | "Count" >> beam.Map(Census.of).with_output_types(Census)
-            | "AddUp" >> beam.CombineGlobally(Census.sum)
+            staged | "Censuses" >> beam.Values() | "AddUp" >> beam.CombineGlobally(Census.sum)
         )
         plan = AsSingleton(
             batches.pipeline
@@ -241,7 +275,14 @@ class WriteToTFRecord(beam.PTransform):
             compression=self.compression,
             workers=self.workers,
         )
-        infos = rows | ReshuffleIntoShards(plan, staging) | WriteShards(writer, plan)
+        infos = (
+            staged
+            | "Names" >> beam.Keys()
+            | ReshuffleIntoShards(
+                plan, staging, read=functools.partial(_staged_rows, staging=staging)
+            )
+            | WriteShards(writer, plan)
+        )
         return (
             batches.pipeline
             | "OnceToPublish" >> beam.Impulse()

@@ -204,7 +204,10 @@ class ShardWriter:
 
     def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
         learned = to_json([plan.context, plan.splits[split].task_rows, self.groups])
-        return hashlib.sha256(learned + (b"" if rows is None else batch.to_bytes(rows))).hexdigest()
+        digest = hashlib.sha256(learned)
+        if rows is not None:
+            digest.update(batch.to_buffer(rows))
+        return digest.hexdigest()
 
     def _is_whole(self, done: ShardInfo, count: int) -> bool:
         place = self.staging.place(f"shards/{done.shard.file}")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.flink.cluster import FlinkCluster
-from tests.flink.jobs import CLOTHING, Job
+from benchmarks.flink_cluster import FlinkCluster
+from tests.flink.jobs import CLOTHING, LARGE, Job
 
-LARGE = ("--size", "48", "--augment", "flip,crop", "--compression", "gzip")
+GZIP = (*LARGE, "--compression", "gzip")
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +27,6 @@ def undisturbed(tmp_path_factory) -> Job:
 @pytest.fixture(scope="session")
 def large(tmp_path_factory) -> Job:
     """Balanced, augmented, gzipped, of 3,457 photos, by the local runner."""
-    job = Job(tmp_path_factory.mktemp("large") / "out", *LARGE, source=CLOTHING)
+    job = Job(tmp_path_factory.mktemp("large") / "out", *GZIP, source=CLOTHING)
     job.finish()
     return job

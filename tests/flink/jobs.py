@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from tests.flink.cluster import JOB_SERVER, ROOT, FlinkCluster
+from benchmarks.flink_cluster import JOB_SERVER, ROOT, FlinkCluster, kill, processes, wait_until
 from tests.soak.command import content
 
 EXAMPLES = ROOT / "examples" / "clothing"
 CLOTHING = ROOT.parent / "shared" / "data" / "clothing"
+# Balanced, augmented, of 3,457 photos.
+LARGE = ("--size", "48", "--augment", "flip,crop")
+# Enough shards of enough pictures that a job can be caught writing.
+LONG = ("--size", "512", "--balance-target", "60", "--num-shards", "train=24,test=2")
+FOLDER = ".recordmill"
 _PATIENCE = 280  # s
 
 
@@ -93,3 +100,47 @@ def ended(process: subprocess.Popen[str]) -> Ended:
 def command(*arguments: str, **environment: str) -> Ended:
     """Runs a command of recordmill to its end."""
     return ended(start(*arguments, **environment))
+
+
+@contextlib.contextmanager
+def worker_pool(**environment: str) -> Iterator[str]:
+    """A pool as a machine of a cluster runs it; gives its address."""
+    process = start("worker-pool", "--port", "0", **environment)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening for workers at 127.0.0.1:"), line
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+
+
+def finished(out: pathlib.Path) -> int:
+    """How many shards an unfinished job has written."""
+    return len(list(out.glob(f"{FOLDER}/*/info/*.json")))
+
+
+def wait_for_shards(process: subprocess.Popen[str], out: pathlib.Path, number: int = 2) -> None:
+    """Waits until a job is in the middle of writing."""
+
+    def writing() -> bool:
+        assert process.poll() is None, ended(process)
+        return finished(out) >= number
+
+    wait_until(writing, f"{number} finished shards")
+
+
+def kill_workers() -> None:
+    """SIGKILL for all Python workers."""
+    workers = list(processes("recordmill-worker"))
+    assert workers
+    for pid in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def replace_taskmanager(cluster: FlinkCluster) -> None:
+    """SIGKILL for one, and another is started."""
+    kill(cluster.taskmanagers.pop())
+    cluster.start_taskmanager()

@@ -1,29 +1,13 @@
 """The same bytes on Flink as on this machine, wherever Flink and its workers run."""
 
-import contextlib
 import pathlib
 import socket
-from collections.abc import Iterator
 
 import pytest
 
-from tests.flink.cluster import FlinkCluster, processes, wait_until
-from tests.flink.conftest import LARGE
-from tests.flink.jobs import CLOTHING, Job, command, start
-
-
-@contextlib.contextmanager
-def worker_pool(**environment: str) -> Iterator[str]:
-    """A pool as a machine of a cluster runs it; gives its address."""
-    process = start("worker-pool", "--port", "0", **environment)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("listening for workers at 127.0.0.1:"), line
-        yield line.split()[-1]
-    finally:
-        process.terminate()
-        assert process.wait(timeout=60) == 0
+from benchmarks.flink_cluster import FlinkCluster, processes, wait_until
+from tests.flink.conftest import GZIP
+from tests.flink.jobs import CLOTHING, Job, command, worker_pool
 
 
 def test_embedded(undisturbed, tmp_path):
@@ -43,7 +27,7 @@ def test_on_a_cluster(environment, flink, undisturbed, tmp_path):
 def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_path):
     with worker_pool() as address:
         options = ("--environment-config", address, "--parallelism", "2", "--spill-above", "1")
-        job = Job(tmp_path / "out", *LARGE, source=CLOTHING).on(flink, "external", *options)
+        job = Job(tmp_path / "out", *GZIP, source=CLOTHING).on(flink, "external", *options)
         job.finish()
         assert job.files == large.files
         assert command("verify", "--dataset", str(job.output)).code == 0

@@ -1,21 +1,26 @@
 """What goes wrong on a cluster: what is said, what is left, and how the next run goes on."""
 
-import contextlib
 import json
-import os
 import pathlib
 import signal
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from tests.flink.cluster import ROOT, FlinkCluster, kill, processes, wait_until
-from tests.flink.jobs import Ended, Job, command, ended, start
-
-FOLDER = ".recordmill"
-# Enough shards of enough pictures that a job can be caught writing.
-LONG = ("--size", "512", "--balance-target", "60", "--num-shards", "train=24,test=2")
+from benchmarks.flink_cluster import ROOT, WORKERS, FlinkCluster, processes, wait_until
+from tests.flink.jobs import (
+    FOLDER,
+    LONG,
+    Ended,
+    Job,
+    command,
+    ended,
+    finished,
+    kill_workers,
+    replace_taskmanager,
+    start,
+    wait_for_shards,
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,25 +39,13 @@ def frail(tmp_path) -> Iterator[FlinkCluster]:
         yield cluster
 
 
-def finished(out: pathlib.Path) -> int:
-    return len(list(out.glob(f"{FOLDER}/*/info/*.json")))
-
-
-def wait_for_writing(process: subprocess.Popen[str], out: pathlib.Path) -> None:
-    def writing() -> bool:
-        assert process.poll() is None, ended(process)
-        return finished(out) >= 2
-
-    wait_until(writing, "a finished shard")
-
-
 def state(cluster: FlinkCluster) -> str:
     (job,) = cluster.cluster.jobs()
     return cluster.cluster.status(job).state
 
 
 def expect_nothing_left(cluster: FlinkCluster) -> None:
-    for pattern in ("recordmill-worker", "runners import zygote", "recordmill.pool"):
+    for pattern in WORKERS:
         wait_until(lambda name=pattern: not list(processes(name)), f"the end of {pattern}")
     assert cluster.cluster._call("GET", "/v1/jars")["files"] == []
 
@@ -67,12 +60,8 @@ def test_a_killed_worker(flink, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(flink, "process")
     process = job.start()
-    wait_for_writing(process, out)
-    workers = list(processes("recordmill-worker"))
-    assert workers
-    for pid in workers:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    wait_for_shards(process, out)
+    kill_workers()
     result = ended(process)
     if result.code != 0:
         job.finish()
@@ -83,9 +72,8 @@ def test_a_killed_taskmanager(frail, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(frail, "process")
     process = job.start()
-    wait_for_writing(process, out)
-    kill(frail.taskmanagers[0])
-    frail.start_taskmanager()
+    wait_for_shards(process, out)
+    replace_taskmanager(frail)
     result = ended(process)
     if result.code != 0:
         frail.wait_for_taskmanagers(1)
@@ -97,7 +85,7 @@ def test_a_stopped_command_cancels_its_job(frail, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(frail, "process")
     process = job.start()
-    wait_for_writing(process, out)
+    wait_for_shards(process, out)
     process.send_signal(signal.SIGTERM)
     result = ended(process)
     assert result.code == 143, result.err

@@ -13,18 +13,21 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import yaml
 
 from runners.flink_rest import Cluster, ClusterError
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[1]
 HOME = ROOT / "build" / "flink" / "pyflink"
 JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
+# A Python worker, and its encoder processes.
+WORKERS = ("recordmill-worker", "runners import zygote", "recordmill.pool")
 _PATIENCE = 120  # s, far more than a start takes
-_MARK = f"RECORDMILL_TESTS={os.getpid()}"
-os.environ.update([_MARK.split("=")])  # inherited by all that is started from here
+# Inherited by all that is started from here.
+_MARK = "RECORDMILL_STARTED_BY=" + os.environ.setdefault("RECORDMILL_STARTED_BY", str(os.getpid()))
 
 
 class FlinkCluster:
@@ -100,6 +103,14 @@ class FlinkCluster:
 
         wait_until(there, f"{number} TaskManagers")
 
+    def processes(self) -> Mapping[str, list[int]]:
+        """Who works for it: {"JobManager", "TaskManagers", "Python workers": their ids}."""
+        return {
+            "JobManager": [self._processes[0].pid],
+            "TaskManagers": [process.pid for process in self.taskmanagers],
+            "Python workers": [pid for pattern in WORKERS for pid in processes(pattern)],
+        }
+
     def logs(self) -> str:
         """All that the cluster has written; for a person to read where a test fails."""
         return "\n".join(
@@ -115,6 +126,7 @@ class FlinkCluster:
             "FLINK_CONF_DIR": str(self._folder / "conf"),
             "FLINK_LOG_DIR": str(logs),
             "FLINK_PID_DIR": str(self._folder),
+            "PYTHONPATH": str(ROOT),  # for the workers that a TaskManager starts
         }
         with (logs / f"{what}-{len(self._processes)}.txt").open("wb") as log:
             process = subprocess.Popen(
@@ -124,6 +136,16 @@ class FlinkCluster:
             )  # fmt: skip
         self._processes.append(process)
         return process
+
+
+def on_flink(master: str) -> dict[str, Any]:
+    """The options that take a job to a cluster of ours: all its slots, workers of its own."""
+    return {
+        "runner": "flink",
+        "flink_master": master,
+        "environment": "process",
+        "flink_job_server_jar": str(JOB_SERVER),
+    }
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,65 @@
+"""Rows that carry their data: a pipeline of one's own whose batches exceed any memory."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from recordmill.features import Feature, Features
+from transforms import batch
+from transforms.kind import Context, Encoded, Sorted
+from transforms.splits import AssignSplits
+from transforms.tfrecord import WriteToTFRecord
+
+ROWS = 1024  # of a batch
+BYTES = 16 << 10  # of a row
+_SHARD = 128 << 20  # bytes
+WORKERS = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BytesEncoder:
+    """An Example of the bytes of a row."""
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        del rows, context
+        return {"payload": Feature(dtype="bytes")}
+
+    def versions(self) -> Mapping[str, str]:
+        return {"benchmark": "1"}
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        del context
+        columns = pa.RecordBatch.from_pydict({"payload": rows["payload"]})
+        return Encoded(columns=columns, rows=Sorted(kept=np.arange(len(rows))))
+
+
+def make_batch(number: int) -> pa.RecordBatch:
+    """Random bytes, the same for the same number."""
+    data = pa.py_buffer(np.random.default_rng(number).bytes(ROWS * BYTES))
+    ends = pa.py_buffer(np.arange(0, ROWS * BYTES + 1, BYTES, dtype=np.int32))
+    columns = {
+        batch.KEY: pa.array([f"{number:06d}-{i:04d}" for i in range(ROWS)]),
+        batch.LABEL: pa.nulls(ROWS, pa.string()),
+        "payload": pa.Array.from_buffers(pa.binary(), ROWS, [None, ends, data]),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def build(pipeline: beam.Pipeline, *, batches: int, output: str) -> None:
+    """Makes the batches on the workers and writes all of them."""
+    (
+        pipeline
+        | "Numbers" >> beam.Create(range(batches))
+        | "SpreadNumbers" >> beam.Reshuffle()
+        | "MakeBatch" >> beam.Map(make_batch).with_output_types(pa.RecordBatch)
+        | AssignSplits({"train": 1})
+        | WriteToTFRecord(
+            output,
+            encoder=BytesEncoder(),
+            num_shards=-(-batches * ROWS * BYTES // _SHARD),
+            workers=WORKERS,
+        )
+    )

@@ -1,0 +1,36 @@
+"""One run of the pipeline of `benchmarks.payload`; others measure it from outside.
+
+python -m benchmarks.run_payload BATCHES OUTPUT [FLINK_MASTER]
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+from benchmarks import payload
+from benchmarks.flink_cluster import on_flink
+from recordmill.pool import close_shared_pool
+from runners import direct, flink
+
+
+def main(batches: int, output: str, master: str | None = None) -> None:
+    build = functools.partial(payload.build, batches=batches, output=output)
+    if master is None:
+        try:
+            direct.run(build, workers=payload.WORKERS)
+        finally:
+            close_shared_pool()
+        return
+    given = on_flink(master)
+    options = flink.FlinkOptions(
+        master=given["flink_master"],
+        environment=given["environment"],
+        job_server_jar=given["flink_job_server_jar"],
+        imports=[payload.__name__],
+    )
+    flink.FlinkJob(options, workers=payload.WORKERS).run(build)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,141 @@
+"""Flink at length: one dataset wherever it is made, and after every kill.
+
+    python -m tests.flink.soak                  all environments, 1, 2 and 4 slots; 5 kills each
+    python -m tests.flink.soak --parallelism 2 --kills 1
+
+Sameness: the photos of clothing, balanced and augmented, plain and gzipped, by the local runner, an
+embedded Flink, and a cluster of two TaskManagers with two slots each, its workers in a pool and in
+processes. Kills: of all Python workers, and of the TaskManager with another one started, after ever
+more shards; the job ends well by itself, or the same command continues it. Needs `make flink
+flink-job-server`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until
+from recordmill.files import Location
+from recordmill.manifest import load
+from tests.flink.jobs import (
+    CLOTHING,
+    FOLDER,
+    LARGE,
+    LONG,
+    Job,
+    ended,
+    kill_workers,
+    replace_taskmanager,
+    wait_for_shards,
+    worker_pool,
+)
+from tests.soak.command import end
+
+_STEP = 4  # shards that are finished before the first kill; before each one after, so many more
+
+
+def compare(folder: pathlib.Path, parallelisms: Sequence[int]) -> list[str]:
+    """Prints a row per run; returns the differences."""
+    (folder / "cluster").mkdir()
+    differences = []
+    print("| run | compression | slots | s | digest |\n|---|---|--:|--:|---|")
+    with (
+        FlinkCluster(folder / "cluster", taskmanagers=2) as cluster,
+        worker_pool() as pool,
+    ):
+        for compression in ("none", "gzip"):
+            options = (*LARGE, "--compression", compression)
+            expected = Job(folder / f"direct-{compression}", *options, source=CLOTHING)
+            _print_row("local runner", compression, 2, _finish(expected), expected)
+            for slots in parallelisms:
+                for name, flags in (
+                    ("embedded", ()),
+                    ("loopback", ("--flink-master", cluster.master, "--environment", "loopback")),
+                    ("process", ("--flink-master", cluster.master, "--environment", "process")),
+                    ("external", ("--flink-master", cluster.master, "--environment-config", pool,
+                                  "--environment", "external")),
+                ):  # fmt: skip
+                    job = Job(folder / "out", *options, source=CLOTHING)
+                    job = job.on_flink("--parallelism", str(slots), *flags)
+                    _print_row(name, compression, slots, _finish(job), job)
+                    if job.files != expected.files:
+                        differences.append(f"{name}, {compression}, {slots} slots")
+                    shutil.rmtree(job.output)
+    return differences
+
+
+def _finish(job: Job) -> float:
+    started = time.monotonic()
+    job.finish()
+    return time.monotonic() - started
+
+
+def _print_row(name: str, compression: str, slots: int, seconds: float, job: Job) -> None:
+    digest = load(Location.parse(str(job.output))).digest
+    print(f"| {name} | {compression} | {slots} | {seconds:.0f} | {digest} |", flush=True)
+
+
+def kill(folder: pathlib.Path, times: int) -> list[str]:
+    """Prints a row per kill; returns the differences."""
+    expected = Job(folder / "undisturbed", *LONG)
+    expected.finish()
+    differences = []
+    print("\n| killed | after shards | ended | runs | finished |\n|---|--:|--:|--:|---|")
+    for number in range(times):
+        shards = _STEP * (number + 1)
+        for name, strike in (
+            ("workers", lambda cluster: kill_workers()),
+            ("TaskManager", replace_taskmanager),
+        ):
+            where = folder / f"{name}-{number}"
+            where.mkdir()
+            with FlinkCluster(where) as cluster:
+                job = Job(folder / "killed", *LONG).on(cluster, "process")
+                code, runs = _disturbed(job, shards, lambda: strike(cluster))  # noqa: B023
+                same = job.files == expected.files
+                clean = not (folder / "killed" / FOLDER).exists()
+                for pattern in WORKERS:
+                    wait_until(lambda p=pattern: not list(processes(p)), f"the end of {pattern}")
+            word = "the same" if same and clean else "DIFFERENT"
+            print(f"| {name} | {shards} | {code} | {runs} | {word} |", flush=True)
+            if word != "the same":
+                differences.append(f"{name} killed after {shards} shards")
+            shutil.rmtree(folder / "killed")
+    return differences
+
+
+def _disturbed(job: Job, shards: int, strike: Callable[[], None]) -> tuple[int, int]:
+    """The exit code of the run that was struck, and how many runs it took in all."""
+    process = job.start()
+    wait_for_shards(process, pathlib.Path(job.output), shards)
+    strike()
+    code = ended(process).code
+    if code == 0:
+        return code, 1
+    job.finish()
+    return code, 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parallelism", default="1,2,4", help="slots, one number or several")
+    parser.add_argument("--kills", type=int, default=5, help="of each kind")
+    arguments = parser.parse_args()
+    differences: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="recordmill-soak-") as folder:
+        if arguments.parallelism:
+            slots = [int(number) for number in arguments.parallelism.split(",")]
+            differences += compare(pathlib.Path(folder), slots)
+        differences += kill(pathlib.Path(folder), arguments.kills)
+    end(differences)
+
+
+if __name__ == "__main__":
+    main()
