@@ -6,7 +6,7 @@
     python -m benchmarks.flink --only payload --gigabytes 1
 
 On a standalone cluster on loopback that is up before the clock runs: a JobManager, a TaskManager of
-two slots, workers in processes that it starts. pictures: a dataset of them, on the cluster and by
+two slots, and a pool of Python workers beside it. pictures: a dataset of them, on the cluster and by
 the local runner with two workers, in alternation. references: 1,000,000 synthetic ones through
 plan, balance, shuffle and a writer of tiny records. payload: batches of 5 GB in all in a pipeline
 of one's own, on a TaskManager of 1.5 GB and by the local runner; both have to give the same
@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.flink_cluster import FlinkCluster, on_flink
+from benchmarks.flink_cluster import FlinkCluster, on_flink, worker_pool
 from benchmarks.images import Contender, alternate, copy_photos, medians, ours, table
 from benchmarks.measure import FailedError, Measured, bar, machine, python, run, two_cores
 from benchmarks.payload import BYTES, ROWS
@@ -38,20 +38,20 @@ _LOCAL_PEAK = 2 * _GIB
 
 
 @contextmanager
-def _cluster(*, memory: str = "2g") -> Iterator[tuple[pathlib.Path, FlinkCluster]]:
+def _cluster(*, memory: str = "2g") -> Iterator[tuple[pathlib.Path, FlinkCluster, str]]:
     with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as name:
         folder = pathlib.Path(name)
         (folder / "cluster").mkdir()
-        with FlinkCluster(folder / "cluster", memory=memory) as cluster:
-            yield folder, cluster
+        with FlinkCluster(folder / "cluster", memory=memory) as cluster, worker_pool() as pool:
+            yield folder, cluster, pool
 
 
 def pictures(count: int, runs: int) -> None:
     """Against the local runner."""
-    with _cluster() as (folder, cluster):
+    with _cluster() as (folder, cluster, pool):
         options = [
             f"--{name.replace('_', '-')}={value}"
-            for name, value in on_flink(cluster.master).items()
+            for name, value in on_flink(cluster.master, pool).items()
         ]
         contenders = (
             Contender(name="direct", what="two local workers", command=ours("--workers", 2)),
@@ -77,8 +77,8 @@ def pictures(count: int, runs: int) -> None:
 
 def references(rows: int) -> None:
     """Many that cost nothing."""
-    with _cluster() as (folder, cluster):
-        command = python("benchmarks.run_references", rows, folder / "out", cluster.master)
+    with _cluster() as (folder, cluster, pool):
+        command = python("benchmarks.run_references", rows, folder / "out", cluster.master, pool)
         measured = run(command, memory=True, beside=cluster.processes)
         ledger = load(Location.parse(str(folder / "out"))).ledger
     if ledger.records.written != rows or ledger.copies.written != ledger.copies.planned:
@@ -89,8 +89,8 @@ def references(rows: int) -> None:
 def payload(gigabytes: float) -> None:
     """More than fits."""
     batches = round(gigabytes * 1e9 / (ROWS * BYTES))
-    with _cluster(memory=_SMALL) as (folder, cluster):
-        command = python("benchmarks.run_payload", batches, folder / "out", cluster.master)
+    with _cluster(memory=_SMALL) as (folder, cluster, pool):
+        command = python("benchmarks.run_payload", batches, folder / "out", cluster.master, pool)
         there = run(command, memory=True, beside=cluster.processes)
         expected = _checked(folder / "out", batches)
     print(f"\n{gigabytes:g} GB of payload, TaskManager of {_SMALL}: {there.wall:.1f} s wall")

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -126,7 +127,6 @@ class FlinkCluster:
             "FLINK_CONF_DIR": str(self._folder / "conf"),
             "FLINK_LOG_DIR": str(logs),
             "FLINK_PID_DIR": str(self._folder),
-            "PYTHONPATH": str(ROOT),  # for the workers that a TaskManager starts
         }
         with (logs / f"{what}-{len(self._processes)}.txt").open("wb") as log:
             process = subprocess.Popen(
@@ -138,12 +138,31 @@ class FlinkCluster:
         return process
 
 
-def on_flink(master: str) -> dict[str, Any]:
-    """The options that take a job to a cluster of ours: all its slots, workers of its own."""
+@contextlib.contextmanager
+def worker_pool() -> Iterator[str]:
+    """A pool as a machine of a cluster runs it; gives its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", "worker-pool", "--port", "0"],
+        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening for workers at 127.0.0.1:"), line
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+
+
+def on_flink(master: str, pool: str) -> dict[str, Any]:
+    """The options that take a job to a cluster of ours and its pool of workers."""
     return {
         "runner": "flink",
         "flink_master": master,
-        "environment": "process",
+        "environment": "external",
+        "environment_config": pool,
         "flink_job_server_jar": str(JOB_SERVER),
     }
 

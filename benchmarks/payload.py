@@ -25,7 +25,7 @@ class BytesEncoder:
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         del rows, context
-        return {"payload": Feature(dtype="bytes")}
+        return {"payload": Feature(dtype="string")}
 
     def versions(self) -> Mapping[str, str]:
         return {"benchmark": "1"}

@@ -1,6 +1,6 @@
 """One run of the pipeline of `benchmarks.payload`; others measure it from outside.
 
-python -m benchmarks.run_payload BATCHES OUTPUT [FLINK_MASTER]
+python -m benchmarks.run_payload BATCHES OUTPUT [FLINK_MASTER POOL]
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from recordmill.pool import close_shared_pool
 from runners import direct, flink
 
 
-def main(batches: int, output: str, master: str | None = None) -> None:
+def main(batches: int, output: str, *cluster: str) -> None:
     build = functools.partial(payload.build, batches=batches, output=output)
-    if master is None:
+    if not cluster:
         try:
             direct.run(build, workers=payload.WORKERS)
         finally:
             close_shared_pool()
         return
-    given = on_flink(master)
+    given = on_flink(*cluster)
     options = flink.FlinkOptions(
         master=given["flink_master"],
         environment=given["environment"],
+        environment_config=given["environment_config"],
         job_server_jar=given["flink_job_server_jar"],
         imports=[payload.__name__],
     )

@@ -1,6 +1,6 @@
 """One run of the whole road over synthetic references; others measure it from outside.
 
-python -m benchmarks.run_references ROWS OUTPUT [FLINK_MASTER]
+python -m benchmarks.run_references ROWS OUTPUT [FLINK_MASTER POOL]
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SHARDS = 64
 _WORKERS = 2
 
 
-def main(rows: int, output: str, master: str | None = None) -> int:
+def main(rows: int, output: str, *cluster: str) -> int:
     config = CommonConfig(
         input="/synthetic",
         output=output,
         balance="oversample",
         num_shards=_SHARDS,
         workers=_WORKERS,
-        **({} if master is None else on_flink(master)),
+        **(on_flink(*cluster) if cluster else {}),
     )
     source = Counted(rows=rows, classes=_CLASSES)
     try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from recordmill.errors import ConfigError
 
 DType = Literal["int64", "float32", "string"]
 Kind = Literal["value", "text", "label", "image", "raw"]
@@ -20,6 +22,9 @@ class Feature:
     kind: what the values mean. `text` is UTF-8; `label` a class number into labels.txt; `image`
       an encoded picture; `raw` the bytes of one array, little-endian, C order, whose dtype and
       shape are `raw_dtype` and `raw_shape` (None where it varies from record to record).
+
+    Raises:
+      ConfigError: a dtype or a kind that there is not.
     """
 
     dtype: DType
@@ -27,6 +32,12 @@ class Feature:
     kind: Kind = "value"
     raw_dtype: str | None = None
     raw_shape: tuple[int | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for what, value, known in (("dtype", self.dtype, DType), ("kind", self.kind, Kind)):
+            if value not in get_args(known):
+                names = ", ".join(get_args(known))
+                raise ConfigError(f"Feature: expected a {what} of {names}; got {value!r}")
 
     def to_json(self) -> dict[str, Any]:
         """The feature as it stands in dataset.json."""

@@ -11,9 +11,10 @@ import json
 import pathlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar
 
-from recordmill.features import DType, Feature, Features, Kind
+from recordmill.errors import ConfigError
+from recordmill.features import Feature, Features
 from recordmill.files import Location, shown
 from recordmill.framing import Compression
 from recordmill.typed_json import as_object, take, take_mapping, take_texts
@@ -366,13 +367,10 @@ def load(dataset: Location) -> Manifest:
 
 
 def _feature(name: str, data: Mapping[str, Any]) -> Feature:
-    for field, known in (("dtype", get_args(DType)), ("kind", get_args(Kind))):
-        if data[field] not in known:
-            raise ValueError(
-                f"expected the {field} of feature {name!r} to be one of {', '.join(known)},"
-                f" got {data[field]!r}"
-            )
-    return Feature.from_json(data)
+    try:
+        return Feature.from_json(data)
+    except ConfigError as error:
+        raise ValueError(f"feature {name!r}: {error}") from error
 
 
 def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:

@@ -25,7 +25,8 @@ def refuse_foreign(output: Location) -> None:
                 " another folder"
             ) from error
         return
-    found = [entry.name for entry in output.list_dir()]
+    # Another worker of this very run may make our own folder right now.
+    found = [entry.name for entry in output.list_dir() if entry.name != FOLDER]
     if found:
         raise ConfigError(
             f"--output {shown(output)} is not empty and no dataset of ours (it holds"

@@ -160,6 +160,7 @@ def _plan(
     _: bytes,
     census: Census,
     *,
+    encoder: Encoder,
     staging: Staging,
     context: Context,
     num_shards: int | Mapping[str, int],
@@ -167,7 +168,9 @@ def _plan(
 ) -> Plan:
     _check_output(staging.output, overwrite)
     staging.begin()
-    return make_plan(census, context=context, num_shards=num_shards)
+    plan = make_plan(census, context=context, num_shards=num_shards)
+    encoder.features(census.columns, plan.context)  # what is wrong with it shows before the work
+    return plan
 
 
 def _publish(
@@ -263,6 +266,7 @@ class WriteToTFRecord(beam.PTransform):
             >> beam.Map(
                 _plan,
                 census,
+                encoder=self.encoder,
                 staging=staging,
                 context=context,
                 num_shards=self.num_shards,

@@ -11,8 +11,9 @@ import hashlib
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import BinaryIO
 
 import apache_beam as beam
@@ -36,6 +37,7 @@ from transforms.spill import Piece
 
 _LOOK_AHEAD = 256 << 20  # bytes of results, of all writers of this process together
 _SHARDS_AT_ONCE = 2  # of one bundle
+_IN_HAND = 128 << 20  # bytes of rows of all shards that a process writes; one shard may be larger
 
 
 class _Budget:
@@ -67,6 +69,32 @@ class _Budget:
 
 
 _budget = _Budget()
+
+
+class _InHand:
+    """The rows of the shards that are being written in this process: so many bytes together, or one
+    shard however large it is.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._bytes = 0
+
+    @contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Waits until there is room for a shard, and keeps it."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= _IN_HAND)
+            self._bytes += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._bytes -= size
+                self._changed.notify_all()
+
+
+_in_hand = _InHand()
 
 
 def encode_in_order(
@@ -172,8 +200,12 @@ class ShardWriter:
                 f"{found}: the same versions write the same bytes, so install them on both sides"
             )
 
-    def write(self, shard: ShardId, pieces: Iterable[Piece], plan: Plan) -> ShardInfo:
+    def write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
         """Writes a shard, or finds it finished: the same rows, the same learned values."""
+        with _in_hand.hold(sum(len(data) + length for data, _, _, length in pieces)):
+            return self._write(shard, pieces, plan)
+
+    def _write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
         split, number = shard
         count = plan.splits[split].shards
         name = shard_name(split, number, count, self.compression)

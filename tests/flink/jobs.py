@@ -9,7 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.flink_cluster import JOB_SERVER, ROOT, FlinkCluster, kill, processes, wait_until
 from tests.soak.command import content
@@ -100,20 +100,6 @@ def ended(process: subprocess.Popen[str]) -> Ended:
 def command(*arguments: str, **environment: str) -> Ended:
     """Runs a command of recordmill to its end."""
     return ended(start(*arguments, **environment))
-
-
-@contextlib.contextmanager
-def worker_pool(**environment: str) -> Iterator[str]:
-    """A pool as a machine of a cluster runs it; gives its address."""
-    process = start("worker-pool", "--port", "0", **environment)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("listening for workers at 127.0.0.1:"), line
-        yield line.split()[-1]
-    finally:
-        process.terminate()
-        assert process.wait(timeout=60) == 0
 
 
 def finished(out: pathlib.Path) -> int:

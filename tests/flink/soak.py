@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until
+from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from recordmill.files import Location
 from recordmill.manifest import load
 from tests.flink.jobs import (
@@ -32,7 +32,6 @@ from tests.flink.jobs import (
     kill_workers,
     replace_taskmanager,
     wait_for_shards,
-    worker_pool,
 )
 from tests.soak.command import end
 

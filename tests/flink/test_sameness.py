@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from benchmarks.flink_cluster import FlinkCluster, processes, wait_until
+from benchmarks.flink_cluster import FlinkCluster, processes, wait_until, worker_pool
 from tests.flink.conftest import GZIP
-from tests.flink.jobs import CLOTHING, Job, command, worker_pool
+from tests.flink.jobs import CLOTHING, Job, command
 
 
 def test_embedded(undisturbed, tmp_path):
