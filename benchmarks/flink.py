@@ -6,7 +6,7 @@
     python -m benchmarks.flink --only payload --gigabytes 1
 
 On a standalone cluster on loopback that is up before the clock runs: a JobManager, a TaskManager of
-two slots, and a pool of Python workers beside it. pictures: a dataset of them, on the cluster and by
+two slots, and a pool of Python workers. pictures: a dataset of them, on the cluster and by
 the local runner with two workers, in alternation. references: 1,000,000 synthetic ones through
 plan, balance, shuffle and a writer of tiny records. payload: batches of 5 GB in all in a pipeline
 of one's own, on a TaskManager of 1.5 GB and by the local runner; both have to give the same
