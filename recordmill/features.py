@@ -37,7 +37,7 @@ class Feature:
         for what, value, known in (("dtype", self.dtype, DType), ("kind", self.kind, Kind)):
             if value not in get_args(known):
                 names = ", ".join(get_args(known))
-                raise ConfigError(f"Feature: expected a {what} of {names}; got {value!r}")
+                raise ConfigError(f"expected the {what} to be one of {names}, got {value!r}")
 
     def to_json(self) -> dict[str, Any]:
         """The feature as it stands in dataset.json."""

@@ -111,7 +111,7 @@ def test_json_has_no_nan(tmp_path: pathlib.Path) -> None:
         (lambda data: data["ledger"]["copies"].pop("planned"), "dataset.json lacks 'planned'"),
         (
             lambda data: data["features"]["size"].update(dtype="float64"),
-            "the dtype of feature 'size' to be one of int64, float32, string, got 'float64'",
+            "'size': expected the dtype to be one of int64, float32, string, got 'float64'",
         ),
         (
             lambda data: data["splits"]["train"]["classes"].update(rose=1.5),
