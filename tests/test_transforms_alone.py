@@ -213,7 +213,7 @@ def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
 def test_too_many_rejects_are_told_and_finished_shards_kept(tmp_path):
     batches = tiny_batches(100)
     bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
-    with pytest.raises(RunError, match="10 of 100 inputs were rejected"):
+    with pytest.raises(RunError, match="more than max_reject_fraction"):
         write(tmp_path / "out", [bad, *batches[1:]])
     assert not (tmp_path / "out" / "dataset.json").exists()
     # What had to wait for the plan has waited in files, a batch in each.
@@ -254,6 +254,12 @@ def test_a_folder_of_others_is_never_touched(tmp_path):
 def test_what_cannot_be_written(tmp_path, batches, options, error, message):
     with pytest.raises(error, match=message):
         write(tmp_path / "out", batches, **options)
+
+
+def test_an_encoder_that_no_process_could_import():
+    of_script = type("Mine", (TinyEncoder,), {"__module__": "__main__"})
+    with pytest.raises(ConfigError, match="Mine is defined in the script itself"):
+        WriteToTFRecord("out", encoder=of_script())
 
 
 def test_shards_are_counted_from_one():

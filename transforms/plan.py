@@ -208,13 +208,15 @@ def _unknown_splits(survey: Survey, options: PlanOptions) -> list[str]:
     ]
 
 
-def refusal(rejected: int, seen: int, max_fraction: float) -> Verdict | None:
-    """The verdict on too many rejects."""
+def refusal(
+    rejected: int, seen: int, max_fraction: float, *, option: str = "--max-reject-fraction"
+) -> Verdict | None:
+    """The verdict on too many rejects. option: what the user calls the limit."""
     if rejected <= max_fraction * seen:
         return None
     return Verdict(
         f"{rejected} of {seen} inputs were rejected ({rejected / seen:.1%}), more than"
-        f" --max-reject-fraction {max_fraction:g} allows: mend the input, or allow more"
+        f" {option} {max_fraction:g} allows: mend the input, or allow more"
     )
 
 

@@ -186,7 +186,8 @@ def _publish(
     records = sum(sum(split.before.values()) for split in plan.splits.values())
     parts = [Part(name="batches", rows=records, bytes=0)]
     ledger, problems = close_ledger(plan, parts, infos, rejects=0, filtered=0)
-    verdict = refusal(ledger.records.rejected, records, publication.max_reject_fraction)
+    allowed = publication.max_reject_fraction
+    verdict = refusal(ledger.records.rejected, records, allowed, option="max_reject_fraction")
     if verdict is not None:
         raise RunError(verdict.message)
     if problems:
@@ -219,8 +220,10 @@ class WriteToTFRecord(beam.PTransform):
     `inspect` read it. What comes out is the digest of the dataset. Keys have to be unique, and two
     pipelines must not write one output at the same time: neither is checked here.
 
-    encoder: makes Examples of the rows, such as `ImageEncoder`. num_shards: per split, at most as
-    many as it has records. rename: {feature: its name in the Examples}. workers: encoder
+    encoder: makes Examples of the rows, such as `ImageEncoder`; its class stands in a module, not
+    in the script that is run, as encoder processes import it. num_shards: per split, at most as
+    many as it has records. max_reject_fraction: of the records; more rejects fail the pipeline.
+    rename: {feature: its name in the Examples}. workers: encoder
     processes, 0 is one per core.
 
     Example::
@@ -248,6 +251,12 @@ class WriteToTFRecord(beam.PTransform):
         for number in counts.values() if isinstance(counts, Mapping) else [counts]:
             if number < 1:
                 raise ConfigError(f"num_shards: expected 1 or more, got {number}")
+        kind = type(self.encoder)
+        if kind.__module__ == "__main__":
+            raise ConfigError(
+                f"encoder: {kind.__name__} is defined in the script itself, and encoder processes"
+                " import it by the name of its module: put it into a module of its own"
+            )
 
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[str]:
         publication = self._publication()
