@@ -25,6 +25,7 @@ from benchmarks.flink_cluster import FlinkCluster, on_flink, worker_pool
 from benchmarks.images import Contender, alternate, copy_photos, medians, ours, table
 from benchmarks.measure import FailedError, Measured, bar, machine, python, run, two_cores
 from benchmarks.payload import BYTES, ROWS
+from benchmarks.references import check_written
 from recordmill.files import Location
 from recordmill.manifest import Manifest, load
 
@@ -80,9 +81,7 @@ def references(rows: int) -> None:
     with _cluster() as (folder, cluster, pool):
         command = python("benchmarks.run_references", rows, folder / "out", cluster.master, pool)
         measured = run(command, memory=True, beside=cluster.processes)
-        ledger = load(Location.parse(str(folder / "out"))).ledger
-    if ledger.records.written != rows or ledger.copies.written != ledger.copies.planned:
-        raise FailedError(f"expected {rows} records and all copies, got {ledger}")
+        check_written(folder / "out", rows)
     print(f"\n{rows:,} references on Flink: {measured.wall:.1f} s wall, {_shares(measured)}")
 
 
@@ -113,9 +112,7 @@ def _checked(output: pathlib.Path, batches: int) -> Manifest:
 
 
 def _shares(measured: Measured) -> str:
-    shares = ", ".join(
-        f"{name or 'command'} {size / 2**20:.0f}" for name, size in measured.peaks.items()
-    )
+    shares = ", ".join(f"{name} {size / 2**20:.0f}" for name, size in measured.peaks.items())
     return f"peak {measured.peak / 2**20:.0f} MiB ({shares})"
 
 

@@ -12,16 +12,15 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
 
+from benchmarks.measure import ROOT, python
 from runners.flink_rest import Cluster, ClusterError
 
-ROOT = pathlib.Path(__file__).parents[1]
 HOME = ROOT / "build" / "flink" / "pyflink"
 JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
 # A Python worker, and its encoder processes.
@@ -109,7 +108,7 @@ class FlinkCluster:
         return {
             "JobManager": [self._processes[0].pid],
             "TaskManagers": [process.pid for process in self.taskmanagers],
-            "Python workers": [pid for pattern in WORKERS for pid in processes(pattern)],
+            "Python workers": list(processes(*WORKERS)),
         }
 
     def logs(self) -> str:
@@ -142,7 +141,7 @@ class FlinkCluster:
 def worker_pool() -> Iterator[str]:
     """A pool as a machine of a cluster runs it; gives its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", "worker-pool", "--port", "0"],
+        python("pipelines.cli", "worker-pool", "--port", 0),
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
@@ -181,14 +180,15 @@ def wait_until(happened: Callable[[], bool], what: str, *, seconds: float = _PAT
         time.sleep(0.1)
 
 
-def processes(pattern: str) -> Iterator[int]:
-    """The ids of processes, of those that these tests have started, whose command line holds
-    `pattern`.
+def processes(*patterns: str) -> Iterator[int]:
+    """The ids of processes, of those that were started from here, whose command line holds one of
+    the patterns.
     """
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if pattern in line and _MARK.encode() in (folder / "environ").read_bytes():
+            named = any(pattern in line for pattern in patterns)
+            if named and _MARK.encode() in (folder / "environ").read_bytes():
                 yield int(folder.name)
 
 

@@ -35,7 +35,7 @@ class Measured:
     (wait4). peak: bytes; the largest sum of the tree's proportional set sizes (Pss of
     /proc/PID/smaps_rollup: a page that n processes share counts 1/n in each) seen every 100 ms, or
     less often where looking takes long; 0 where nobody looked. peaks: the same of each of those who
-    worked beside it, by name, and under '' of the tree alone. output: what it printed.
+    worked beside it, by name, and of the `command` alone. output: what it printed.
     """
 
     wall: float
@@ -73,7 +73,7 @@ def run(command: Sequence[str], *, memory: bool, beside: Beside = dict) -> Measu
             began = time.thread_time()
             sizes = {
                 name: sum(map(_proportional_size, pids))
-                for name, pids in {"": members(session), **beside()}.items()
+                for name, pids in {"command": members(session), **beside()}.items()
             }
             peak = max(peak, sum(sizes.values()))
             peaks.update({name: max(size, peaks.get(name, 0)) for name, size in sizes.items()})

@@ -1,15 +1,11 @@
 """Rows that carry their data: a pipeline of one's own whose batches exceed any memory."""
 
-import dataclasses
-from collections.abc import Mapping
-
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from recordmill.features import Feature, Features
+from benchmarks.references import ColumnEncoder
 from transforms import batch
-from transforms.kind import Context, Encoded, Sorted
 from transforms.splits import AssignSplits
 from transforms.tfrecord import WriteToTFRecord
 
@@ -17,23 +13,6 @@ ROWS = 1024  # of a batch
 BYTES = 16 << 10  # of a row
 _SHARD = 128 << 20  # bytes
 WORKERS = 2
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BytesEncoder:
-    """An Example of the bytes of a row."""
-
-    def features(self, rows: pa.Schema, context: Context) -> Features:
-        del rows, context
-        return {"payload": Feature(dtype="string")}
-
-    def versions(self) -> Mapping[str, str]:
-        return {"benchmark": "1"}
-
-    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
-        del context
-        columns = pa.RecordBatch.from_pydict({"payload": rows["payload"]})
-        return Encoded(columns=columns, rows=Sorted(kept=np.arange(len(rows))))
 
 
 def make_batch(number: int) -> pa.RecordBatch:
@@ -58,7 +37,7 @@ def build(pipeline: beam.Pipeline, *, batches: int, output: str) -> None:
         | AssignSplits({"train": 1})
         | WriteToTFRecord(
             output,
-            encoder=BytesEncoder(),
+            encoder=ColumnEncoder(column="payload", dtype="string"),
             num_shards=-(-batches * ROWS * BYTES // _SHARD),
             workers=WORKERS,
         )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.features import Feature, Features
+from benchmarks.measure import FailedError
+from recordmill.features import DType, Feature, Features
+from recordmill.files import Location
+from recordmill.manifest import load
 from transforms import batch
 from transforms.kind import Context, Encoded, Listed, Sorted
 
@@ -47,17 +51,27 @@ class Counted:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NumberEncoder:
-    """An Example of one integer."""
+class ColumnEncoder:
+    """An Example of one column, as it stands."""
+
+    column: str
+    dtype: DType
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         del rows, context
-        return {"value": Feature(dtype="int64")}
+        return {self.column: Feature(dtype=self.dtype)}
 
     def versions(self) -> Mapping[str, str]:
         return {"benchmark": "1"}
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         del context
-        columns = pa.RecordBatch.from_pydict({"value": rows["value"]})
-        return Encoded(columns=columns, rows=Sorted(kept=np.arange(len(rows))))
+        return Encoded(columns=rows.select([self.column]), rows=Sorted(kept=np.arange(len(rows))))
+
+
+def check_written(output: pathlib.Path, rows: int) -> int:
+    """How many records a run has written, copies included; raises FailedError unless it is all."""
+    ledger = load(Location.parse(str(output))).ledger
+    if ledger.records.written != rows or ledger.copies.written != ledger.copies.planned:
+        raise FailedError(f"expected {rows} records and all copies, got {ledger}")
+    return ledger.records.written + ledger.copies.written

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.flink_cluster import on_flink
-from benchmarks.references import Counted, NumberEncoder
+from benchmarks.references import ColumnEncoder, Counted
 from pipelines import run
 from pipelines.config import CommonConfig
 from recordmill.pool import close_shared_pool
@@ -30,7 +30,8 @@ def main(rows: int, output: str, *cluster: str) -> int:
     )
     source = Counted(rows=rows, classes=_CLASSES)
     try:
-        kind = Kind(name="numbers", source=source, encoder=NumberEncoder())
+        encoder = ColumnEncoder(column="value", dtype="int64")
+        kind = Kind(name="numbers", source=source, encoder=encoder)
         return run.run(config, kind, (), prog="references")
     finally:
         close_shared_pool()

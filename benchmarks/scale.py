@@ -20,8 +20,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from benchmarks.measure import SHARED, FailedError, Measured, bar, machine, python, run, two_cores
-from recordmill.files import Location
-from recordmill.manifest import load
+from benchmarks.references import check_written
 
 _GIB = 1 << 30
 _PLAN_ROWS = 1_000_000
@@ -69,10 +68,7 @@ def road(rows: int) -> None:
     """The whole road, with records that are tiny."""
     with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
         measured = run(python("benchmarks.run_references", rows, f"{folder}/out"), memory=True)
-        ledger = load(Location.parse(f"{folder}/out")).ledger
-    if ledger.records.written != rows or ledger.copies.written != ledger.copies.planned:
-        raise FailedError(f"expected {rows} records and all copies, got {ledger}")
-    written = ledger.records.written + ledger.copies.written
+        written = check_written(pathlib.Path(folder, "out"), rows)
     print(f"\n{rows:,} references, {written:,} records written: {_shown(measured)}")
     if rows == _ROAD_ROWS:
         print(bar("peak GiB", measured.peak / _GIB, at_most=_ROAD_PEAK / _GIB), flush=True)

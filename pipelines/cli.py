@@ -6,14 +6,13 @@ so that help is there at once.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
+from runners.lasting import lasting
 
 # Command: (module of the kind of data, its config class, what it does).
 _KINDS = {
@@ -75,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     module_name, config_name, _ = _KINDS[command]
-    with _lasting():
+    with lasting():
         from pipelines import options
         from recordmill import pool
 
@@ -89,25 +88,12 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     if parsed.config.runner == "direct":
         pool.shared_pool(parsed.config.workers, imports=["transforms.encode", *kind.modules])
     try:
-        with _lasting():
+        with lasting():
             from pipelines import run
 
         return run.run(parsed.config, kind, parsed.passthrough, prog=prog)
     finally:
         pool.close_shared_pool()
-
-
-@contextmanager
-def _lasting() -> Iterator[None]:
-    """Modules last until the end, and there are thousands: the garbage collector need not look at
-    them while they come, nor ever again. At the exit alone that took a third of a second.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _is_news(message: logging.LogRecord) -> bool:

@@ -2,6 +2,7 @@
 
 listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
 checked/part-00000.arrow  .json                  its rows that passed the checks
+batches/ANYNAME.arrow                            the rows, where a pipeline of one's own makes them
 plan.json                                        what is going to be written
 spill/                                           pieces of the shuffle
 shards/FILE  info/FILE.json  index/FILE          finished shards

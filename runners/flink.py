@@ -35,8 +35,7 @@ from runners.flink_rest import Cluster, ClusterError, JobStatus, NoSuchJobError
 from runners.flink_workers import Environment
 from runners.worker_pool import WorkerPool
 
-_POLL_SECONDS = 0.5  # between two looks at the state of a job
-_LOOK_SECONDS = 3.0  # between two at all of its vertices, which take the JobManager's time
+_POLL_SECONDS = 0.5
 _SILENT_SECONDS = 60.0  # for which a cluster may not answer before we give it up
 _CANCEL_SECONDS = 10.0
 _NOWHERE = ("", "[local]", "[auto]")  # Beam's words for a Flink on this machine
@@ -140,7 +139,6 @@ class FlinkJob:
         self._pool: WorkerPool | None = None
         self._folder: str | None = None
         self._status: JobStatus | None = None
-        self._look_again = 0.0
         self._submitted = False
 
     @property
@@ -270,10 +268,7 @@ class FlinkJob:
             if not jobs:
                 return
             self.id = jobs[0]
-        now, known = time.monotonic(), self._status
-        if known is None or now >= self._look_again or cluster.state(self.id) != known.state:
-            self._status = cluster.status(self.id)
-            self._look_again = now + _LOOK_SECONDS
+        self._status = cluster.status(self.id)
 
     def _ended_here(self, embedded: EmbeddedFlink) -> None:
         if embedded.exit_code() == 0:

@@ -118,10 +118,6 @@ class Cluster:
             seconds=int(found["duration"]) / 1000,
         )
 
-    def state(self, job: str) -> str:
-        """The state alone, which costs the cluster next to nothing. Raises as `status`."""
-        return str(self._call("GET", f"/v1/jobs/{job}/status")["status"])
-
     def jobs(self) -> list[str]:
         """The ids of all jobs it knows."""
         return [str(job["jid"]) for job in self._call("GET", "/v1/jobs/overview")["jobs"]]

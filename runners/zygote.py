@@ -8,7 +8,6 @@ OpenBLAS and of Arrow's allocator see to themselves).
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
@@ -19,16 +18,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from runners import worker_boot
+from runners.lasting import lasting
 
 
 def main(modules: Sequence[str]) -> None:
     """Imports the modules and forks workers until its input ends."""
-    gc.disable()
-    for module in ("apache_beam.runners.worker.sdk_worker_main", *modules):
-        importlib.import_module(module)
-    # Workers share the pages of the modules as long as no collector of theirs writes into them.
-    gc.freeze()
-    gc.enable()
+    with lasting():
+        for module in ("apache_beam.runners.worker.sdk_worker_main", *modules):
+            importlib.import_module(module)
     # Nobody asks how a worker has ended: Flink notices.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:

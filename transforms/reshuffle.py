@@ -12,7 +12,7 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindow
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.staging import Staging
@@ -75,7 +75,7 @@ class _CutIntoPieces(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         for element in self._flush():
-            yield WindowedValue(element, GlobalWindow().max_timestamp(), [GlobalWindow()])
+            yield GlobalWindows.windowed_value_at_end_of_window(element)
 
     def _flush(self) -> list[tuple[Shard, Piece]]:
         if not self._rows:

@@ -223,8 +223,7 @@ class WriteToTFRecord(beam.PTransform):
     encoder: makes Examples of the rows, such as `ImageEncoder`; its class stands in a module, not
     in the script that is run, as encoder processes import it. num_shards: per split, at most as
     many as it has records. max_reject_fraction: of the records; more rejects fail the pipeline.
-    rename: {feature: its name in the Examples}. workers: encoder
-    processes, 0 is one per core.
+    rename: {feature: its name in the Examples}. workers: encoder processes, 0 is one per core.
 
     Example::
 

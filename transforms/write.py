@@ -19,7 +19,7 @@ from typing import BinaryIO
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindow
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill import shard_index
@@ -332,7 +332,7 @@ class _WriteShard(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         while self._writing:
-            yield WindowedValue(self._oldest(), GlobalWindow().max_timestamp(), [GlobalWindow()])
+            yield GlobalWindows.windowed_value_at_end_of_window(self._oldest())
 
     def teardown(self) -> None:
         self._threads.shutdown()

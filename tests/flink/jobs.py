@@ -9,7 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.flink_cluster import JOB_SERVER, ROOT, FlinkCluster, kill, processes, wait_until
 from tests.soak.command import content
@@ -117,7 +117,23 @@ def wait_for_shards(process: subprocess.Popen[str], out: pathlib.Path, number: i
     wait_until(writing, f"{number} finished shards")
 
 
-def kill_workers() -> None:
+def disturbed(
+    job: Job, cluster: FlinkCluster, strike: Callable[[FlinkCluster], None], *, shards: int = 2
+) -> int:
+    """Strikes in the middle of writing, and returns the exit code of that run. The dataset is whole
+    then: the job has survived it, or the same command has continued it.
+    """
+    process = job.start()
+    wait_for_shards(process, pathlib.Path(job.output), shards)
+    strike(cluster)
+    code = ended(process).code
+    if code != 0:
+        cluster.wait_for_taskmanagers(len(cluster.taskmanagers))
+        job.finish()
+    return code
+
+
+def kill_workers(_: FlinkCluster) -> None:
     """SIGKILL for all Python workers."""
     workers = list(processes("recordmill-worker"))
     assert workers

@@ -17,7 +17,7 @@ import pathlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from recordmill.files import Location
@@ -28,10 +28,9 @@ from tests.flink.jobs import (
     LARGE,
     LONG,
     Job,
-    ended,
+    disturbed,
     kill_workers,
     replace_taskmanager,
-    wait_for_shards,
 )
 from tests.soak.command import end
 
@@ -52,15 +51,13 @@ def compare(folder: pathlib.Path, parallelisms: Sequence[int]) -> list[str]:
             expected = Job(folder / f"direct-{compression}", *options, source=CLOTHING)
             _print_row("local runner", compression, 2, _finish(expected), expected)
             for slots in parallelisms:
-                for name, flags in (
-                    ("embedded", ()),
-                    ("loopback", ("--flink-master", cluster.master, "--environment", "loopback")),
-                    ("process", ("--flink-master", cluster.master, "--environment", "process")),
-                    ("external", ("--flink-master", cluster.master, "--environment-config", pool,
-                                  "--environment", "external")),
-                ):  # fmt: skip
+                for name in ("embedded", "loopback", "process", "external"):
                     job = Job(folder / "out", *options, source=CLOTHING)
-                    job = job.on_flink("--parallelism", str(slots), *flags)
+                    flags = ["--parallelism", str(slots)]
+                    if name == "external":
+                        flags += ["--environment-config", pool]
+                    embedded = name == "embedded"
+                    job = job.on_flink(*flags) if embedded else job.on(cluster, name, *flags)
                     _print_row(name, compression, slots, _finish(job), job)
                     if job.files != expected.files:
                         differences.append(f"{name}, {compression}, {slots} slots")
@@ -84,40 +81,24 @@ def kill(folder: pathlib.Path, times: int) -> list[str]:
     expected = Job(folder / "undisturbed", *LONG)
     expected.finish()
     differences = []
-    print("\n| killed | after shards | ended | runs | finished |\n|---|--:|--:|--:|---|")
+    print("\n| killed | after shards | ended | finished |\n|---|--:|--:|---|")
     for number in range(times):
         shards = _STEP * (number + 1)
-        for name, strike in (
-            ("workers", lambda cluster: kill_workers()),
-            ("TaskManager", replace_taskmanager),
-        ):
+        for name, strike in (("workers", kill_workers), ("TaskManager", replace_taskmanager)):
             where = folder / f"{name}-{number}"
             where.mkdir()
             with FlinkCluster(where) as cluster:
                 job = Job(folder / "killed", *LONG).on(cluster, "process")
-                code, runs = _disturbed(job, shards, lambda: strike(cluster))  # noqa: B023
+                code = disturbed(job, cluster, strike, shards=shards)
                 same = job.files == expected.files
                 clean = not (folder / "killed" / FOLDER).exists()
-                for pattern in WORKERS:
-                    wait_until(lambda p=pattern: not list(processes(p)), f"the end of {pattern}")
+                wait_until(lambda: not list(processes(*WORKERS)), "the end of all workers")
             word = "the same" if same and clean else "DIFFERENT"
-            print(f"| {name} | {shards} | {code} | {runs} | {word} |", flush=True)
+            print(f"| {name} | {shards} | {code} | {word} |", flush=True)
             if word != "the same":
                 differences.append(f"{name} killed after {shards} shards")
             shutil.rmtree(folder / "killed")
     return differences
-
-
-def _disturbed(job: Job, shards: int, strike: Callable[[], None]) -> tuple[int, int]:
-    """The exit code of the run that was struck, and how many runs it took in all."""
-    process = job.start()
-    wait_for_shards(process, pathlib.Path(job.output), shards)
-    strike()
-    code = ended(process).code
-    if code == 0:
-        return code, 1
-    job.finish()
-    return code, 2
 
 
 def main() -> None:

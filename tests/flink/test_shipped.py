@@ -11,7 +11,7 @@ def note(number, folder):
     pathlib.Path(folder, f"{number} from {__file__}".replace("/", "|")).touch()
 """
 PROGRAM = """
-import functools, sys
+import sys
 import apache_beam as beam
 import shipped
 from runners import flink

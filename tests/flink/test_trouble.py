@@ -14,6 +14,7 @@ from tests.flink.jobs import (
     Ended,
     Job,
     command,
+    disturbed,
     ended,
     finished,
     kill_workers,
@@ -45,8 +46,7 @@ def state(cluster: FlinkCluster) -> str:
 
 
 def expect_nothing_left(cluster: FlinkCluster) -> None:
-    for pattern in WORKERS:
-        wait_until(lambda name=pattern: not list(processes(name)), f"the end of {pattern}")
+    wait_until(lambda: not list(processes(*WORKERS)), "the end of all workers")
     assert cluster.cluster._call("GET", "/v1/jars")["files"] == []
 
 
@@ -59,25 +59,14 @@ def expect_the_same(job: Job, out: pathlib.Path, undisturbed: Job) -> None:
 def test_a_killed_worker(flink, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(flink, "process")
-    process = job.start()
-    wait_for_shards(process, out)
-    kill_workers()
-    result = ended(process)
-    if result.code != 0:
-        job.finish()
+    disturbed(job, flink, kill_workers)
     expect_the_same(job, out, long)
 
 
 def test_a_killed_taskmanager(frail, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(frail, "process")
-    process = job.start()
-    wait_for_shards(process, out)
-    replace_taskmanager(frail)
-    result = ended(process)
-    if result.code != 0:
-        frail.wait_for_taskmanagers(1)
-        job.finish()
+    disturbed(job, frail, replace_taskmanager)
     expect_the_same(job, out, long)
 
 
@@ -110,8 +99,8 @@ def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
         wait_until(lambda: finished(out) > already, "another finished shard")  # noqa: B023
         process.send_signal(number)
         assert ended(process).code == code
-        for pattern in (str(temporary), "runners import zygote", "recordmill.pool"):
-            wait_until(lambda name=pattern: not list(processes(name)), f"the end of {pattern}")
+        ours = (str(temporary), "runners import zygote", "recordmill.pool")
+        wait_until(lambda: not list(processes(*ours)), "the end of all processes")  # noqa: B023
         wait_until(lambda: not list(temporary.iterdir()), f"{list(temporary.iterdir())} gone")
     job.finish(TMPDIR=str(temporary))
     expect_the_same(job, out, long)
