@@ -68,7 +68,7 @@ class RecordError(ValueError):
         self.detail = detail
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, self.detail)
+        return type(self), (self.reason, self.detail), vars(self)
 
 
 class Filtered(ValueError):

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
@@ -44,7 +45,8 @@ class ProcessPool:
 
     def __init__(self, workers: int, *, imports: Sequence[str] = ()) -> None:
         self.workers = workers
-        self._children = [_Child(imports) for _ in range(workers)]
+        self._children = [_Child() for _ in range(workers)]
+        self._imports = _dump_task(_import, tuple(imports))
         cores = len(os.sched_getaffinity(0))
         # Last in, first out: one that has not started is taken when there is no other.
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
@@ -56,8 +58,8 @@ class ProcessPool:
             self._starters.submit(self._start, child)
 
     def _start(self, child: _Child) -> None:
-        with contextlib.suppress(WorkerDied):  # the first task dies of it too, and is asked why
-            self._call(child, _dump_task(_nothing))
+        with contextlib.suppress(Exception):  # what fails here fails in the first task too
+            self._call(child, self._imports)
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Calls the function in the next free process; a task must not submit tasks itself.
@@ -94,13 +96,13 @@ def _dump_task(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes
     return pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _nothing() -> None:
-    """What a process answers as soon as its imports are done."""
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
 
 
 class _Child:
-    def __init__(self, imports: Sequence[str]) -> None:
-        self._imports = tuple(imports)
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -111,7 +113,7 @@ class _Child:
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
         # -P: a queue.py in the folder where the user stands is not the one we mean.
-        serve_it = f"from recordmill.pool import serve; serve({theirs.fileno()}, {self._imports})"
+        serve_it = f"from recordmill.pool import serve; serve({theirs.fileno()})"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", serve_it],
             stdin=subprocess.DEVNULL,
@@ -161,15 +163,13 @@ def _cause(process: subprocess.Popen[bytes]) -> str:
     )
 
 
-def serve(descriptor: int, imports: Sequence[str]) -> None:
+def serve(descriptor: int) -> None:
     """The life of a child: call what comes in, answer, end with the socket."""
     # C libraries print what they think of bad data; only a crash of the process itself is news.
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
     pipe = Connection(descriptor)
-    for module in imports:
-        importlib.import_module(module)
     while True:
         try:
             task = pipe.recv_bytes()
@@ -179,7 +179,6 @@ def serve(descriptor: int, imports: Sequence[str]) -> None:
             function, args, kwargs = pickle.loads(task)
             answer = pickle.dumps((True, function(*args, **kwargs)), protocol=5)
         except Exception as error:  # noqa: BLE001  (all of it goes to the parent, which raises it)
-            error.add_note(f"(in encoder process {os.getpid()})")
             answer = _dump_error(error)
         try:
             pipe.send_bytes(answer)
@@ -188,12 +187,18 @@ def serve(descriptor: int, imports: Sequence[str]) -> None:
 
 
 def _dump_error(error: Exception) -> bytes:
+    """With its traceback as a note, as the traceback itself stays behind."""
+    told = "".join(traceback.format_exception(error)).rstrip()
+    note = f"In the encoder process {os.getpid()}:\n{told}"
+    error.add_note(note)
     try:
         answer = pickle.dumps((False, error))
         pickle.loads(answer)  # an error whose __init__ takes other arguments fails only here
     except Exception as unpicklable:  # noqa: BLE001
         words = f"{type(error).__name__}: {error} (not picklable: {unpicklable})"
-        answer = pickle.dumps((False, RuntimeError(words)))
+        stand_in = RuntimeError(words)
+        stand_in.add_note(note)
+        answer = pickle.dumps((False, stand_in))
     return answer
 
 

@@ -238,6 +238,8 @@ def _link(target: str, name: str) -> Callable[[bytes], None]:
         (_link("self", "roses/self"), "roses/self", Reason.SYMLINK_LOOP, "leads back to itself"),
         (_link("..", "roses/up"), "roses/up", Reason.SYMLINK_LOOP, "leads back to itself"),
         (_link(".", "here"), "here", Reason.SYMLINK_LOOP, "leads back to itself"),
+        (_link("..", "above"), "above", Reason.SYMLINK_LOOP, "leads back to itself"),
+        (_link("/", "all"), "all", Reason.SYMLINK_LOOP, "leads back to itself"),
     ],
 )
 def test_what_cannot_be_a_record_is_rejected_once(

@@ -454,6 +454,8 @@ def test_lines_that_cannot_be_understood(folder: pathlib.Path) -> None:
         ([None, None, None, None], pa.string()),
         ([1, 2, 3, 2**64], pa.float64()),
         (["NA", "1", "2", "3"], pa.string()),
+        (["1", "2", "3", "007"], pa.string()),
+        ([0, -0.5, 0.25, 4], pa.float64()),
     ],
 )
 def test_the_type_of_a_column_is_that_of_all_its_rows(

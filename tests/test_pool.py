@@ -1,6 +1,7 @@
 """Encoder processes: results, errors, and deaths on either side."""
 
 import contextlib
+import importlib
 import os
 import pathlib
 import signal
@@ -112,6 +113,8 @@ def test_errors_keep_their_type(pool, error):
     with pytest.raises(type(error)) as caught:
         pool.submit(fail, error).result()
     assert str(caught.value) == str(error)
+    assert f'File "{__file__}", line' in caught.value.__notes__[-1]
+    assert ", in fail\n    raise error" in caught.value.__notes__[-1]
     assert (
         vars(caught.value).items()
         >= {k: v for k, v in vars(error).items() if not k.startswith("__")}.items()
@@ -129,6 +132,7 @@ def test_errors_that_cannot_travel_are_told(pool, function, message):
     with pytest.raises(RuntimeError) as caught:
         pool.submit(function).result()
     assert str(caught.value).startswith(message)
+    assert f", in {function.__name__}\n" in caught.value.__notes__[-1]
 
 
 def test_a_result_that_cannot_travel_is_an_error(pool):
@@ -258,10 +262,17 @@ def test_modules_of_the_users_folder_are_not_taken_for_ours(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
 
 
-def test_an_import_that_fails_is_met_by_the_first_task():
-    pool = ProcessPool(2, imports=["no_such_module"])
+def test_an_import_that_fails_is_told_by_the_task_that_needs_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "fragile.py"
+    module.write_text("def work(): return 1\n")
+    work = importlib.import_module("fragile").work
+    module.write_text("raise ImportError('libfragile.so is missing')\n")
+    pool = ProcessPool(1, imports=["fragile"])
     try:
-        with pytest.raises(WorkerDied, match="exit code 1"):
-            pool.submit(int).result()
+        with pytest.raises(ImportError, match=r"libfragile\.so is missing") as caught:
+            pool.submit(work).result()
+        assert f'File "{module}", line 1' in caught.value.__notes__[-1]
+        assert pool.submit(double, 2).result() == 4
     finally:
         pool.close()

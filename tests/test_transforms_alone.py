@@ -191,6 +191,11 @@ def tiny_batches(count: int) -> list[pa.RecordBatch]:
     return [whole.slice(at, 10) for at in range(0, count, 10)]
 
 
+def unlike_batches() -> list[pa.RecordBatch]:
+    one, other = tiny_batches(20)
+    return [one, other.set_column(2, "value", other["value"].cast(pa.large_binary()))]
+
+
 def write(output: pathlib.Path, batches: list[pa.RecordBatch], *, splits=True, **options) -> None:
     def build(pipeline: beam.Pipeline) -> None:
         rows = pipeline | beam.Create(batches)
@@ -248,8 +253,10 @@ def test_a_folder_of_others_is_never_touched(tmp_path):
     [
         (tiny_batches(10), {"splits": False}, ConfigError, "put AssignSplits before it"),
         ([], {}, RunError, "expected records, got none"),
+        (tiny_batches(20)[:1] * 2, {"num_shards": 3}, RunError, "two records have the key '"),
+        (unlike_batches(), {}, ConfigError, r"same columns, got\n.*value: \w+.*\nand\n.*value: "),
     ],
-    ids=["without splits", "without records"],
+    ids=["without splits", "without records", "a batch twice", "batches of other columns"],
 )
 def test_what_cannot_be_written(tmp_path, batches, options, error, message):
     with pytest.raises(error, match=message):

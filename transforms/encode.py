@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +48,11 @@ def _unpack_encoder(packed: bytes) -> tuple[Encoder, Context]:
 def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     """Loads, encodes, frames and compresses rows (as IPC bytes)."""
     encoder, context = _unpack_encoder(packed)
-    encoded = encoder.encode(batch.from_bytes(rows), context)
-    names = [context.name(feature) for feature in encoded.columns.schema.names]
-    frames = encode_frames(encoded.columns.rename_columns(names))
+    table = batch.from_bytes(rows)
+    with _named(table):
+        encoded = encoder.encode(table, context)
+        names = [context.name(feature) for feature in encoded.columns.schema.names]
+        frames = encode_frames(encoded.columns.rename_columns(names))
     data = frames.data
     if compression == "gzip" and len(frames.lengths):
         data = gzip_member(data)
@@ -64,14 +67,17 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
 
 def check_rows(check: Check, rows: bytes) -> Sorted:
     """Runs a check on rows (as IPC bytes)."""
-    return check.check(batch.from_bytes(rows))
+    table = batch.from_bytes(rows)
+    with _named(table):
+        return check.check(table)
 
 
 def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:
     """Loads and encodes rows (as IPC bytes): the features of the kept ones, beside our columns."""
     encoder, context = _unpack_encoder(packed)
     table = batch.from_bytes(rows)
-    encoded = encoder.encode(table, context)
+    with _named(table):
+        encoded = encoder.encode(table, context)
     kept = table.take(pa.array(encoded.rows.kept))
     ours = [name for name in kept.schema.names if name.startswith("__")]
     columns = {
@@ -79,3 +85,14 @@ def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]
     }
     features = {context.name(name): encoded.columns[name] for name in encoded.columns.schema.names}
     return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), encoded.rows.rejects
+
+
+@contextmanager
+def _named(rows: pa.RecordBatch) -> Iterator[None]:
+    """Whoever looks for a bug is told with which rows it shows."""
+    try:
+        yield
+    except Exception as error:
+        keys = rows[batch.KEY].to_pylist()
+        error.add_note(f"in {len(keys)} rows, from {keys[:1]} to {keys[-1:]}")
+        raise

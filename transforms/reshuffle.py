@@ -15,6 +15,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
+from recordmill.errors import RunError
 from recordmill.staging import Staging
 from transforms import batch, coders, spill  # noqa: F401  (coders: registers the batch's coder)
 from transforms.plan import Plan
@@ -140,10 +141,21 @@ class ReshuffleIntoShards(beam.PTransform):
 
 
 def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch | None:
-    """The rows of a shard in their final order; None where it has none."""
+    """The rows of a shard in their final order; None where it has none.
+
+    Raises:
+      RunError: a record comes twice. Its rank is the same, so both are in this shard.
+    """
     loaded = [spill.load(piece, staging=staging) for piece in pieces]
     if not loaded:
         return None
     rows = batch.concat(loaded)
     del loaded  # a shard may be large, and there is to be one more of it
-    return rows.take(pa.array(batch.sort_order(batch.order_ranks(rows, seed=seed), rows)))
+    ranks = batch.order_ranks(rows, seed=seed)
+    order = batch.sort_order(ranks, rows)
+    rows, ranks = rows.take(pa.array(order)), ranks[order]
+    keys, copies = rows[batch.KEY], batch.copies(rows)
+    for at in np.flatnonzero(ranks[1:] == ranks[:-1]):
+        if keys[at] == keys[at + 1] and copies[at] == copies[at + 1]:
+            raise RunError(f"two records have the key {keys[at].as_py()!r}: keys have to be unique")
+    return rows

@@ -72,7 +72,7 @@ class Census:
 
     @classmethod
     def sum(cls, parts: Iterable["Census"]) -> "Census":
-        """Adds up, in whatever order they come."""
+        """Adds up, in whatever order they come. Raises ConfigError for unlike columns."""
         counts: Counter[tuple[str, str | None, bool]] = Counter()
         input_bytes = row_bytes = 0
         columns = None
@@ -81,6 +81,11 @@ class Census:
             input_bytes += part.input_bytes
             row_bytes += part.row_bytes
             columns = columns or part.columns
+            if part.columns is not None and part.columns != columns:
+                raise ConfigError(
+                    "WriteToTFRecord: expected batches of the same columns, got\n"
+                    f"{_columns(columns)}\nand\n{_columns(part.columns)}"
+                )
         return cls(counts=counts, input_bytes=input_bytes, row_bytes=row_bytes, columns=columns)
 
     def of_split(self, split: str, *, copies: bool) -> dict[str | None, int]:
@@ -90,6 +95,10 @@ class Census:
             if name == split:
                 found[label] += n if copies or not copy else 0
         return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))
+
+
+def _columns(columns: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in columns)
 
 
 def make_plan(census: Census, *, context: Context, num_shards: int | Mapping[str, int]) -> Plan:
@@ -217,8 +226,8 @@ class WriteToTFRecord(beam.PTransform):
 
     Unlike Beam's own, it orders the records by (seed, key, copy), the same on every run, and leaves
     no stale shards. It writes a dataset like those of the command line: `recordmill verify` and
-    `inspect` read it. What comes out is the digest of the dataset. Keys have to be unique, and two
-    pipelines must not write one output at the same time: neither is checked here.
+    `inspect` read it. What comes out is the digest of the dataset. Keys have to be unique. Two
+    pipelines must not write one output at the same time, which nobody checks here.
 
     encoder: makes Examples of the rows, such as `ImageEncoder`; its class stands in a module, not
     in the script that is run, as encoder processes import it. num_shards: per split, at most as

@@ -199,7 +199,8 @@ def test_a_bug_is_told_in_the_words_of_python(flink, tmp_path):
     result = run_program(program, *job.arguments)
     assert result.code == 1
     assert result.last == "recordmill images: error: ValueError: this encoder is broken"
-    assert "Traceback (most recent call last):" in result.err
+    assert 'raise ValueError("this encoder is broken")' in result.err
+    assert " rows, from ['" in result.err
     assert "org.apache" not in result.err
 
 

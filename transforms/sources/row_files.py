@@ -3,7 +3,8 @@
 A row that cannot be understood is told by its number and left out; a file that cannot is a
 ConfigError. CSV and JSON lines carry no types, so a first pass finds for each column the narrowest
 type that holds all its values (int64, float64, bool, else string): a type guessed from the first
-block would fail at a later one. An empty CSV field is null; `NA` and the like are text.
+block would fail at a later one. An empty CSV field is null; `NA` and the like are text, and so is
+`007`, whose zeros a number would lose.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from transforms.sources.columns import as_text, json_text, plain, valid_text
 
 _BLOCK = 8 << 20  # bytes of CSV parsed at a time; a longer row is an error
 _NARROW = (pa.int64(), pa.float64(), pa.bool_())
+_PADDED = r"^[+-]?0\d"
 _DECODER = json.JSONDecoder()
 # What pyarrow, gzip and numbers too large for their column raise.
 _UNREADABLE = (
@@ -114,6 +116,8 @@ class CsvFile:
         for rows in self._text_rows(names):
             for name in typed:
                 column = rows.columns[name]
+                if pc.any(pc.match_substring_regex(column, _PADDED)).as_py():
+                    possible[name].clear()
                 possible[name] = [t for t in possible[name] if _casts(column, t)]
                 if column.null_count < len(column):
                     filled.add(name)

@@ -61,7 +61,8 @@ def _walk_local(top: str, leave_out: LeaveOut) -> Iterator[Finding]:
     base = top.rstrip("/") + "/"
     status = os.stat(top)
     # Per open folder: its key with a slash after it, its identity, the names still to come.
-    folders = [("", (status.st_dev, status.st_ino), iter(sorted(os.listdir(top))))]
+    folders = [("", _identity(status), iter(sorted(os.listdir(top))))]
+    outside = {_identity(os.stat(path)) for path in _parents(os.path.realpath(top))}
     while folders:
         prefix, _, names = folders[-1]
         name = next(names, None)
@@ -76,8 +77,8 @@ def _walk_local(top: str, leave_out: LeaveOut) -> Iterator[Finding]:
         try:
             status = os.stat(path)
             if modes.S_ISDIR(status.st_mode):
-                identity = (status.st_dev, status.st_ino)
-                if any(identity == above for _, above, _ in folders):
+                identity = _identity(status)
+                if identity in outside or any(identity == above for _, above, _ in folders):
                     raise OSError(errno.ELOOP, "leads back to a folder above it")
                 folders.append((key + "/", identity, iter(sorted(os.listdir(path)))))
                 continue
@@ -88,6 +89,16 @@ def _walk_local(top: str, leave_out: LeaveOut) -> Iterator[Finding]:
             yield _reject(key, problem)
         else:
             yield File(key, path, status.st_size, status.st_mtime_ns)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _parents(path: str) -> Iterator[str]:
+    """All folders that a folder lies in."""
+    while path != (path := os.path.dirname(path)):
+        yield path
 
 
 def _reject(key: str, problem: Problem) -> Reject:
