@@ -15,7 +15,8 @@ from typing import IO, Any
 from recordmill.errors import ConfigError, RunError
 from runners.failures import SAID_BY_WORKER
 
-TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
+_DONE = frozenset({"FINISHED", "CANCELED"})
+TERMINAL = _DONE | {"FAILED"}
 _TIMEOUT = 30.0  # s, of one answer
 _CHUNK = 1 << 20  # bytes
 
@@ -106,13 +107,19 @@ class Cluster:
     def status(self, job: str) -> JobStatus:
         """Raises NoSuchJobError where the cluster does not know the job."""
         found = self._call("GET", f"/v1/jobs/{job}")
+        state = str(found["state"])
         counts = {state: n for state, n in found["status-counts"].items() if n}
-        moved = [found["state"], *sorted(counts.items())]
+        # Flink gives the vertices, and why a job has failed, as they were up to 3 s ago
+        # (web.refresh-interval); that a job is done it says at once, when asked for nothing else.
+        now = str(self._call("GET", f"/v1/jobs/{job}/status")["status"])
+        if now in _DONE:
+            state, counts = now, {now: sum(counts.values())}
+        moved = [state, *sorted(counts.items())]
         moved += [sorted(vertex["metrics"].items()) for vertex in found["vertices"]]
         return JobStatus(
             id=str(found["jid"]),
             name=str(found["name"]),
-            state=str(found["state"]),
+            state=state,
             vertices=counts,
             moved=tuple(map(str, moved)),
             seconds=int(found["duration"]) / 1000,
