@@ -6,10 +6,11 @@ import dataclasses
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.conformance import Conformance, NonconformingError
 from recordmill.example import ExampleError, decode_example
@@ -68,7 +69,10 @@ class ShardTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardReport:
-    """What was found in a shard."""
+    """What was found in a shard.
+
+    originals: records by class without their copies, by the index.
+    """
 
     split: str
     file: str
@@ -76,6 +80,7 @@ class ShardReport:
     bytes: int
     damages: tuple[Damage, ...]
     hashes: Hashes
+    originals: Mapping[str, int]
 
 
 def verify_shard(task: ShardTask) -> ShardReport:
@@ -96,6 +101,7 @@ def verify_shard(task: ShardTask) -> ShardReport:
         bytes=content.bytes if content else 0,
         damages=tuple(damages),
         hashes=Hashes.together([]) if index is None else Hashes.of(index),
+        originals={} if index is None else _originals(index),
     )
 
 
@@ -111,7 +117,7 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
     if index.num_rows != shard.records:
         what = f"has {index.num_rows} rows, the manifest says {shard.records} records"
         return None, [Damage(file=task.index, what=what)]
-    counted = Counter(label for label in index["label"].to_pylist() if label is not None)
+    counted = _count(index["label"])
     stated = Counter(shard.classes)
     differing = sorted(label for label in counted | stated if counted[label] != stated[label])
     damages = [
@@ -123,6 +129,14 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
         for label in differing
     ]
     return index, damages
+
+
+def _originals(index: pa.Table) -> Counter[str]:
+    return _count(index.filter(pc.equal(index["copy"], 0))["label"])
+
+
+def _count(labels: pa.ChunkedArray) -> Counter[str]:
+    return Counter(label for label in labels.to_pylist() if label is not None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

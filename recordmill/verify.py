@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +16,7 @@ from recordmill.manifest import (
     MANIFEST,
     Manifest,
     SplitInfo,
+    class_weights,
     digest_of,
     index_name,
     shard_name,
@@ -82,6 +83,8 @@ def verify(
         reports.append(report)
         damages += report.damages
     damages += _check_leaks(tasks, reports)
+    if not damages:
+        damages += _check_weights(manifest, reports)
     return Report(
         shards=len(reports),
         records=sum(report.records for report in reports),
@@ -151,6 +154,16 @@ def _tasks(dataset: Location, manifest: Manifest, *, deep: bool) -> list[ShardTa
         for name, split in sorted(manifest.splits.items())
         for number, shard in enumerate(split.shards)
     ]
+
+
+def _check_weights(manifest: Manifest, reports: Sequence[ShardReport]) -> Iterator[Damage]:
+    """Whether the class weights are those of the training split, whose indexes are sound."""
+    originals = Counter(dict.fromkeys(manifest.labels, 0))
+    for report in reports:
+        if report.split == "train":
+            originals.update(report.originals)
+    if class_weights(originals) != manifest.class_weights:
+        yield Damage(file=MANIFEST, what="the class weights are not those of the records of train")
 
 
 def _check_leaks(tasks: Sequence[ShardTask], reports: Sequence[ShardReport]) -> Iterator[Damage]:

@@ -280,6 +280,11 @@ def other_digest(folder: pathlib.Path, manifest: Manifest) -> None:
             id="another number of inputs",
         ),
         pytest.param(
+            restate(lambda data: data["class_weights"].update(rose=7.0)),
+            [("dataset.json", None, None, "the class weights are not those of the records of")],
+            id="another class weight",
+        ),
+        pytest.param(
             other_digest,
             [("dataset.json", None, None, "the digest is not that of the shards")],
             id="another digest",
