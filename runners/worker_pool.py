@@ -8,6 +8,7 @@ and may hang when a worker prints much.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import select
@@ -47,7 +48,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self.host = host
         self._lock = threading.Lock()
         self._zygote = _Zygote(imports, log)
-        self._workers: dict[str, int] = {}  # {id: pidfd}
+        self._namesakes: dict[str, _Namesakes] = {}  # by their id
         self._server = grpc.server(
             futures.ThreadPoolExecutor(thread_name_prefix="worker-pool"),
             # Two pools on one port would each get some of the workers.
@@ -74,8 +75,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def __exit__(self, *_: object) -> None:
         self._server.stop(0)
         with self._lock:
-            workers = list(self._workers.values())
-            self._workers.clear()
+            workers = self._all()
+            self._namesakes.clear()
         self._zygote.end()
         for worker in workers:
             _signal(worker, signal.SIGTERM)
@@ -85,8 +86,11 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def kill(self) -> None:
         """Ends the workers from a signal handler: takes no lock, and waits for nothing."""
         self._zygote.kill()
-        for worker in list(self._workers.values()):
+        for worker in self._all():
             _signal(worker, signal.SIGKILL)
+
+    def _all(self) -> list[int]:
+        return [worker for some in list(self._namesakes.values()) for worker in some.workers]
 
     def wait(self) -> None:
         """Serves until somebody stops it."""
@@ -103,7 +107,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         ]
         try:
             with self._lock:
-                self._workers[request.worker_id] = self._zygote.fork(flags)
+                worker = self._zygote.fork(flags)
+                some = self._namesakes.setdefault(request.worker_id, _Namesakes())
+                some.forget_if_ended()
+                some.workers.append(worker)
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=f"cannot start a worker: {error}")
         return beam_fn_api_pb2.StartWorkerResponse()
@@ -111,11 +118,37 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
         """Ends a worker; nothing happens where there is none of that id."""
         with self._lock:
-            worker = self._workers.pop(request.worker_id, None)
-        if worker is not None:
+            some = self._namesakes.get(request.worker_id, _Namesakes())
+            some.stops += 1
+            if some.stops < len(some.workers):
+                return beam_fn_api_pb2.StopWorkerResponse()
+            self._namesakes.pop(request.worker_id, None)
+        for worker in some.workers:
             _signal(worker, signal.SIGTERM)
+        for worker in some.workers:
             _end(worker)
         return beam_fn_api_pb2.StopWorkerResponse()
+
+
+@dataclasses.dataclass
+class _Namesakes:
+    """Workers of one id: TaskManagers that share a pool each count theirs from 1.
+
+    A stop does not say which of them is meant. That one ends by itself, as its runner has hung up
+    on it; whoever has not ended is killed once as many were stopped as were started.
+
+    workers: their pidfds.
+    """
+
+    workers: list[int] = dataclasses.field(default_factory=list)
+    stops: int = 0
+
+    def forget_if_ended(self) -> None:
+        """Begins to count anew: who dies with its TaskManager is never stopped."""
+        if len(select.select(self.workers, [], [], 0)[0]) == len(self.workers):
+            for worker in self.workers:
+                os.close(worker)
+            self.workers, self.stops = [], 0
 
 
 class _Zygote:

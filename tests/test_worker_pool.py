@@ -3,6 +3,7 @@
 import os
 import pathlib
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ def start(pool: WorkerPool, name: str) -> object:
 
 def test_it_starts_and_stops_workers(pool):
     assert start(pool, "1-1").error == ""
-    (worker,) = pool._workers.values()
+    (worker,) = pool._all()
     assert not select.select([worker], [], [], 0)[0]
     watch = os.dup(worker)
     call(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
@@ -52,10 +53,36 @@ def test_it_starts_and_stops_workers(pool):
     call(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
 
 
+def test_a_stop_is_not_for_a_namesake_of_another_taskmanager(pool):
+    stop = beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1")
+    for _ in range(2):
+        start(pool, "1-1")
+    one, other = (os.dup(worker) for worker in pool._all())
+    call(pool, "StopWorker", stop)
+    assert not select.select([one, other], [], [], 0)[0]
+    # What its runner does before it says stop: it hangs up, and the worker goes.
+    signal.pidfd_send_signal(one, signal.SIGKILL)
+    assert select.select([one], [], [], _PATIENCE)[0]
+    assert not select.select([other], [], [], 0)[0]
+    call(pool, "StopWorker", stop)
+    assert select.select([other], [], [], _PATIENCE)[0]
+    assert not pool._all()
+    # Nor is one for who comes after those that died with their TaskManager.
+    start(pool, "1-1")
+    (lost,) = pool._all()
+    signal.pidfd_send_signal(lost, signal.SIGKILL)
+    assert select.select([lost], [], [], _PATIENCE)[0]
+    start(pool, "1-1")
+    call(pool, "StopWorker", stop)
+    assert not pool._all()
+    for watch in (one, other):
+        os.close(watch)
+
+
 def test_its_workers_end_with_it(tmp_path):
     with (tmp_path / "log").open("wb") as log, WorkerPool(log=log) as pool:
         start(pool, "1-1")
-        watch = os.dup(next(iter(pool._workers.values())))
+        watch = os.dup(*pool._all())
     assert select.select([watch], [], [], _PATIENCE)[0]
     os.close(watch)
 
@@ -65,7 +92,7 @@ def test_its_workers_end_when_it_is_killed(tmp_path):
         "import sys; from tests.test_worker_pool import start; from runners.worker_pool import *\n"
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
-        "    (worker,) = pool._workers.values()\n"
+        "    (worker,) = pool._all()\n"
         "    info = open(f'/proc/self/fdinfo/{worker}').read()\n"
         "    print(info.split('Pid:')[1].split()[0], flush=True); sys.stdin.read()"
     )
