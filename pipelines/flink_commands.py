@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import signal
 from collections.abc import Sequence
 from types import FrameType
@@ -17,7 +18,7 @@ from recordmill.files import Location, shown
 from recordmill.manifest import MANIFEST
 from recordmill.staging import FOLDER, jobs
 from runners import progress
-from runners.flink_rest import Cluster, JobStatus
+from runners.flink_rest import Cluster, JobStatus, NoSuchJobError
 
 _JOB = Group(10, "The job")
 _POOL = Group(10, "The pool")
@@ -42,6 +43,8 @@ class _JobConfig:
     def __post_init__(self) -> None:
         if self.output is None and (self.flink_master is None or self.job is None):
             raise ConfigError("expected --flink-master and --job, or --output")
+        if self.job is not None and not re.fullmatch("[0-9a-f]{32}", self.job):
+            raise ConfigError(f"--job: expected 32 hexadecimal digits, got {self.job!r}")
 
     def find(self) -> tuple[Cluster, str] | None:
         """The job; None where the output is left to none."""
@@ -100,7 +103,10 @@ def status_main(argv: Sequence[str]) -> int:
             raise RunError(f"{shown(output)} is left to no job, and holds no dataset")
     else:
         cluster, job = found
-        status = cluster.status(job)
+        try:
+            status = cluster.status(job)
+        except NoSuchJobError as error:
+            raise _unknown(cluster, job) from error
         failed = status.state in ("FAILED", "FAILING", "CANCELED")
         said = _describe(cluster, status, config.output)
     if config.json:
@@ -124,11 +130,19 @@ def cancel_main(argv: Sequence[str]) -> int:
     if found is None:
         raise RunError(f"{config.output} is left to no job; there is nothing to cancel")
     cluster, job = found
+    try:
+        ended = cluster.status(job).ended
+    except NoSuchJobError as error:
+        raise _unknown(cluster, job) from error
     status = flink.cancel(cluster, job)
     if status is None:
-        raise RunError(f"the cluster at {cluster.url} knows no job {job}")
-    print(f"job {job} is {status.state}")
+        raise _unknown(cluster, job)
+    print(f"job {job} {'had ended before: it is' if ended else 'is'} {status.state}")
     return 0
+
+
+def _unknown(cluster: Cluster, job: str) -> RunError:
+    return RunError(f"the cluster at {cluster.url} knows no job {job}")
 
 
 def worker_pool_main(argv: Sequence[str]) -> int:

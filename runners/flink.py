@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     PipelineOptions,
     PortableOptions,
+    SetupOptions,
     StandardOptions,
 )
 from apache_beam.runners.portability.portable_runner import PortableRunner
@@ -80,25 +81,35 @@ class FlinkOptions:
                 "--environment_type: expected external, process, docker or loopback, got"
                 f" {portable.environment_type!r}"
             )
-        master = flink.flink_master
-        self._settle("master", None if master in _NOWHERE else master)
-        if self.master in _NOWHERE:
-            object.__setattr__(self, "master", None)
+        setup = options.view_as(SetupOptions)
+        for name in ("requirements_file", "setup_file", "extra_packages"):
+            given = getattr(setup, name) or []
+            for file in [given] if isinstance(given, str) else given:
+                if "://" not in file and not os.path.isfile(file):
+                    raise ConfigError(f"--{name.rstrip('s')}: there is no file {file!r}")
+        object.__setattr__(self, "master", _url(self.master))
+        self._settle("master", _url(flink.flink_master), option="flink-master")
         self._settle("environment", kind)
         self._settle("environment_config", portable.environment_config)
         self._settle("parallelism", parallelism)
-        self._settle("job_server_jar", flink.flink_job_server_jar)
+        jar = flink.flink_job_server_jar
+        self._settle("job_server_jar", jar, option="flink-job-server-jar")
         self._settle("version", flink.flink_version)
 
-    def _settle(self, name: str, beams: Any) -> None:
+    def _settle(self, name: str, beams: Any, *, option: str = "") -> None:
         ours = getattr(self, name)
         if ours is None:
             object.__setattr__(self, name, beams)
         elif beams is not None and beams != ours:
             raise ConfigError(
-                f"--{name.replace('_', '-')} {ours} contradicts Beam's option of the same meaning,"
-                f" {beams}: leave one out"
+                f"--{option or name.replace('_', '-')} {ours} contradicts Beam's option of the same"
+                f" meaning, {beams}: leave one out"
             )
+
+
+def _url(master: str | None) -> str | None:
+    """Of a cluster; None where it is one of Beam's words for none."""
+    return None if master is None or master in _NOWHERE else Cluster.parse(master).url
 
 
 class FlinkJob:
@@ -295,7 +306,8 @@ class FlinkJob:
 
 
 def cancel(cluster: Cluster, job: str) -> JobStatus | None:
-    """Cancels a job and waits until it has ended; None where the cluster does not know it.
+    """Cancels a job and waits until it has ended; None where the cluster does not know it. One that
+    has ended stays as it is.
 
     Raises:
       RunError: it is still there after a while.
@@ -386,13 +398,14 @@ def _failed(text: str, *, where: str) -> RunError:
     if failure is None:
         lines = [line for line in text.splitlines() if line.strip()]
         said = lines[-1].strip() if lines else "it says nothing"
-        return RunError(f"{where} ends with: {said}")
+        return RunError(f"{where} ends with: {said}; the same command continues it")
     if failure.kind.startswith("recordmill."):  # ours, made to be read
         return RunError(failure.message)
     if failure.traceback:
         # A bug, whoever's: all that Python has said of it, and none of the Java around it.
         print(failure.traceback, file=sys.stderr)
-    return RunError(str(failure))
+        return RunError(str(failure))
+    return RunError(f"{failure}; the same command continues the job")
 
 
 def _why_stalled(cluster: Cluster, status: JobStatus) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import zipfile
@@ -39,18 +40,28 @@ def job_server_jar(given: str | None, *, flink_version: str) -> str:
     where = given or JavaJarServer.path_to_beam_jar(
         f":runners:flink:{flink_version}:job-server:shadowJar"
     )
-    if os.path.exists(where):
-        return where
-    if given and "://" not in given:
+    if given and "://" not in given and not os.path.exists(given):
         raise ConfigError(f"--flink-job-server-jar: there is no file {given!r}")
     try:
-        return str(JavaJarServer.local_jar(where))
+        jar = where if os.path.exists(where) else str(JavaJarServer.local_jar(where))
     except (OSError, RuntimeError) as error:
         raise ConfigError(
             f"cannot download Beam's job server for Flink {flink_version} from {where}:"
             f" {str(error).splitlines()[0]}; fetch it by other means and name it with"
             " --flink-job-server-jar"
         ) from error
+    if not _holds(jar, f"{ENTRY.replace('.', '/')}.class".encode()):
+        raise ConfigError(f"{jar} is no Flink job server of Beam's: it has no {ENTRY}")
+    return jar
+
+
+def _holds(jar: str, name: bytes) -> bool:
+    """Whether a jar has an entry. Its directory stands at its end, and takes long to parse."""
+    with open(jar, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.rfind(name) >= 0
 
 
 def write_jar(path: str, *, job_server: str, pipeline: Any, options: Mapping[str, Any]) -> None:

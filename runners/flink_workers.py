@@ -42,15 +42,20 @@ def choose(
             "--environment loopback: the workers would end with this process, which --detach lets"
             " go: use process, external or docker"
         )
+    here = cluster is None or cluster.is_local
     if environment == "docker":
         if not config:
             raise ConfigError(
                 "--environment docker: expected the image of the workers in"
                 " --environment-config, built of the Dockerfile in deploy/"
             )
-        if (cluster is None or cluster.is_local) and shutil.which("docker") is None:
+        if here and shutil.which("docker") is None:
             raise ConfigError("--environment docker: there is no docker on this machine")
-    if environment == "external" and (cluster is None or cluster.is_local):
+    if environment == "process" and config and here and shutil.which(config) is None:
+        raise ConfigError(f"--environment process: there is no program {config!r} to run")
+    if environment == "loopback" and config:
+        raise ConfigError("--environment-config is of no use with --environment loopback")
+    if environment == "external" and here:
         _check_pool(config or f"localhost:{PORT}")
     return environment
 
@@ -86,9 +91,11 @@ def _worker_program() -> str:
 
 def _check_pool(address: str) -> None:
     host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"--environment-config: expected HOST:PORT of a pool, got {address!r}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, ValueError) as error:
+    except (OSError, OverflowError) as error:
         raise ConfigError(
             f"--environment external: no worker pool answers at {address}: start one with"
             f" recordmill worker-pool --port {port}, or name it in --environment-config"

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,8 @@ _ANSWER_SECONDS = 60  # of the runner that has started us
 _PARENT_SECONDS = 1.0  # how often to look whether it is still there
 # What Beam's --setup_file and --requirements_file become among the staged files.
 _SDIST, _EXTRAS, _REQUIREMENTS = "workflow.tar.gz", "extra_packages.txt", "requirements.txt"
+_SUBMITTER = "submission_environment_dependencies.txt"  # what it has installed, for the record
+_FOLDER = "recordmill-worker-"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -160,7 +164,7 @@ def _endpoint(url: str) -> str:
 
 def _install(url: str, dependencies: list[Any], worker: str) -> None:
     """Fetches the files that were staged with the pipeline, and installs what they are."""
-    folder = tempfile.mkdtemp(prefix="recordmill-worker-")
+    folder = _own_folder()
     staged = os.path.join(folder, "staged")
     os.mkdir(staged)
     with grpc.insecure_channel(url) as channel:
@@ -176,6 +180,9 @@ def _install(url: str, dependencies: list[Any], worker: str) -> None:
             )
             with open(os.path.join(staged, _staged_name(artifact)), "wb") as file:
                 file.writelines(chunk.data for chunk in chunks)
+    if set(os.listdir(staged)) <= {_SUBMITTER}:
+        shutil.rmtree(folder)
+        return
     packages = os.path.join(folder, "packages")
     for arguments in _to_install(staged):
         subprocess.run(
@@ -185,6 +192,38 @@ def _install(url: str, dependencies: list[Any], worker: str) -> None:
         )  # fmt: skip
     sys.path.insert(0, packages)
     os.environ["SEMI_PERSISTENT_DIRECTORY"] = folder
+
+
+def _own_folder() -> str:
+    """A folder that is this worker's as long as it lives.
+
+    Few workers end in a way that lets them clear up: each removes what dead ones have left.
+    """
+    place = tempfile.gettempdir()
+    for name in os.listdir(place):
+        left = os.path.join(place, name)
+        if name.startswith(_FOLDER) and (lock := _lock(left)) is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
+    new = tempfile.mkdtemp(prefix="recordmill-new-")
+    _lock(new)
+    folder = os.path.join(place, _FOLDER + os.path.basename(new))
+    os.rename(new, folder)
+    return folder
+
+
+def _lock(folder: str) -> int | None:
+    """Keeps others from a folder as long as the descriptor is open; None where another does."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _staged_name(artifact: Any) -> str:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from pipelines import cli
 from pipelines.flink_commands import cancel_main, status_main
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location
@@ -35,3 +36,10 @@ def test_an_output_of_which_nothing_is_known(tmp_path):
         status_main(["--output", str(tmp_path / "out")])
     with pytest.raises(ConfigError, match="expected --flink-master and --job, or --output"):
         status_main([])
+
+
+@pytest.mark.parametrize("command", ["status", "cancel"])
+def test_a_job_that_none_is_called(command, capsys):
+    assert cli.main([command, "--flink-master", "localhost:9", "--job", "nightly"]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("error: --job: expected 32 hexadecimal digits, got 'nightly'\n")

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import grpc
@@ -152,3 +153,26 @@ def test_what_is_installed_of_staged_files(files, calls, tmp_path):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     assert list(worker_boot._to_install(str(tmp_path))) == calls
+
+
+def test_a_worker_clears_up_behind_dead_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = (
+        "import sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
+        "from runners.worker_boot import _own_folder; print(_own_folder(), flush=True)\n"
+        "sys.stdin.read()"
+    )
+    live = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path],
+        cwd=pathlib.Path(__file__).parents[1], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert live.stdout is not None
+    theirs = pathlib.Path(live.stdout.readline().strip())
+    (theirs / "packages").mkdir()
+    ours = pathlib.Path(worker_boot._own_folder())
+    assert sorted(tmp_path.iterdir()) == sorted([theirs, ours])
+    live.kill()
+    live.communicate()
+    third = pathlib.Path(worker_boot._own_folder())
+    assert sorted(tmp_path.iterdir()) == sorted([ours, third])

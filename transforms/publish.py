@@ -12,7 +12,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from recordmill import lock, publishing
-from recordmill.errors import Reject
+from recordmill.errors import Reject, RunError
 from recordmill.features import Features
 from recordmill.manifest import (
     JOB,
@@ -210,9 +210,12 @@ def _publish(
     staging = publication.staging
     publish(plan, infos, publication=publication)
     if publication.detached:
-        if staging.verdict() is None:
+        verdict = staging.verdict()
+        if verdict is None:
             staging.sweep()
         lock.end_detached(staging.root.parent)
+        if verdict is not None:  # who asks the engine how the job is must not hear: well
+            raise RunError(verdict.message)
 
 
 @dataclasses.dataclass(eq=False)

@@ -148,11 +148,29 @@ def test_a_detached_job_is_cancelled_and_goes_on(flink, long, tmp_path):
     expect_the_same(job, out, long)
 
 
-def test_too_many_rejects_are_a_verdict(flink, tmp_path):
-    (tmp_path / "in" / "a").mkdir(parents=True)
+def no_pictures(folder):
+    (folder / "a").mkdir(parents=True)
     for number in range(5):
-        (tmp_path / "in" / "a" / f"{number}.jpg").write_bytes(b"no picture")
-    job = Job(tmp_path / "out", source=tmp_path / "in").on(flink, "loopback")
+        (folder / "a" / f"{number}.jpg").write_bytes(b"no picture")
+    return folder
+
+
+def test_a_detached_job_that_is_refused_has_failed(flink, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, source=no_pictures(tmp_path / "in")).on(flink, "process", "--detach")
+    name = job.run().out.split()[-1]
+    wait_until(lambda: flink.cluster.status(name).ended, "the end of the job")
+    by_job = command("status", "--flink-master", flink.master, "--job", name)
+    by_output = command("status", "--output", str(out))
+    assert (by_job.code, by_output.code) == (1, 1)
+    assert "5 of 5 inputs were rejected" in by_job.out
+    assert by_output.out.startswith("refused: 5 of 5 inputs were rejected")
+    again = command("cancel", "--flink-master", flink.master, "--job", name)
+    assert again.out == f"job {name} had ended before: it is FAILED\n", again.err
+
+
+def test_too_many_rejects_are_a_verdict(flink, tmp_path):
+    job = Job(tmp_path / "out", source=no_pictures(tmp_path / "in")).on(flink, "loopback")
     result = job.run()
     assert result.code == 1
     assert result.last.startswith("recordmill images: error: 5 of 5 inputs were rejected (100.0%)")
@@ -243,8 +261,8 @@ def test_a_job_that_stalls_is_cancelled_with_its_cause(tmp_path):
 
 
 def test_what_the_status_of_a_failed_job_says(flink, tmp_path):
-    # Its workers cannot start: there is no such program.
-    options = ("--environment-config", "/nowhere/worker", "--detach")
+    # Its workers cannot start.
+    options = ("--environment-config", "/bin/false", "--detach")
     submitted = Job(tmp_path / "out").on(flink, "process", *options).run()
     assert submitted.code == 0, submitted.err
     name = submitted.out.split()[-1]
@@ -252,4 +270,4 @@ def test_what_the_status_of_a_failed_job_says(flink, tmp_path):
     said = command("status", "--flink-master", flink.master, "--job", name)
     assert said.code == 1
     assert "state: FAILED" in said.out
-    assert "/nowhere/worker" in said.out
+    assert "exit code 1" in said.out
