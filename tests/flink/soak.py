@@ -92,7 +92,8 @@ def kill(folder: pathlib.Path, times: int) -> list[str]:
                 code = disturbed(job, cluster, strike, shards=shards)
                 same = job.files == expected.files
                 clean = not (folder / "killed" / FOLDER).exists()
-                wait_until(lambda: not list(processes(*WORKERS)), "the end of all workers")
+            # Beam keeps the worker of a task that is cancelled as it starts, till the cluster ends.
+            wait_until(lambda: not list(processes(*WORKERS)), "the end of all workers")
             word = "the same" if same and clean else "DIFFERENT"
             print(f"| {name} | {shards} | {code} | {word} |", flush=True)
             if word != "the same":
