@@ -18,7 +18,7 @@ from recordmill.files import Location, shown
 from recordmill.manifest import MANIFEST
 from recordmill.staging import FOLDER, jobs
 from runners import progress
-from runners.flink_rest import Cluster, JobStatus, NoSuchJobError
+from runners.flink_rest import Cluster, JobStatus
 
 _JOB = Group(10, "The job")
 _POOL = Group(10, "The pool")
@@ -103,10 +103,7 @@ def status_main(argv: Sequence[str]) -> int:
             raise RunError(f"{shown(output)} is left to no job, and holds no dataset")
     else:
         cluster, job = found
-        try:
-            status = cluster.status(job)
-        except NoSuchJobError as error:
-            raise _unknown(cluster, job) from error
+        status = cluster.status(job)
         failed = status.state in ("FAILED", "FAILING", "CANCELED")
         said = _describe(cluster, status, config.output)
     if config.json:
@@ -130,19 +127,10 @@ def cancel_main(argv: Sequence[str]) -> int:
     if found is None:
         raise RunError(f"{config.output} is left to no job; there is nothing to cancel")
     cluster, job = found
-    try:
-        ended = cluster.status(job).ended
-    except NoSuchJobError as error:
-        raise _unknown(cluster, job) from error
+    ended = cluster.status(job).ended
     status = flink.cancel(cluster, job)
-    if status is None:
-        raise _unknown(cluster, job)
     print(f"job {job} {'had ended before: it is' if ended else 'is'} {status.state}")
     return 0
-
-
-def _unknown(cluster: Cluster, job: str) -> RunError:
-    return RunError(f"the cluster at {cluster.url} knows no job {job}")
 
 
 def worker_pool_main(argv: Sequence[str]) -> int:

@@ -184,8 +184,8 @@ class FlinkJob:
             # The cluster may be about to take it: what it does not know yet comes.
             for _ in range(10):
                 with contextlib.suppress(ClusterError):
-                    if cancel(self._cluster, self.id) is not None:
-                        break
+                    cancel(self._cluster, self.id)
+                    break
                 time.sleep(_POLL_SECONDS)
         self._clear()
 
@@ -305,17 +305,17 @@ class FlinkJob:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def cancel(cluster: Cluster, job: str) -> JobStatus | None:
-    """Cancels a job and waits until it has ended; None where the cluster does not know it. One that
-    has ended stays as it is.
+def cancel(cluster: Cluster, job: str) -> JobStatus:
+    """Cancels a job and waits until it has ended. One that has ended stays as it is.
 
     Raises:
+      NoSuchJobError: the cluster does not know it.
       RunError: it is still there after a while.
     """
     try:
         cluster.cancel(job)
     except NoSuchJobError:
-        return None
+        raise
     except ClusterError:  # it may have ended already, which Flink takes for a conflict
         if not cluster.status(job).ended:
             raise

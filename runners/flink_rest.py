@@ -106,12 +106,12 @@ class Cluster:
 
     def status(self, job: str) -> JobStatus:
         """Raises NoSuchJobError where the cluster does not know the job."""
-        found = self._call("GET", f"/v1/jobs/{job}")
+        found = self._of_job("GET", job)
         state = str(found["state"])
         counts = {state: n for state, n in found["status-counts"].items() if n}
         # Flink gives the vertices, and why a job has failed, as they were up to 3 s ago
         # (web.refresh-interval); that a job is done it says at once, when asked for nothing else.
-        now = str(self._call("GET", f"/v1/jobs/{job}/status")["status"])
+        now = str(self._of_job("GET", job, "/status")["status"])
         if now in _DONE:
             state, counts = now, {now: sum(counts.values())}
         moved = [state, *sorted(counts.items())]
@@ -131,15 +131,21 @@ class Cluster:
 
     def failure(self, job: str) -> str:
         """The stack traces of what failed the job or made it start again; '' where nothing did."""
-        found = self._call("GET", f"/v1/jobs/{job}/exceptions")
+        found = self._of_job("GET", job, "/exceptions")
         entries = found.get("exceptionHistory", {}).get("entries", ())
         # What a worker says comes first; what its end makes others say may be what failed the job.
         traces = [str(found.get("root-exception") or ""), *(str(e["stacktrace"]) for e in entries)]
         return "\n".join(sorted(filter(None, traces), key=lambda text: SAID_BY_WORKER not in text))
 
     def cancel(self, job: str) -> None:
-        """Asks for the end of a job; `status` tells when it has come."""
-        self._call("PATCH", f"/v1/jobs/{job}?mode=cancel")
+        """Asks for the end of a job; `status` tells when it has come. Raises as `status`."""
+        self._of_job("PATCH", job, "?mode=cancel")
+
+    def _of_job(self, method: str, job: str, rest: str = "") -> Any:
+        try:
+            return self._call(method, f"/v1/jobs/{job}{rest}")
+        except NoSuchJobError as error:
+            raise NoSuchJobError(f"the cluster at {self.url} knows no job {job}") from error
 
     def _call(
         self, method: str, path: str, *, body: Any = None, form: IO[bytes] | None = None

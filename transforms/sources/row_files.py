@@ -116,7 +116,7 @@ class CsvFile:
         for rows in self._text_rows(names):
             for name in typed:
                 column = rows.columns[name]
-                if pc.any(pc.match_substring_regex(column, _PADDED)).as_py():
+                if possible[name] and pc.any(pc.match_substring_regex(column, _PADDED)).as_py():
                     possible[name].clear()
                 possible[name] = [t for t in possible[name] if _casts(column, t)]
                 if column.null_count < len(column):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import errno
 import os
+import pathlib
 import stat as modes
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ def _walk_local(top: str, leave_out: LeaveOut) -> Iterator[Finding]:
     status = os.stat(top)
     # Per open folder: its key with a slash after it, its identity, the names still to come.
     folders = [("", _identity(status), iter(sorted(os.listdir(top))))]
-    outside = {_identity(os.stat(path)) for path in _parents(os.path.realpath(top))}
+    outside = {_identity(path.stat()) for path in pathlib.Path(os.path.realpath(top)).parents}
     while folders:
         prefix, _, names = folders[-1]
         name = next(names, None)
@@ -93,12 +94,6 @@ def _walk_local(top: str, leave_out: LeaveOut) -> Iterator[Finding]:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
-
-
-def _parents(path: str) -> Iterator[str]:
-    """All folders that a folder lies in."""
-    while path != (path := os.path.dirname(path)):
-        yield path
 
 
 def _reject(key: str, problem: Problem) -> Reject:
