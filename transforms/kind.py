@@ -1,4 +1,5 @@
-"""What a kind of data is made of: a source, an encoder, perhaps a check. Nothing here knows Beam.
+"""What a kind of data is made of: a source, an encoder, perhaps a check and an analysis. Nothing here
+knows Beam.
 
 The values are frozen and picklable: they travel to workers and into encoder processes, so modules
 that define them must not import Beam either.
@@ -42,6 +43,37 @@ class Source(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What the rows of an input are like.
+
+    columns: their schema, ours and the user's. labelled, grouped, presplit: whether any row may
+    have a label, a group, a split that the input names.
+    """
+
+    columns: pa.Schema
+    labelled: bool
+    grouped: bool
+    presplit: bool
+
+
+@runtime_checkable
+class RowSource(Source, Protocol):
+    """Lists where rows stand, such as the sections of large files; workers read them.
+
+    A part of its listing is read as a whole by one task, so it should hold a few MiB.
+    """
+
+    def layout(self) -> Layout:
+        """Of the rows, as `read` gives them. Raises ConfigError for an unusable input."""
+
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+        """The rows of a part of the listing, in parts of up to `batch.ROWS` rows and a few MiB.
+
+        Runs in an encoder process; the same rows in the same parts whenever it is called.
+        """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Sorted:
     """Rows of a batch, sorted into kept, rejected and filtered (int64 indices of the kept)."""
 
@@ -59,13 +91,28 @@ class Check(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A file that an encoder needs beside its rows: given by the user, or learned from train.
+
+    path: where it stands while the job runs, as a path or URI. sha256: hex, of its content.
+    """
+
+    path: str
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-    """What an encoder may know beside its rows: the same for every row of a run."""
+    """What an encoder may know beside its rows: the same for every row of a run.
+
+    artifacts: by their name in the dataset, beside which they are published.
+    """
 
     seed: int
     labels: tuple[str, ...] = ()  # sorted class names; a label's number is its index + offset
     label_offset: int = 0
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)  # feature: name in Examples
+    artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
     def name(self, feature: str) -> str:
         """The name a feature has in the Examples."""
@@ -113,20 +160,48 @@ class Encoder(Protocol):
         """Runs in an encoder process, on rows in their final order."""
 
 
+@runtime_checkable
+class Analysis(Protocol):
+    """Learns from the records of train, before balancing, by counting items such as words.
+
+    Counts are batches with a column `item` (string, no null), each of them once, and columns of
+    int64 that are added up. Many of them may be too many for one worker: items meet in buckets.
+    """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The user's columns that it looks at."""
+
+    def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The counts of some rows; runs in an encoder process."""
+
+    def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
+        """Of the full counts of a bucket of items, those that may be in the outcome."""
+
+    def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
+        """Artifacts from what was selected in all buckets, in any order; records: of train."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of data: all that it takes beside the road."""
+    """A kind of data: all that it takes beside the road.
+
+    artifacts: files of the user's that the encoder needs, {name in the dataset: content}.
+    """
 
     name: str
     source: Source
     encoder: Encoder
     check: Check | None = None
+    analysis: Analysis | None = None
+    artifacts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
     @property
     def modules(self) -> list[str]:
-        """What a process has to import for its check and its encoder."""
-        parts = [part for part in (self.encoder, self.check) if part is not None]
-        return sorted({type(part).__module__ for part in parts})
+        """What an encoder process has to import."""
+        source = self.source if isinstance(self.source, RowSource) else None
+        parts = [source, self.encoder, self.check, self.analysis]
+        return sorted({type(part).__module__ for part in parts if part is not None})
 
 
 class Sorter:
