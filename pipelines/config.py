@@ -38,31 +38,18 @@ class CommonConfig:
     input: str = option(
         group=PLACES,
         metavar="WHERE",
-        help="Folder or listing to read: a local path, or s3://, gs://, abfss://, hdfs://.",
+        help="What to read: a local path, or s3://, gs://, abfss://, hdfs://.",
     )
     output: str = option(
         group=PLACES, metavar="FOLDER", help="Folder of the dataset; made where it is missing."
     )
 
-    path_column: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="COLUMN",
-        help="Where the input is a table: the column that names each record's file.",
-    )
-    input_root: str | None = option(
-        None,
-        group=MEANING,
-        metavar="FOLDER",
-        help="What the paths in a listing are relative to. Default: the listing's own folder.",
-    )
     key_column: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column of each record's unique, stable name. Default: its path.",
+        help="Column of each record's unique, stable name. Default: its path, or FILE#ROW.",
     )
     label_column: str | None = option(
         None,

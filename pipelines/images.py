@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 from pipelines import values
-from pipelines.config import CommonConfig
+from pipelines.config import MEANING, CommonConfig
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
 from recordmill.files import Location
@@ -41,6 +41,19 @@ _COLUMNS = (
 class ImagesConfig(CommonConfig):
     """The options of `recordmill images`."""
 
+    path_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Where the input is a table: the column that names each record's file.",
+    )
+    input_root: str | None = option(
+        None,
+        group=MEANING,
+        metavar="FOLDER",
+        help="What the paths in a listing are relative to. Default: the listing's own folder.",
+    )
     size: tuple[int, int] | None = option(
         None,
         group=PICTURES,

@@ -22,10 +22,12 @@ from recordmill.files import Location, StorageError, shown
 from recordmill.manifest import JOB, MANIFEST, Manifest, load
 from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
-from transforms.kind import Context, Kind, check_renames
+from transforms.analyze import store_artifacts
+from transforms.kind import Context, Kind, Layout, RowSource, check_renames
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
+from transforms.read import RowReader
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "refused", "detached"]
@@ -58,7 +60,7 @@ class Job:
         self.shaping = {
             key: value for key, value in option_machinery.shaping(config).items() if key != "seed"
         }
-        self.shaping["kind"] = kind.name
+        self.shaping |= {"kind": kind.name, **kind.shaping}
         self.labels = _read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
@@ -114,8 +116,12 @@ class Job:
         published = self._published()
         if published is not None and not self.config.overwrite:
             self._same_job(published[0])
+        source = self.kind.source
         listing = stage_listing(
-            self.kind.source, self.staging, labels=self.labels, on_rows=on_listed
+            source,
+            self.staging,
+            labels=None if isinstance(source, RowSource) else self.labels,
+            on_rows=on_listed,
         )
         fingerprint = f"{self.id}-{listing.fingerprint}"
         if published is not None and published[1].get("fingerprint") == fingerprint:
@@ -135,9 +141,10 @@ class Job:
                 f"the input has changed since {shown(self.output)} was written: --overwrite"
                 " replaces the dataset, another --output keeps it"
             )
-        self._check_listing(listing)
+        layout = self._layout(listing)
+        self._check_layout(layout)
         self.staging.begin()
-        run_pipeline(self._road(listing, fingerprint))
+        run_pipeline(self._road(listing, layout, fingerprint))
         if self.config.detach:
             return Outcome(status="detached")
         verdict = self.staging.verdict()
@@ -182,20 +189,36 @@ class Job:
                 return f"{name} is missing"
         return None
 
-    def _check_listing(self, listing: Listing) -> None:
+    def _layout(self, listing: Listing) -> Layout:
+        """What the rows are like: as they were listed, or as workers will read them."""
+        source, duplicates = self.kind.source, self.kind.duplicates
+        if not isinstance(source, RowSource):
+            return Layout(
+                columns=_columns(listing, self.staging),
+                labelled=listing.labelled > 0,
+                grouped=listing.grouped > 0,
+                presplit=listing.presplit > 0,
+            )
+        layout = source.layout()
+        together = self.kind.cutter is not None or (
+            duplicates is not None and duplicates.mode == "group"
+        )
+        return dataclasses.replace(layout, grouped=layout.grouped or together)
+
+    def _check_layout(self, layout: Layout) -> None:
         config = self.config
         for flag, wanted in (
             (f"--balance {config.balance}", config.balance != "none"),
             ("--stratify", config.stratify),
         ):
-            if wanted and not listing.labelled:
+            if wanted and not layout.labelled:
                 raise ConfigError(
                     f"{flag} needs classes, and the input has none: put the files into a folder per"
                     " class, name a --label-column, or leave the option out"
                 )
 
-    def _road(self, listing: Listing, fingerprint: str) -> Road:
-        config = self.config
+    def _road(self, listing: Listing, layout: Layout, fingerprint: str) -> Road:
+        config, kind = self.config, self.kind
         options = PlanOptions(
             seed=config.seed,
             splits=tuple(config.splits),
@@ -210,15 +233,25 @@ class Job:
             spill_above=config.spill_above,
             workers=config.workers,
         )
-        columns = _columns(listing, self.staging)
         # A column that no feature can hold is an error now, not when all is written. What the
         # classes are is not known yet, but whether there are any.
-        context = Context(seed=config.seed, labels=("",) if listing.labelled else ())
-        check_renames(config.rename, self.kind.encoder.features(columns, context))
+        context = Context(seed=config.seed, labels=("",) if layout.labelled else ())
+        check_renames(config.rename, kind.encoder.features(layout.columns, context))
+        reader = None
+        if isinstance(kind.source, RowSource):
+            reader = RowReader(
+                source=kind.source,
+                layout=layout,
+                staging=self.staging,
+                check=kind.check,
+                duplicates=kind.duplicates,
+                cutter=kind.cutter,
+                labels=self.labels,
+            )
         publication = Publication(
             staging=self.staging,
-            encoder=self.kind.encoder,
-            columns=columns,
+            encoder=kind.encoder,
+            columns=layout.columns,
             options=self.shaping,
             job={
                 "fingerprint": fingerprint,
@@ -232,13 +265,19 @@ class Job:
             compression=config.compression,
             max_reject_fraction=config.max_reject_fraction,
             detached=config.detach,
+            unit=kind.unit if kind.cutter is None else kind.cutter.unit,
         )
         return Road(
             listing=listing,
             staging=self.staging,
-            encoder=self.kind.encoder,
-            check=self.kind.check,
-            unique_keys=self.kind.source.unique_keys,
+            layout=layout,
+            encoder=kind.encoder,
+            check=kind.check,
+            reader=reader,
+            duplicates=kind.duplicates,
+            analysis=kind.analysis,
+            artifacts=store_artifacts(kind.artifacts, self.staging),
+            unique_keys=kind.source.unique_keys,
             fractions=config.splits,
             stratify=config.stratify,
             balance=config.balance,

@@ -1,6 +1,6 @@
 """The road that every kind of data takes, written once.
 
-    Read -> Check -> AssignSplits -> Rebalance -> Reshuffle -> WriteToTFRecord -> Publish
+    Read -> Check -> AssignSplits -> Analyze -> Rebalance -> Reshuffle -> WriteToTFRecord -> Publish
 
 Only what is small passes from stage to stage: the parts of the staged listing by name, counts,
 thresholds, pieces. Each pass reads the listing anew, which is cheaper than keeping it.
@@ -16,11 +16,14 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
-from transforms.check import CheckParts, checked_name
-from transforms.kind import Check, Encoder
+from transforms.analyze import learn
+from transforms.check import CheckParts, ReadParts
+from transforms.distinct import DropDuplicates
+from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout
 from transforms.passes import Passes, SplitReader
 from transforms.plan import Plan, PlanOptions, make_plan
 from transforms.publish import Publication, Publish
+from transforms.read import RowReader
 from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
 from transforms.reshuffle import ReshuffleIntoShards
 from transforms.splits import Strata
@@ -33,12 +36,21 @@ from transforms.write import ShardWriter, WriteShards
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Road:
-    """One run over one listing."""
+    """One run over one listing.
+
+    layout: of the rows. reader: where the listing only says where they stand. artifacts: what the
+    encoder needs, without what is learned.
+    """
 
     listing: Listing
     staging: Staging
+    layout: Layout
     encoder: Encoder
     check: Check | None
+    reader: RowReader | None
+    duplicates: Duplicates | None
+    analysis: Analysis | None
+    artifacts: Mapping[str, Artifact]
     unique_keys: bool
     fractions: Mapping[str, float]
     stratify: bool
@@ -55,14 +67,14 @@ class Road:
             | "Listing" >> beam.Create(self.listing.parts)
             | "SpreadParts" >> beam.Reshuffle()
         )
-        if self.check is not None:
+        if self.reader is not None:
+            parts |= ReadParts(self.reader, self.options.workers)
+        elif self.check is not None:
             parts |= CheckParts(self.check, self.staging, self.options.workers)
-
+        if self.duplicates is not None and self.duplicates.mode == "drop":
+            parts |= DropDuplicates(self.staging)
         reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
-        names = [
-            part.name if self.check is None else checked_name(part) for part in self.listing.parts
-        ]
-        passes = Passes(parts=parts, names=names, reader=reader)
+        passes = Passes(parts=parts, reader=reader)
         problems = []
         if not self.unique_keys:
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
@@ -72,12 +84,12 @@ class Road:
                 passes.read,
                 fractions=self.fractions,
                 seed=self.options.seed,
-                grouped=self.listing.grouped > 0,
+                grouped=self.layout.grouped,
             )
             strata = AsSingleton(strata, default_value=Strata({}))
             passes = dataclasses.replace(passes, strata=strata)
             problems.append(too_small)
-        if self.listing.grouped and self.listing.presplit:
+        if self.layout.grouped and self.layout.presplit:
             problems.append(find_torn_groups(passes.read_split))
         plan = AsSingleton(self._plan(passes, problems))
         if self.dry_run:
@@ -104,6 +116,18 @@ class Road:
             >> beam.Map(_survey, *passes.sides, reader=passes.reader).with_output_types(Survey)
             | "SumSurveys" >> beam.CombineGlobally(Survey.sum).without_defaults()
         )
+        survey = AsSingleton(survey, default_value=Survey())
+        artifacts: AsSingleton | Mapping[str, Artifact] = self.artifacts
+        if self.analysis is not None:
+            artifacts = AsSingleton(
+                learn(
+                    passes,
+                    survey,
+                    analysis=self.analysis,
+                    given=self.artifacts,
+                    workers=self.options.workers,
+                )
+            )
         quotas: AsSingleton | Mapping[str, Quota] = {}
         if self.balance in ("oversample", "undersample"):
             quotas = AsSingleton(
@@ -124,9 +148,10 @@ class Road:
             | "Plan"
             >> beam.Map(
                 _plan,
-                AsSingleton(survey, default_value=Survey()),
+                survey,
                 quotas,
                 forbidden,
+                artifacts,
                 encoder=self.encoder,
                 options=self.options,
                 staging=self.staging,
@@ -138,7 +163,7 @@ class Road:
             encoder=self.encoder,
             staging=self.staging,
             compression=self.options.compression,
-            groups=self.listing.grouped > 0,
+            groups=self.layout.grouped,
             workers=self.options.workers,
             versions=self.publication.encoders,
         )
@@ -153,6 +178,7 @@ def _plan(
     survey: Survey,
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
+    artifacts: Mapping[str, Artifact],
     *,
     encoder: Encoder,
     options: PlanOptions,
@@ -162,6 +188,7 @@ def _plan(
         survey,
         quotas,
         sorted(problems),
+        artifacts=artifacts,
         encoder=encoder,
         options=options,
         staging=staging,

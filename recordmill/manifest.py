@@ -156,19 +156,26 @@ class CopyCounts:
 Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts)
 
 
+INPUT = "input"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """Where every input, record and copy went."""
+    """Where every input, record and copy went.
+
+    unit: what a record is: an input, or a chunk or a pack of them; then their numbers differ.
+    """
 
     inputs: InputCounts
     records: RecordCounts
     copies: CopyCounts
+    unit: str = INPUT
 
     def open_items(self) -> list[str]:
         """A sentence for every sum that does not close; nothing was lost if there is none."""
         records, copies = self.records, self.copies
         items = []
-        if self.inputs.read != records.made:
+        if self.unit == INPUT and self.inputs.read != records.made:
             items.append(
                 f"{self.inputs.read} inputs were read, but {records.made} records were made of them"
             )
@@ -196,6 +203,7 @@ class Ledger:
             inputs=_counts(data, "inputs", InputCounts),
             records=_counts(data, "records", RecordCounts),
             copies=_counts(data, "copies", CopyCounts),
+            unit=take(data, "unit", str) if "unit" in data else INPUT,
         )
 
 

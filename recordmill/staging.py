@@ -1,7 +1,9 @@
 """The job folder OUT/.recordmill/<job>/: all that is written before it is published.
 
 listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
-checked/part-00000.arrow  .json                  its rows that passed the checks
+checked/part-00000.arrow  .json                  its rows, read where workers read, that passed
+distinct/part-00000.arrow                        those of them that are no duplicates
+artifacts/SHA256/NAME                            what encoders need: given, or learned from train
 batches/ANYNAME.arrow                            the rows, where a pipeline of one's own makes them
 plan.json                                        what is going to be written
 spill/                                           pieces of the shuffle
@@ -43,6 +45,9 @@ class Part:
     bytes: int  # of the rows in memory
     rejected: int = 0  # by the checks
     filtered: int = 0
+    extra: int = 0  # records that came of cutting others
+    unread: int = 0  # inputs that could not be read, where workers read them
+    skipped: int = 0  # inputs that are none, such as hidden files
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +82,7 @@ class ShardInfo:
     rejects: tuple[Reject, ...]  # a line per row, copies included
     rejected: int  # of copy-0 records
     filtered: Mapping[str, int]  # copy-0 records by option
+    packed: int | None = None  # rows that went into its records, where these are not one to a row
 
 
 def to_json(value: Any) -> bytes:

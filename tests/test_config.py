@@ -97,7 +97,7 @@ def test_what_shapes_bytes() -> None:
     shaping = {name for name, one in options_of(CommonConfig).items() if one.shapes_bytes}
     fields = {field.name for field in dataclasses.fields(CommonConfig)}
     assert fields - shaping == {
-        "input", "output", "input_root", "max_reject_fraction", "overwrite", "dry_run", "quiet",
+        "input", "output", "max_reject_fraction", "overwrite", "dry_run", "quiet",
         "runner", "spill_above", "workers",
         "flink_master", "environment", "environment_config", "parallelism", "job_name", "detach",
         "stall_timeout", "flink_job_server_jar",

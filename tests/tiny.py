@@ -6,14 +6,18 @@ Encoder processes import this module, so it must not import Beam.
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from recordmill.errors import Filtered, Reason, RecordError
+from recordmill.errors import Filtered, Reason, RecordError, Reject
 from recordmill.features import Feature, Features
-from transforms.kind import Context, Encoded, Listed, Sorted, Sorter
+from transforms.kind import Context, Encoded, Layout, Listed, Sorted, Sorter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,87 @@ class TinySource:
                 "value": pa.array([value for _, _, value in rows], pa.binary()),
             }
             yield Listed(rows=pa.RecordBatch.from_pydict(columns))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TinySections:
+    """The rows of a TinySource, of which it lists the places only; those without value cannot be
+    read. section: how many rows a task reads, and `part` of them come together.
+    """
+
+    rows: tuple[tuple[str, str | None, bytes], ...]
+    section: int = 50
+    part: int = 20
+    unique_keys: bool = True
+
+    def scan(self) -> Iterator[Listed]:
+        for at in range(0, len(self.rows), self.section):
+            columns = {
+                "__key__": pa.array([f"rows@{at}"]),
+                **{name: pa.nulls(1, pa.string()) for name in _UNKNOWN},
+                "__start__": pa.array([at]),
+            }
+            yield Listed(rows=pa.RecordBatch.from_pydict(columns))
+
+    def layout(self) -> Layout:
+        fields = [("__key__", pa.string()), *((name, pa.string()) for name in _UNKNOWN)]
+        columns = pa.schema([*fields, ("value", pa.binary())])
+        return Layout(columns=columns, labelled=True, grouped=False, presplit=False)
+
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+        del layout
+        for start in sections["__start__"].to_pylist():
+            end = min(start + self.section, len(self.rows))
+            for at in range(start, end, self.part):
+                some = self.rows[at : min(at + self.part, end)]
+                rejects = [
+                    Reject(key, "read", Reason.EMPTY, "no value") for key, _, v in some if not v
+                ]
+                good = tuple(row for row in some if row[2])
+                for listed in TinySource(rows=good).scan():
+                    yield Listed(rows=listed.rows, rejects=rejects)
+                if not good:
+                    yield Listed(rejects=rejects)
+
+
+_UNKNOWN = ("__label__", "__group__", "__split__")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TinyDuplicates:
+    """Rows whose values differ in case only are the same."""
+
+    mode: Literal["drop", "group"]
+
+    def names(self, rows: pa.RecordBatch) -> pa.Array:
+        return pa.array(
+            [value.lower().decode() for value in rows["value"].to_pylist()], pa.string()
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TinyAnalysis:
+    """Counts how often train has each first byte of a value, without the rarest."""
+
+    least: int = 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("value",)
+
+    def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        counts = Counter(chr(value[0]) for value in rows["value"].to_pylist())
+        columns = {"item": pa.array(list(counts), pa.string())}
+        columns["count"] = pa.array(list(counts.values()), pa.int64())
+        return pa.RecordBatch.from_pydict(columns)
+
+    def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
+        return counts.filter(pc.greater_equal(counts["count"], self.least))
+
+    def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
+        found = dict(zip(counts["item"].to_pylist(), counts["count"].to_pylist(), strict=True))
+        lines = [f"{item} {found[item]}" for item in sorted(found)]
+        return {"learned/bytes.txt": "\n".join([f"{records}", *lines, ""]).encode()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +163,42 @@ class TinyEncoder:
             numbers = [names.get(name) for name in kept["__label__"].to_pylist()]
             columns["label"] = pa.array(numbers, pa.int64())
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=outcome)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TinyCutter:
+    """Records of so many bytes at most."""
+
+    size: int
+    unit: str = "piece"
+
+    def cut(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        pieces = [
+            (row, value[at : at + self.size])
+            for row, value in enumerate(rows["value"].to_pylist())
+            for at in range(0, len(value), self.size)
+        ]
+        columns = {"value": pa.array([piece for _, piece in pieces], pa.binary())}
+        parents = np.array([row for row, _ in pieces], np.int64)
+        return pa.RecordBatch.from_pydict(columns), parents
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TinyPacker(TinyEncoder):
+    """Three values to an Example."""
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        del rows, context
+        return {"values": Feature(dtype="string", shape=(None,))}
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        made = super().encode(rows, context)
+        values = made.columns["value"].to_pylist()
+        keys = rows["__key__"].take(pa.array(made.rows.kept)).to_pylist()
+        starts = range(0, len(values), 3)
+        columns = {"values": pa.array([values[at : at + 3] for at in starts])}
+        names = pa.array([keys[at] for at in starts], pa.string())
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=made.rows, names=names)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

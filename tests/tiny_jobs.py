@@ -6,17 +6,32 @@ from typing import Any
 from pipelines.config import CommonConfig
 from pipelines.job import Job, Outcome
 from runners import direct
-from tests.tiny import TinyCheck, TinyEncoder, TinySource
-from transforms.kind import Kind
+from tests.tiny import TinyCheck, TinyEncoder, TinyPacker
+from transforms.kind import Analysis, Cutter, Duplicates, Kind, Source
 
 
 def tiny_job(
-    output: pathlib.Path, source: TinySource, *, check: bool = False, **options: Any
+    output: pathlib.Path,
+    source: Source,
+    *,
+    check: bool = False,
+    duplicates: Duplicates | None = None,
+    analysis: Analysis | None = None,
+    cutter: Cutter | None = None,
+    packed: bool = False,
+    **options: Any,
 ) -> Job:
     """A job as the command line would make it; options are those of CommonConfig."""
     config = CommonConfig(input="/nowhere", output=str(output), **options)
     kind = Kind(
-        name="tiny", source=source, encoder=TinyEncoder(), check=TinyCheck() if check else None
+        name="tiny",
+        source=source,
+        encoder=TinyPacker() if packed else TinyEncoder(),
+        check=TinyCheck() if check else None,
+        duplicates=duplicates,
+        analysis=analysis,
+        cutter=cutter,
+        unit="pack" if packed else "input",
     )
     return Job(config, kind)
 

@@ -1,5 +1,5 @@
-"""Checks before planning: what can be known to be bad is rejected here, so that counts come out
-exact.
+"""What comes between the listing and the plan: rows are read where the listing only says where they
+stand, and what can be known to be bad is rejected, so that counts come out exact.
 """
 
 import dataclasses
@@ -14,22 +14,18 @@ from recordmill.staging import Part, Staging, to_json
 from transforms import batch
 from transforms.encode import check_rows
 from transforms.kind import Check
-from transforms.listing import read_part, write_part
+from transforms.listing import read_part, write_outcome, write_part
+from transforms.read import RowReader, read_rows
 
 _CHUNK = 256  # rows of a task
 
 
-def checked_name(part: Part) -> str:
-    """Where the rows of a part go that pass."""
-    return f"checked/{part.name.rpartition('/')[2]}"
-
-
 def check_part(part: Part, *, check: Check, staging: Staging, workers: int) -> Part:
     """Writes the rows of a part that pass, beside what did not; done already on resume."""
-    name = checked_name(part)
-    done = staging.read_json(f"{name}.json")
+    stem = f"checked/{part.name.rpartition('/')[2].removesuffix('.arrow')}"
+    done = staging.read_json(f"{stem}.json")
     if done is not None:
-        return Part(**done["part"])
+        return Part(**done)
     rows = read_part(part.name, staging=staging)
     pool = shared_pool(workers)
     starts = range(0, len(rows), _CHUNK)
@@ -45,23 +41,14 @@ def check_part(part: Part, *, check: Check, staging: Staging, workers: int) -> P
         filtered.update(option for _, option in outcome.filtered)
     staging.place("checked").make_dirs()
     checked = dataclasses.replace(
-        write_part(rows.take(pa.array(kept, pa.int64())), staging, name),
+        write_part(rows.take(pa.array(kept, pa.int64())), staging, f"{stem}.arrow"),
         rejected=len(rejects),
         filtered=filtered.total(),
     )
-    # Written last: a part with its JSON is complete.
-    staging.place(f"{name}.json").write_bytes(
-        to_json({"part": dataclasses.asdict(checked), "rejects": rejects, "filtered": filtered})
-    )
+    write_outcome(checked, staging, rejects=rejects, filtered=filtered)
+    # Written last: with it the part is complete.
+    staging.place(f"{stem}.json").write_bytes(to_json(checked))
     return checked
-
-
-def check_outcome(part: Part, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
-    """What the checks left out of a part: (rejects, {option: filtered})."""
-    if not part.name.startswith("checked/"):
-        return [], {}
-    done = staging.read_json(f"{part.name}.json")
-    return [Reject(**reject) for reject in done["rejects"]], done["filtered"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,5 +69,30 @@ class CheckParts(beam.PTransform):
             >> beam.Map(
                 check_part, check=self.check, staging=self.staging, workers=self.workers
             ).with_output_types(Part)
+            | "Spread" >> beam.Reshuffle()
+        )
+
+
+def _read_part(part: Part, *, reader: RowReader, workers: int) -> list[Part]:
+    return shared_pool(workers).submit(read_rows, reader, part.name).result()
+
+
+@dataclasses.dataclass(eq=False)
+class ReadParts(beam.PTransform):
+    """Parts of a listing that says where rows stand in, parts of these rows, checked, out."""
+
+    reader: RowReader
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, parts: beam.PCollection[Part]) -> beam.PCollection[Part]:
+        return (
+            parts
+            | "Read"
+            >> beam.FlatMap(_read_part, reader=self.reader, workers=self.workers).with_output_types(
+                Part
+            )
             | "Spread" >> beam.Reshuffle()
         )

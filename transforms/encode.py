@@ -1,4 +1,6 @@
-"""The tasks of encoder processes, the same for every kind of data: check rows, or make Examples."""
+"""The tasks of encoder processes, the same for every kind of data: check rows, count what stands in
+them, or make Examples.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from recordmill.errors import Reject
 from recordmill.example import encode_frames
 from recordmill.framing import gzip_member
 from transforms import batch
-from transforms.kind import Check, Context, Encoder, Sorted
+from transforms.kind import Analysis, Check, Context, Encoder, Sorted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,8 @@ class EncodedChunk:
     """Framed Examples of the kept rows, ready to be appended to a shard.
 
     data: the frames, for gzip one member. lengths: int64[k] of each frame, uncompressed. kept:
-    int64[k], its row in the chunk.
+    int64[k], its row in the chunk. names: of the Examples, where they are not one to a row: then
+    `lengths` is theirs, and `kept` the rows that went into them.
     """
 
     data: bytes
@@ -32,6 +35,7 @@ class EncodedChunk:
     kept: npt.NDArray[np.int64]
     rejects: Sequence[Reject]
     filtered: Sequence[tuple[str, str]]
+    names: Sequence[str] | None = None
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
@@ -62,6 +66,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
         kept=encoded.rows.kept,
         rejects=encoded.rows.rejects,
         filtered=encoded.rows.filtered,
+        names=None if encoded.names is None else encoded.names.to_pylist(),
     )
 
 
@@ -70,6 +75,13 @@ def check_rows(check: Check, rows: bytes) -> Sorted:
     table = batch.from_bytes(rows)
     with _named(table):
         return check.check(table)
+
+
+def count_rows(analysis: Analysis, rows: bytes) -> bytes:
+    """Counts the items of rows (as IPC bytes, both)."""
+    table = batch.from_bytes(rows)
+    with _named(table):
+        return batch.to_bytes(analysis.count(table))
 
 
 def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:

@@ -1,15 +1,14 @@
-"""What a kind of data is made of: a source, an encoder, perhaps a check and an analysis. Nothing here
-knows Beam.
+"""What a kind of data is made of: a source, an encoder, perhaps a check and an analysis.
 
-The values are frozen and picklable: they travel to workers and into encoder processes, so modules
-that define them must not import Beam either.
+The values are frozen and picklable: they travel to workers and into encoder processes, so nothing
+here knows Beam, and modules that define them must not import it either.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
 from recordmill.features import Features
+from recordmill.manifest import INPUT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,10 +140,15 @@ def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """The Examples of a batch: `columns` has a row per kept record, a column per feature."""
+    """The Examples of a batch: `columns` has a row per kept record, a column per feature.
+
+    names: where an Example holds several records, or parts of them (string[m], unique): then
+      `columns` has a row per name, and no Example is of a class or a copy.
+    """
 
     columns: pa.RecordBatch
     rows: Sorted
+    names: pa.Array | None = None
 
 
 @runtime_checkable
@@ -158,6 +163,39 @@ class Encoder(Protocol):
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Runs in an encoder process, on rows in their final order."""
+
+
+@runtime_checkable
+class Duplicates(Protocol):
+    """Tells which rows are the same to a learner. Needs a `RowSource`.
+
+    mode: `drop` keeps of the same rows the one of the smallest key; `group` keeps them together in
+    one split.
+    """
+
+    @property
+    def mode(self) -> Literal["drop", "group"]: ...
+
+    def names(self, rows: pa.RecordBatch) -> pa.Array:
+        """string[n]: equal for rows that are the same. Runs in an encoder process."""
+
+
+@runtime_checkable
+class Cutter(Protocol):
+    """Makes several records of a long one. Needs a `RowSource`.
+
+    The road names them, and keeps those of one record in one split.
+    """
+
+    @property
+    def unit(self) -> str:
+        """What a record is then, such as a chunk."""
+
+    def cut(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        """The user's columns of the records, and the row each is of, ascending.
+
+        Runs in an encoder process.
+        """
 
 
 @runtime_checkable
@@ -187,6 +225,8 @@ class Kind:
     """A kind of data: all that it takes beside the road.
 
     artifacts: files of the user's that the encoder needs, {name in the dataset: content}.
+    shaping: options by what they mean, {name: value}, where a path says nothing.
+    unit: what a record is, where it is no input: the cutter's word, or the encoder's.
     """
 
     name: str
@@ -194,13 +234,18 @@ class Kind:
     encoder: Encoder
     check: Check | None = None
     analysis: Analysis | None = None
+    duplicates: Duplicates | None = None
+    cutter: Cutter | None = None
     artifacts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unit: str = INPUT
 
     @property
     def modules(self) -> list[str]:
         """What an encoder process has to import."""
         source = self.source if isinstance(self.source, RowSource) else None
-        parts = [source, self.encoder, self.check, self.analysis]
+        others = (self.check, self.analysis, self.duplicates, self.cutter)
+        parts = [source, self.encoder, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 
 

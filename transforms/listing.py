@@ -6,7 +6,7 @@ import dataclasses
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def stage_listing(
         filtered.update(listed.filtered)
         rows = listed.rows
         if rows is not None and labels is not None:
-            rows, unknown = _known_labels(rows, labels)
+            rows, unknown = known_labels(rows, labels)
             rejects += unknown
         if rows is None or not len(rows):
             continue
@@ -85,9 +85,10 @@ def stage_listing(
     return listing
 
 
-def _known_labels(
+def known_labels(
     rows: pa.RecordBatch, labels: Sequence[str]
 ) -> tuple[pa.RecordBatch, list[Reject]]:
+    """The rows whose label is among those given, or that have none, and the rejects of the rest."""
     known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*labels, None], pa.string()))
     others = rows.filter(pc.invert(known))
     rejects = [
@@ -103,18 +104,36 @@ def _forget_older(staging: Staging) -> None:
     """Removes what was made from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
-    for name in ("checked", "spill"):
+    for name in ("checked", "distinct", "spill"):
         staging.place(name).delete_tree()
 
 
 def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:
-    """Writes rows as one Arrow IPC file."""
-    with (
-        staging.place(name).open_output() as sink,
-        pa.ipc.new_file(sink, rows.schema) as writer,
-    ):
+    """Writes rows as one Arrow IPC file; who reads it meanwhile, as another attempt does, reads the
+    old one to its end.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_batch(rows)
+    staging.place(name).write_bytes(sink.getvalue().to_pybytes())
     return Part(name=name, rows=len(rows), bytes=rows.nbytes)
+
+
+def write_outcome(
+    part: Part, staging: Staging, *, rejects: Sequence[Reject], filtered: Mapping[str, int]
+) -> None:
+    """Stores what was left out of a part: rejects of all stages, {option: rows filtered}."""
+    staging.place(f"{part.name}.json").write_bytes(
+        to_json({"rejects": rejects, "filtered": filtered})
+    )
+
+
+def outcome(part: Part, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
+    """What was left out of a part: (rejects, {option: filtered})."""
+    if part.name.startswith("listing/"):
+        return [], {}
+    done = staging.read_json(f"{part.name}.json")
+    return [Reject(**reject) for reject in done["rejects"]], done["filtered"]
 
 
 def read_part(

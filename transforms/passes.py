@@ -2,8 +2,7 @@
 
 A pass that needs a side input has to wait for it before it reads. Where only a later step of the
 pass took the side input, the runner would run the reading early and keep all rows in memory until
-the side input is there. As it waits, it need not be told again which parts there are: whatever it
-waits for was learned from all of them.
+the side input is there.
 """
 
 import dataclasses
@@ -59,6 +58,10 @@ class SplitReader:
         return assign_strata(rows, fractions=self.fractions, strata=strata, seed=self.seed)
 
 
+def _name(part: Part) -> str:
+    return part.name
+
+
 def _of_part(part: Part, *, read: ReadPart) -> pa.RecordBatch:
     return read(part.name)
 
@@ -74,12 +77,10 @@ def _of_name(
 class Passes:
     """Passes over the parts of a listing.
 
-    parts: the checked ones, as they get ready. names: of all of them. strata: a side input, where
-    splits are stratified.
+    parts: the checked ones, as they get ready. strata: a side input, where splits are stratified.
     """
 
     parts: beam.PCollection[Part]
-    names: Sequence[str]
     reader: SplitReader
     strata: AsSingleton | None = None
 
@@ -102,8 +103,8 @@ class Passes:
     def again(self, label: str) -> beam.PCollection[str]:
         """The names of the parts, for a step that waits for what was learned from all of them."""
         return (
-            self.parts.pipeline
-            | f"{label}Parts" >> beam.Create(self.names)
+            self.parts
+            | f"{label}Parts" >> beam.Map(_name).with_output_types(str)
             | f"{label}SpreadParts" >> beam.Reshuffle()
         )
 

@@ -19,10 +19,9 @@ import pyarrow as pa
 from recordmill.pool import shared_pool
 from recordmill.staging import Part, Staging, Verdict, to_json
 from transforms import batch
-from transforms.check import check_outcome
 from transforms.encode import encode_chunk, pack_encoder
-from transforms.kind import Context, Encoder
-from transforms.listing import read_part
+from transforms.kind import Artifact, Context, Encoder
+from transforms.listing import outcome, read_part
 from transforms.rebalance import Quota
 from transforms.splits import TRAIN
 from transforms.survey import Survey
@@ -127,6 +126,7 @@ def make_plan(
     encoder: Encoder,
     options: PlanOptions,
     staging: Staging,
+    artifacts: Mapping[str, Artifact] | None = None,
 ) -> Plan:
     """Decides what is written.
 
@@ -135,8 +135,9 @@ def make_plan(
     parts = survey.parts
     rejected = sum(part.rejected for part in parts)
     filtered = sum(part.filtered for part in parts)
-    seen = sum(part.rows for part in parts) + rejected + filtered + options.listing_rejects
-    verdict = refusal(rejected + options.listing_rejects, seen, options.max_reject_fraction)
+    unread = options.listing_rejects + sum(part.unread for part in parts)
+    seen = sum(part.rows for part in parts) + rejected + filtered + unread
+    verdict = refusal(rejected + unread, seen, options.max_reject_fraction)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     problems = [*problems, *_unusable_splits(survey), *_unknown_splits(survey, options)]
     if problems:
@@ -144,8 +145,8 @@ def make_plan(
     elif verdict is None and not records:
         by: Counter[str] = Counter()
         for part in parts:
-            by.update(check_outcome(part, staging=staging)[1])
-        verdict = nothing_left(seen, rejected=rejected + options.listing_rejects, filtered=by)
+            by.update(outcome(part, staging=staging)[1])
+        verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
     labels = sorted(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
@@ -154,6 +155,7 @@ def make_plan(
         labels=tuple(labels) if options.labels is None else options.labels,
         label_offset=options.label_offset,
         rename=options.rename,
+        artifacts=artifacts or {},
     )
     plan = Plan(
         seed=options.seed,
@@ -283,8 +285,10 @@ def measure(
     sizes = {}
     for name, sample in samples.items():
         rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
-        inputs = np.asarray(rows[batch.SIZE]) if batch.SIZE in rows.schema.names else [0]
-        sizes[name] = int(np.mean(inputs))
+        if batch.SIZE in rows.schema.names:
+            sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
+        else:
+            sizes[name] = rows.nbytes // len(rows)
         step = max(len(rows) // 8, 1)
         chunks[name] = [
             pool.submit(
@@ -297,7 +301,7 @@ def measure(
     seconds = (time.perf_counter() - started) / max(taken, 1)
     estimates = {}
     for name, encoded in results.items():
-        kept = sum(len(chunk.lengths) for chunk in encoded)
+        kept = sum(len(chunk.kept) for chunk in encoded)
         total = sum(len(chunk.data) for chunk in encoded)
         # Where the whole sample is bad, the size of its inputs is the best guess there is.
         each = total // kept if kept else sizes[name] + 64

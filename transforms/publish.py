@@ -14,7 +14,9 @@ import pyarrow as pa
 from recordmill import lock, publishing
 from recordmill.errors import Reject, RunError
 from recordmill.features import Features
+from recordmill.files import Location
 from recordmill.manifest import (
+    INPUT,
     JOB,
     LABELS,
     REJECTS,
@@ -32,8 +34,8 @@ from recordmill.manifest import (
 from recordmill.schema import schema_text
 from recordmill.staging import Part, ShardInfo, Staging, Verdict, reject_line, to_json
 from recordmill.tfds import tfds_files
-from transforms.check import check_outcome
 from transforms.kind import Encoder
+from transforms.listing import outcome
 from transforms.plan import Plan, nothing_left, refusal
 from transforms.splits import TRAIN
 
@@ -57,28 +59,44 @@ class Publication:
     compression: str
     max_reject_fraction: float
     detached: bool = False
+    unit: str = INPUT
 
 
 def close_ledger(
-    plan: Plan, parts: Sequence[Part], infos: Sequence[ShardInfo], *, rejects: int, filtered: int
+    plan: Plan,
+    parts: Sequence[Part],
+    infos: Sequence[ShardInfo],
+    *,
+    rejects: int,
+    filtered: int,
+    unit: str = INPUT,
 ) -> tuple[Ledger, list[str]]:
     """The ledger, and a sentence for all that does not add up.
 
-    rejects, filtered: of the listing, where no record was made.
+    rejects, filtered: of the listing, where no record was made. unit: what a record is.
     """
+    rejects += sum(part.unread for part in parts)
+    filtered += sum(part.skipped for part in parts)
     kept = sum(part.rows for part in parts)
     originals = sum(info.shard.records - info.copies for info in infos)
+    rejected = plan.rejected + sum(info.rejected for info in infos)
+    left_out = plan.filtered + sum(sum(info.filtered.values()) for info in infos)
+    # Examples that hold several records are made at writing, and all that are made are written.
+    packed = [info.packed for info in infos if info.packed is not None]
+    made = originals + rejected + left_out if packed else kept + plan.rejected + plan.filtered
     copies_planned = sum(split.copies for split in plan.splits.values())
     copies_written = sum(info.copies for info in infos)
     ledger = Ledger(
         inputs=InputCounts(
-            read=kept + plan.rejected + plan.filtered, rejected=rejects, filtered=filtered
+            read=kept + plan.rejected + plan.filtered - sum(part.extra for part in parts),
+            rejected=rejects,
+            filtered=filtered,
         ),
         records=RecordCounts(
-            made=kept + plan.rejected + plan.filtered,
+            made=made,
             written=originals,
-            rejected=plan.rejected + sum(info.rejected for info in infos),
-            filtered=plan.filtered + sum(sum(info.filtered.values()) for info in infos),
+            rejected=rejected,
+            filtered=left_out,
             dropped=sum(split.dropped for split in plan.splits.values()),
         ),
         copies=CopyCounts(
@@ -86,8 +104,14 @@ def close_ledger(
             written=copies_written,
             rejected=sum(info.planned_copies for info in infos) - copies_written,
         ),
+        unit=unit,
     )
     problems = ledger.open_items()
+    if packed and sum(packed) + rejected + left_out != kept + plan.rejected + plan.filtered:
+        problems.append(
+            f"{kept} rows were to be packed, {sum(packed)} were, and {rejected - plan.rejected} "
+            f"rejected, {left_out - plan.filtered} filtered"
+        )
     for name, split in plan.splits.items():
         found = [info for info in infos if info.split == name]
         if sorted(info.number for info in found) != list(range(split.shards)):
@@ -104,7 +128,7 @@ def all_rejects(
     listing: Iterable[Reject], parts: Iterable[Part], infos: Iterable[ShardInfo], staging: Staging
 ) -> list[Reject]:
     """Every reject once, whatever its copies, sorted by key."""
-    checked = [reject for part in parts for reject in check_outcome(part, staging=staging)[0]]
+    checked = [reject for part in parts for reject in outcome(part, staging=staging)[0]]
     written = [reject for info in infos for reject in info.rejects]
     return sorted({*listing, *checked, *written})
 
@@ -113,7 +137,7 @@ def _filtered(parts: Iterable[Part], infos: Iterable[ShardInfo], staging: Stagin
     """{option: records that it left out}, by the checks and at writing, without their copies."""
     counts: Counter[str] = Counter()
     for part in parts:
-        counts.update(check_outcome(part, staging=staging)[1])
+        counts.update(outcome(part, staging=staging)[1])
     for info in infos:
         counts.update(info.filtered)
     return counts
@@ -133,6 +157,7 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication)
         infos,
         rejects=len(listing.rejects),
         filtered=sum(listing.filtered.values()),
+        unit=publication.unit,
     )
     rejected = ledger.inputs.rejected + ledger.records.rejected
     seen = ledger.inputs.read + ledger.inputs.rejected
@@ -183,6 +208,8 @@ def describe(
             features, labels=context.labels, label_offset=context.label_offset
         ).encode(),
     }
+    for name, artifact in context.artifacts.items():
+        files[name] = Location.parse(artifact.path).read_bytes()
     if context.labels:
         files[LABELS] = "".join(f"{label}\n" for label in context.labels).encode()
     manifest = Manifest(

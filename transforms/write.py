@@ -29,7 +29,7 @@ from recordmill.pool import ProcessPool, shared_pool
 from recordmill.staging import ShardInfo, Staging, to_json
 from transforms import batch
 from transforms.encode import EncodedChunk, encode_chunk, pack_encoder
-from transforms.kind import Encoder
+from transforms.kind import Artifact, Encoder
 from transforms.plan import Plan, SplitPlan
 from transforms.reshuffle import Shard as ShardId
 from transforms.reshuffle import sort_pieces
@@ -142,8 +142,11 @@ class _Tally:
         self.rejects: list[Reject] = []
         self.rejected = 0
         self.filtered: Counter[str] = Counter()
+        self.names: list[str] | None = None
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
+        if chunk.names is not None:
+            self.names = [*(self.names or ()), *chunk.names]
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
         self.rejects += chunk.rejects
@@ -163,6 +166,8 @@ class _Tally:
         """The rows of the index."""
         lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
         kept = self._rows.take(pa.array(self.kept))
+        if self.names is not None:
+            kept = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: self.names}))
         columns = {
             "key": kept[batch.KEY],
             "label": kept[batch.LABEL],
@@ -235,7 +240,11 @@ class ShardWriter:
         return info
 
     def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
-        learned = to_json([plan.context, plan.splits[split].task_rows, self.groups])
+        given = {
+            name: Artifact(path="", sha256=a.sha256) for name, a in plan.context.artifacts.items()
+        }
+        context = dataclasses.replace(plan.context, artifacts=given)
+        learned = to_json([context, plan.splits[split].task_rows, self.groups])
         digest = hashlib.sha256(learned)
         if rows is not None:
             digest.update(batch.to_buffer(rows))
@@ -275,6 +284,9 @@ class ShardWriter:
     ) -> ShardInfo:
         kept = tally.kept
         copies = batch.copies(rows)
+        packed = None
+        if tally.names is not None:
+            packed, kept = len(kept), kept[:0]
         originals = kept[copies[kept] == 0]
         return ShardInfo(
             split=shard[0],
@@ -284,7 +296,7 @@ class ShardWriter:
             planned_copies=int((copies > 0).sum()),
             shard=Shard(
                 file=name,
-                records=len(kept),
+                records=len(kept) if tally.names is None else len(tally.names),
                 bytes=content[0],
                 sha256=content[1],
                 classes=_count(rows[batch.LABEL].take(pa.array(kept))),
@@ -294,6 +306,7 @@ class ShardWriter:
             rejects=tuple(tally.rejects),
             rejected=tally.rejected,
             filtered=dict(tally.filtered),
+            packed=packed,
         )
 
 

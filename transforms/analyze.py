@@ -1,0 +1,160 @@
+"""What is learned from the records of train, before balancing, by counting items such as words.
+
+Items meet in buckets, by their hash, and what cannot be in the outcome is dropped there. So no
+worker ever holds all of them, and what reaches the end is as small as what was asked for.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.pvalue import AsList, AsSideInput
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.pool import shared_pool
+from recordmill.staging import Staging
+from transforms import batch, spill
+from transforms.encode import count_rows
+from transforms.kind import Analysis, Artifact
+from transforms.listing import SYSTEM
+from transforms.passes import Passes, SplitReader
+from transforms.spill import Piece
+from transforms.splits import TRAIN
+from transforms.survey import Survey
+
+ITEM = "item"
+
+_BUCKETS = 64
+_BUFFER = 32 << 20  # bytes of counts that a bundle collects before it passes them on
+_INLINE = 1 << 20  # bytes of counts that pass through the shuffle themselves
+_CHUNK = 8192  # rows of a task
+
+
+def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Counts in which every item comes once, by ascending item."""
+    table = pa.Table.from_batches(counts)
+    sums = [name for name in table.column_names if name != ITEM]
+    grouped = table.group_by(ITEM, use_threads=False).aggregate([(name, "sum") for name in sums])
+    columns = [grouped[ITEM], *(grouped[f"{name}_sum"] for name in sums)]
+    ordered = pa.table(columns, names=[ITEM, *sums]).sort_by(ITEM).combine_chunks()
+    found = ordered.to_batches()
+    return found[0] if found else counts[0].slice(0, 0)
+
+
+def store_artifacts(contents: Mapping[str, bytes], staging: Staging) -> dict[str, Artifact]:
+    """Writes files for encoders to read: {name in the dataset: content}."""
+    stored = {}
+    for name, content in contents.items():
+        sha256 = hashlib.sha256(content).hexdigest()
+        place = staging.place(f"artifacts/{sha256[:16]}/{name.rpartition('/')[2]}")
+        if not place.exists():
+            place.parent.make_dirs()
+            place.write_bytes(content)
+        stored[name] = Artifact(path=str(place), sha256=sha256)
+    return stored
+
+
+class _CountItems(beam.DoFn):
+    """(bucket, piece of counts) of the parts that it is named."""
+
+    def __init__(self, analysis: Analysis, reader: SplitReader, workers: int) -> None:
+        self._analysis = analysis
+        self._reader = reader
+        self._workers = workers
+        self._counts: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def start_bundle(self) -> None:
+        self._counts, self._bytes = [], 0
+
+    def process(self, name: str, *sides: Any) -> Iterator[tuple[int, Piece]]:
+        columns = [*SYSTEM, *self._analysis.columns]
+        rows = self._reader.read(name, *sides, columns=columns)
+        train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
+        pool = shared_pool(self._workers)
+        futures = [
+            pool.submit(count_rows, self._analysis, batch.to_bytes(train.slice(start, _CHUNK)))
+            for start in range(0, len(train), _CHUNK)
+        ]
+        for future in futures:
+            counts = batch.from_bytes(future.result())
+            self._counts.append(counts)
+            self._bytes += counts.nbytes
+        if self._bytes >= _BUFFER:
+            self._counts = [add_up(self._counts)]
+            self._bytes = self._counts[0].nbytes
+            if self._bytes >= _BUFFER // 2:
+                yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for element in self._flush():
+            yield GlobalWindows.windowed_value_at_end_of_window(element)
+
+    def _flush(self) -> list[tuple[int, Piece]]:
+        if not self._counts:
+            return []
+        counts = add_up(self._counts)
+        self.start_bundle()
+        if not len(counts):
+            return []
+        buckets = batch.scale(batch.hash_strings(counts[ITEM]), _BUCKETS)
+        if counts.nbytes <= _INLINE:
+            return [(bucket, spill.inline(part)) for bucket, part in spill.cut(counts, buckets)]
+        return spill.spill(counts, buckets, self._reader.staging)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Learner:
+    """The steps after counting."""
+
+    analysis: Analysis
+    given: Mapping[str, Artifact]
+    staging: Staging
+
+    def select(self, met: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
+        counts = add_up([spill.load(piece, staging=self.staging) for piece in met[1]])
+        return self.analysis.select(counts)
+
+    def learn(
+        self, _: bytes, survey: Survey, selected: Sequence[pa.RecordBatch]
+    ) -> dict[str, Artifact]:
+        records = sum(survey.counts.get(TRAIN, {}).values())
+        counts = add_up(selected) if selected else self.analysis.count(self._no_rows())
+        learned = self.analysis.learn(counts, records=records)
+        return {**self.given, **store_artifacts(learned, self.staging)}
+
+    def _no_rows(self) -> pa.RecordBatch:
+        names = (*SYSTEM, *self.analysis.columns)
+        return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
+
+
+def learn(
+    passes: Passes,
+    survey: AsSideInput,
+    *,
+    analysis: Analysis,
+    given: Mapping[str, Artifact],
+    workers: int,
+) -> beam.PCollection[dict[str, Artifact]]:
+    """All artifacts, given and learned, as the one element of a PCollection."""
+    learner = _Learner(analysis, given, passes.reader.staging)
+    selected = (
+        passes.again("Learn")
+        | "CountItems"
+        >> beam.ParDo(
+            _CountItems(analysis, passes.reader, workers), *passes.sides
+        ).with_output_types(tuple[int, Piece])
+        | "MeetByItem" >> beam.GroupByKey()
+        | "SelectItems" >> beam.Map(learner.select).with_output_types(pa.RecordBatch)
+    )
+    return (
+        passes.parts.pipeline
+        | "OnceToLearn" >> beam.Impulse()
+        | "Learn"
+        >> beam.Map(learner.learn, survey, AsList(selected)).with_output_types(dict[str, Artifact])
+    )
