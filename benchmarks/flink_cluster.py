@@ -51,7 +51,8 @@ class FlinkCluster:
         shutil.copytree(HOME / "conf", conf)
         shipped = yaml.safe_load((conf / "config.yaml").read_text())
         settings = {
-            "env.java.opts.all": shipped["env"]["java"]["opts"]["all"],
+            # As docs/flink.md has it.
+            "env.java.opts.all": f"{shipped['env']['java']['opts']['all']} -XX:TieredStopAtLevel=1",
             "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
             "jobmanager.rpc.address": "127.0.0.1",
             "jobmanager.rpc.port": rpc,

@@ -32,11 +32,12 @@ from runners import flink_jar, flink_workers, versions
 from runners.beam_options import QuickOptions
 from runners.failures import read_failure
 from runners.flink_embedded import EmbeddedFlink, java
-from runners.flink_rest import Cluster, ClusterError, JobStatus, NoSuchJobError
+from runners.flink_rest import TERMINAL, Cluster, ClusterError, JobStatus, NoSuchJobError
 from runners.flink_workers import Environment
 from runners.worker_pool import WorkerPool
 
 _POLL_SECONDS = 0.5
+_LOOK_SECONDS = 3.0  # how often Flink puts its vertices together anew; each time costs it some CPU
 _SILENT_SECONDS = 60.0  # for which a cluster may not answer before we give it up
 _CANCEL_SECONDS = 10.0
 _NOWHERE = ("", "[local]", "[auto]")  # Beam's words for a Flink on this machine
@@ -150,6 +151,7 @@ class FlinkJob:
         self._pool: WorkerPool | None = None
         self._folder: str | None = None
         self._status: JobStatus | None = None
+        self._looked = 0.0  # when the status was asked for
         self._submitted = False
 
     @property
@@ -279,7 +281,10 @@ class FlinkJob:
             if not jobs:
                 return
             self.id = jobs[0]
-        self._status = cluster.status(self.id)
+        now = time.monotonic()
+        known = self._status is not None and now - self._looked < _LOOK_SECONDS
+        if not known or cluster.state(self.id) in TERMINAL:
+            self._status, self._looked = cluster.status(self.id), now
 
     def _ended_here(self, embedded: EmbeddedFlink) -> None:
         if embedded.exit_code() == 0:

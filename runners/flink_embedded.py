@@ -55,7 +55,9 @@ class EmbeddedFlink:
     def start(self, jar: str) -> None:
         """Raises ConfigError where there is no Java."""
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
-        command = [java(), *opened, f"-Djava.io.tmpdir={self._folder}", "-cp", jar, ENTRY]
+        # What computes is Python: to compile Flink's classes to the last costs more than it gives.
+        quick = "-XX:TieredStopAtLevel=1"
+        command = [java(), quick, *opened, f"-Djava.io.tmpdir={self._folder}", "-cp", jar, ENTRY]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", tether.__file__, str(self._folder), *command,

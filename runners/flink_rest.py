@@ -104,6 +104,10 @@ class Cluster:
     def delete_jar(self, jar: str) -> None:
         self._call("DELETE", f"/v1/jars/{jar}")
 
+    def state(self, job: str) -> str:
+        """RUNNING, FINISHED and the like, which costs Flink next to nothing. Raises as `status`."""
+        return str(self._of_job("GET", job, "/status")["status"])
+
     def status(self, job: str) -> JobStatus:
         """Raises NoSuchJobError where the cluster does not know the job."""
         found = self._of_job("GET", job)
@@ -111,7 +115,7 @@ class Cluster:
         counts = {state: n for state, n in found["status-counts"].items() if n}
         # Flink gives the vertices, and why a job has failed, as they were up to 3 s ago
         # (web.refresh-interval); that a job is done it says at once, when asked for nothing else.
-        now = str(self._of_job("GET", job, "/status")["status"])
+        now = self.state(job)
         if now in _DONE:
             state, counts = now, {now: sum(counts.values())}
         moved = [state, *sorted(counts.items())]
