@@ -7,8 +7,10 @@ DEV := .venv/dev.stamp
 JOB_SERVER := build/flink-job-server.jar
 FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
+TEXT_PEERS := build/text-peers/stamp
 
-.PHONY: help setup demo test test-flink test-airflow flink flink-job-server lint bench soak clean
+.PHONY: help setup demo test test-flink test-airflow flink flink-job-server text-peers lint bench \
+    soak clean
 .DELETE_ON_ERROR:
 
 help:
@@ -48,9 +50,10 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(DEV) $(FLINK) $(JOB_SERVER)
+bench: $(DEV) $(FLINK) $(JOB_SERVER) $(TEXT_PEERS)
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.images --shards
+	$(BIN)/python -m benchmarks.text
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.shuffle
 	$(BIN)/python -m benchmarks.flink
@@ -81,6 +84,8 @@ flink: $(FLINK)
 
 flink-job-server: $(JOB_SERVER)
 
+text-peers: $(TEXT_PEERS)
+
 # With Beam's operator, which wants Google's; its Beam is not ours.
 AIRFLOW := build/airflow/stamp
 
@@ -93,6 +98,15 @@ $(AIRFLOW):
 	build/airflow/bin/python -m pip install --quiet --disable-pip-version-check \
 	    apache-airflow==3.3.2 apache-airflow-providers-apache-beam==6.3.1 \
 	    apache-airflow-providers-google apache-airflow-providers-standard
+	@touch $@
+
+# Who benchmarks.text compares with: the first brings Google's libraries, the second pandas.
+$(TEXT_PEERS):
+	rm -rf build/text-peers
+	$(PYTHON) -m venv build/text-peers
+	build/text-peers/bin/python -m pip install --quiet --disable-pip-version-check \
+	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.23,<0.24' \
+	    'apache-beam>=2.77,<2.78' 'tensorflow>=2.21,<2.22'
 	@touch $@
 
 # Flink's programs come with its Python package; nothing of that package is imported.

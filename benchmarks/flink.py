@@ -16,13 +16,15 @@ dataset. Needs `make flink flink-job-server`.
 from __future__ import annotations
 
 import argparse
+import functools
 import pathlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from benchmarks.contest import Contender, alternate, medians, table
 from benchmarks.flink_cluster import FlinkCluster, on_flink, worker_pool
-from benchmarks.images import Contender, alternate, copy_photos, medians, ours, table
+from benchmarks.images import check, copy_photos, ours
 from benchmarks.measure import FailedError, Measured, bar, machine, python, run, two_cores
 from benchmarks.payload import BYTES, ROWS
 from benchmarks.references import check_written
@@ -65,9 +67,10 @@ def pictures(count: int, runs: int) -> None:
         )
         source = folder / "input"
         copy_photos(count, source)
-        results = alternate(contenders, source=source, pictures=count, runs=runs)
+        all_there = functools.partial(check, pictures=count)
+        results = alternate(contenders, source=source, check=all_there, runs=runs)
     print(f"\n{count:,} pictures, {runs} runs of each in alternation\n")
-    print(table(contenders, results, count))
+    print(table(contenders, results, records=count, unit="pictures"))
     print(f"\n- memory on Flink: {_shares(results['flink'][0])}")
     found = medians(results)
     print(

@@ -65,6 +65,7 @@ class FlinkCluster:
             "taskmanager.bind-host": "127.0.0.1",
             "taskmanager.numberOfTaskSlots": slots,
             "taskmanager.memory.process.size": memory,
+            "taskmanager.network.sort-shuffle.min-buffers": 64,
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "1 s",

@@ -12,31 +12,26 @@ every picture. Then whole processes run in alternation, on two cores, and the me
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import functools
 import io
-import os
 import pathlib
 import shutil
-import statistics
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from PIL import Image
 
-from benchmarks.measure import (
-    SHARED,
-    Beside,
-    FailedError,
-    Measured,
-    bar,
-    machine,
-    python,
-    run,
-    two_cores,
+from benchmarks.contest import (
+    Command,
+    Contender,
+    add_options,
+    alternate,
+    medians,
+    payloads,
+    table,
 )
+from benchmarks.measure import SHARED, FailedError, bar, machine, python, two_cores
 from recordmill.example import decode_example
-from recordmill.framing import read_frames
 
 _CLASSES = 10
 _SIDE = 224  # pixels
@@ -57,20 +52,6 @@ _LEAST = 4000  # pictures; with fewer, starting Python and its libraries is all 
 _BARE_BARS = {4000: 1.45, 20_000: 1.15}  # pictures: ours over the bare loop's, at most
 _PEER_BARS = {"beam": 1.8, "tfdata": 1.6}  # theirs over ours, at least
 _SHARDS_BAR = 1.15  # the slower number of shards over the faster, at most
-
-Command = Callable[[pathlib.Path, pathlib.Path], list[str]]  # of input and output
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Contender:
-    """Somebody who makes the dataset. command: given input and output folder. beside: who works for
-    it outside of its tree.
-    """
-
-    name: str
-    what: str
-    command: Command
-    beside: Beside = dict
 
 
 def ours(*options: object) -> Command:
@@ -116,8 +97,8 @@ def copy_photos(count: int, folder: pathlib.Path) -> None:
 
 def check(output: pathlib.Path, pictures: int) -> None:
     """Raises FailedError unless all is there: every frame whole, and Examples as they should be."""
-    payloads = _payloads(output)
-    first = decode_example(next(payloads))
+    found = payloads(output)
+    first = decode_example(next(found))
     if set(first) != _FEATURES:
         raise FailedError(f"{output.name}: expected {sorted(_FEATURES)}, got {sorted(first)}")
     encoded = first["image/encoded"]
@@ -125,69 +106,9 @@ def check(output: pathlib.Path, pictures: int) -> None:
     with Image.open(io.BytesIO(encoded[0])) as image:
         if (image.format, image.size) != ("JPEG", (_SIDE, _SIDE)):
             raise FailedError(f"{output.name}: got a {image.format} of {image.size}")
-    written = 1 + sum(1 for _ in payloads)
+    written = 1 + sum(1 for _ in found)
     if written != pictures:
         raise FailedError(f"{output.name}: expected {pictures} records, got {written}")
-
-
-def _payloads(output: pathlib.Path) -> Iterator[bytes]:
-    for path in sorted(output.glob("*.tfrecord*")):
-        with path.open("rb") as stream:
-            for frame in read_frames(stream, compression="none"):
-                yield frame.payload
-
-
-def alternate(
-    contenders: Sequence[Contender], *, source: pathlib.Path, pictures: int, runs: int
-) -> dict[str, tuple[Measured, list[Measured]]]:
-    """{name: (its untimed run, its timed ones)}."""
-    untimed: dict[str, Measured] = {}
-    timed: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
-    for number in range(runs + 1):
-        for contender in contenders:
-            output = source.parent / contender.name
-            os.sync()  # what others left to write is not to be written now
-            command = contender.command(source, output)
-            measured = run(command, memory=number == 0, beside=contender.beside)
-            check(output, pictures)
-            shutil.rmtree(output)
-            print(f"run {number}: {contender.name} {measured.wall:.2f} s", file=sys.stderr)
-            if number == 0:
-                untimed[contender.name] = measured
-            else:
-                timed[contender.name].append(measured)
-    return {name: (untimed[name], timed[name]) for name in timed}
-
-
-def table(
-    contenders: Sequence[Contender],
-    results: Mapping[str, tuple[Measured, list[Measured]]],
-    pictures: int,
-) -> str:
-    """Markdown, with the medians of each against the first."""
-    lines = [
-        "| | wall s, median (least-most) | CPU s | peak MiB | pictures/s"
-        f" | wall / {contenders[0].what} |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    found = medians(results)
-    first = found[contenders[0].name]
-    for contender in contenders:
-        untimed, timed = results[contender.name]
-        walls = [one.wall for one in timed]
-        wall = found[contender.name]
-        cpu = statistics.median(one.cpu for one in timed)
-        lines.append(
-            f"| {contender.what} | {wall:.2f} ({min(walls):.2f}-{max(walls):.2f}) | {cpu:.1f}"
-            f" | {untimed.peak / 2**20:.0f} | {pictures / wall:.0f} | {wall / first:.2f} |"
-        )
-    return "\n".join(lines)
-
-
-def medians(results: Mapping[str, tuple[Measured, list[Measured]]]) -> dict[str, float]:
-    return {
-        name: statistics.median(one.wall for one in timed) for name, (_, timed) in results.items()
-    }
 
 
 def bars(found: Mapping[str, float], pictures: int) -> list[str]:
@@ -216,24 +137,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pictures", default="4000,20000", help="one number, or several")
-    parser.add_argument("--runs", type=int, default=5, help="timed runs of each")
-    names = ",".join(contender.name for contender in _CONTENDERS)
-    parser.add_argument("--only", default=names, help=f"some of {names}")
+    add_options(parser, _CONTENDERS)
     parser.add_argument("--shards", action="store_true", help="one shard against 64 instead")
     arguments = parser.parse_args()
-    chosen = arguments.only.split(",")
-    if unknown := set(chosen) - set(names.split(",")):
-        parser.error(f"--only: expected some of {names}, got {', '.join(sorted(unknown))}")
-    contenders = _SHARDED if arguments.shards else [c for c in _CONTENDERS if c.name in chosen]
+    contenders = _SHARDED if arguments.shards else arguments.only
     two_cores()
     print(machine())
     for pictures in map(int, arguments.pictures.split(",")):
         with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
             source = pathlib.Path(folder, "input")
             copy_photos(pictures, source)
-            results = alternate(contenders, source=source, pictures=pictures, runs=arguments.runs)
+            all_there = functools.partial(check, pictures=pictures)
+            results = alternate(contenders, source=source, check=all_there, runs=arguments.runs)
         print(f"\n{pictures} pictures, {arguments.runs} runs of each in alternation\n")
-        print(table(contenders, results, pictures))
+        print(table(contenders, results, records=pictures, unit="pictures"))
         print(*["", *bars(medians(results), pictures)], sep="\n", flush=True)
 
 

@@ -48,9 +48,11 @@ class Measured:
 Beside = Callable[[], Mapping[str, Collection[int]]]  # name of who works beside it: their pids
 
 
-def python(module: str, *arguments: object) -> list[str]:
+def python(
+    module: str, *arguments: object, interpreter: str | pathlib.Path = sys.executable
+) -> list[str]:
     """The command that runs a module of this repository."""
-    return [sys.executable, "-m", module, *map(str, arguments)]
+    return [str(interpreter), "-m", module, *map(str, arguments)]
 
 
 def run(command: Sequence[str], *, memory: bool, beside: Beside = dict) -> Measured:

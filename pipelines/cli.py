@@ -17,6 +17,7 @@ from runners.lasting import lasting
 # Command: (module of the kind of data, its config class, what it does).
 _KINDS = {
     "images": ("pipelines.images", "ImagesConfig", "pictures, in folders or listings"),
+    "text": ("pipelines.text", "TextConfig", "texts, in tables or in files of their own"),
 }
 # Command: (module, its function, what it does).
 _OTHERS = {

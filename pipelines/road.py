@@ -16,7 +16,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
-from transforms.analyze import learn
+from transforms.analyze import Learned, learn
 from transforms.check import CheckParts, ReadParts
 from transforms.distinct import DropDuplicates
 from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout
@@ -117,12 +117,11 @@ class Road:
             | "SumSurveys" >> beam.CombineGlobally(Survey.sum).without_defaults()
         )
         survey = AsSingleton(survey, default_value=Survey())
-        artifacts: AsSingleton | Mapping[str, Artifact] = self.artifacts
+        learned: AsSingleton | Learned = Learned(artifacts=self.artifacts)
         if self.analysis is not None:
-            artifacts = AsSingleton(
+            learned = AsSingleton(
                 learn(
                     passes,
-                    survey,
                     analysis=self.analysis,
                     given=self.artifacts,
                     workers=self.options.workers,
@@ -151,7 +150,7 @@ class Road:
                 survey,
                 quotas,
                 forbidden,
-                artifacts,
+                learned,
                 encoder=self.encoder,
                 options=self.options,
                 staging=self.staging,
@@ -178,17 +177,20 @@ def _plan(
     survey: Survey,
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
-    artifacts: Mapping[str, Artifact],
+    learned: Learned,
     *,
     encoder: Encoder,
     options: PlanOptions,
     staging: Staging,
 ) -> Plan:
+    sentences = sorted(problems)
+    if learned.problem is not None and survey.counts:
+        sentences.append(learned.problem)
     plan = make_plan(
         survey,
         quotas,
-        sorted(problems),
-        artifacts=artifacts,
+        sentences,
+        artifacts=learned.artifacts,
         encoder=encoder,
         options=options,
         staging=staging,

@@ -89,6 +89,11 @@ def names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(given - {""}))
 
 
+def ordered_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Names from repeated flags and comma lists, as they come."""
+    return tuple(name.strip() for text in texts for name in text.split(","))
+
+
 def size(text: str) -> tuple[int, int]:
     """`224` or `480x640` -> (height, width) in pixels."""
     match = re.fullmatch(r"(\d{1,18})(?:[xX](\d{1,18}))?", text.strip(), re.ASCII)

@@ -9,8 +9,10 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from recordmill.example import Value
@@ -96,13 +98,15 @@ def _numbers(values: Value) -> list[int]:
 class _Rule:
     """A feature's declaration, worked out once for all records.
 
-    unit: its values, or where `fixed` is false, what their number is a multiple of.
+    unit: its values, or where `fixed` is false, what their number is a multiple of. size: more than
+    any of its numbers is.
     """
 
     dtype: DType
     unit: int
     fixed: bool
     check_value: Callable[[bytes], None] | None
+    size: int | None
 
     @classmethod
     def of(cls, feature: Feature, *, deep: bool) -> _Rule:
@@ -121,6 +125,7 @@ class _Rule:
             unit=math.prod(size for size in feature.shape if size is not None),
             fixed=None not in feature.shape,
             check_value=check_value,
+            size=feature.size,
         )
 
     def check(self, values: Value) -> None:
@@ -139,6 +144,14 @@ class _Rule:
         if self.check_value is not None and isinstance(values, list):
             for value in values:
                 self.check_value(value)
+        if self.size is not None and not isinstance(values, list):
+            _check_indices(values, self.size)
+
+
+def _check_indices(values: npt.NDArray[Any], size: int) -> None:
+    wrong = values[(values < 0) | (values >= size)]
+    if wrong.size:
+        raise NonconformingError(f"expected numbers from 0 to {size - 1}, got {wrong[0]}")
 
 
 def _check_text(value: bytes) -> None:

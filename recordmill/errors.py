@@ -50,8 +50,9 @@ class Reason(enum.StrEnum):
     UNREADABLE = "unreadable"  # no permission, an I/O error
     SYMLINK_LOOP = "symlink_loop"
     UNLABELLED = "unlabelled"  # --unlabelled reject
-    BAD_VALUE = "bad_value"  # a listing's row that cannot be understood
-    EMPTY = "empty"  # a file of no bytes
+    BAD_VALUE = "bad_value"  # a row, or a text, that cannot be understood
+    EMPTY = "empty"  # a file of no bytes, a row without text
+    TOO_LARGE = "too_large"  # --max-row-bytes
     NOT_AN_IMAGE = "not_an_image"  # no known picture format in the bytes
     CORRUPT = "corrupt"  # the format is known, the content broken
     TRUNCATED = "truncated"  # the content ends early

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from recordmill.errors import ConfigError
 
 DType = Literal["int64", "float32", "string"]
-Kind = Literal["value", "text", "label", "image", "raw"]
+Kind = Literal["value", "text", "label", "image", "raw", "index"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,8 @@ class Feature:
       written as (None,) and absent from the Example where it is null).
     kind: what the values mean. `text` is UTF-8; `label` a class number into labels.txt; `image`
       an encoded picture; `raw` the bytes of one array, little-endian, C order, whose dtype and
-      shape are `raw_dtype` and `raw_shape` (None where it varies from record to record).
+      shape are `raw_dtype` and `raw_shape` (None where it varies from record to record); `index`
+      numbers from 0 to `size` - 1, such as those of tokens (None: it is not known yet).
 
     Raises:
       ConfigError: a dtype or a kind that there is not.
@@ -32,6 +33,7 @@ class Feature:
     kind: Kind = "value"
     raw_dtype: str | None = None
     raw_shape: tuple[int | None, ...] | None = None
+    size: int | None = None
 
     def __post_init__(self) -> None:
         for what, value, known in (("dtype", self.dtype, DType), ("kind", self.kind, Kind)):
@@ -44,6 +46,8 @@ class Feature:
         out: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape), "kind": self.kind}
         if self.raw_dtype is not None and self.raw_shape is not None:
             out |= {"raw_dtype": self.raw_dtype, "raw_shape": list(self.raw_shape)}
+        if self.size is not None:
+            out["size"] = self.size
         return out
 
     @classmethod
@@ -56,6 +60,7 @@ class Feature:
             kind=data["kind"],
             raw_dtype=data.get("raw_dtype"),
             raw_shape=None if raw_shape is None else tuple(raw_shape),
+            size=data.get("size"),
         )
 
 

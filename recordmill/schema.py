@@ -60,6 +60,8 @@ def _feature(
         case "label" if labels:
             last = label_offset + len(labels) - 1
             yield f"int_domain {{ min: {label_offset} max: {last} is_categorical: true }}"
+        case "index" if feature.size:
+            yield f"int_domain {{ min: 0 max: {feature.size - 1} is_categorical: true }}"
         case "text":
             yield "natural_language_domain { }"
         case "image":

@@ -41,7 +41,7 @@ class Report:
     shards: int
     records: int
     bytes: int
-    deep: bool
+    deep: bool  # pictures were decoded
     damages: tuple[Damage, ...]
 
     @property
@@ -89,7 +89,7 @@ def verify(
         shards=len(reports),
         records=sum(report.records for report in reports),
         bytes=sum(report.bytes for report in reports),
-        deep=deep,
+        deep=deep and any(feature.kind == "image" for feature in manifest.features.values()),
         damages=tuple(sorted(damages, key=_place)),
     )
 

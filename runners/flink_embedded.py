@@ -43,6 +43,7 @@ class EmbeddedFlink:
             "jobmanager.bind-host": _HOST,
             "taskmanager.bind-host": _HOST,
             "taskmanager.numberOfTaskSlots": parallelism,
+            "taskmanager.network.sort-shuffle.min-buffers": 64,  # of an exchange; names are small
             # Buffers for each pair of subtasks that exchange anything; embedded, the two are one.
             "taskmanager.memory.network.min": "128m",
             "taskmanager.memory.network.max": "128m",

@@ -18,6 +18,7 @@ from runners.failures import SAID_BY_WORKER
 _DONE = frozenset({"FINISHED", "CANCELED"})
 TERMINAL = _DONE | {"FAILED"}
 _TIMEOUT = 30.0  # s, of one answer
+_LONG_TIMEOUT = 300.0  # s, where it has to take in a jar, or make a job of it
 _CHUNK = 1 << 20  # bytes
 
 
@@ -156,7 +157,8 @@ class Cluster:
     ) -> Any:
         parts = urllib.parse.urlsplit(self.url)
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        connection = kinds[parts.scheme](parts.netloc, timeout=_TIMEOUT)
+        timeout = _LONG_TIMEOUT if method == "POST" else _TIMEOUT
+        connection = kinds[parts.scheme](parts.netloc, timeout=timeout)
         try:
             if form is None:
                 data = None if body is None else json.dumps(body)

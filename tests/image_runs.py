@@ -20,7 +20,12 @@ from recordmill.shard_index import read_index
 
 def images(*argv: object) -> int:
     """The exit code."""
-    return main(["images", "--quiet", "--workers", "1", *map(str, argv)])
+    return run("images", *argv)
+
+
+def run(command: str, *argv: object) -> int:
+    """The exit code of a command that makes a dataset."""
+    return main([command, "--quiet", "--workers", "1", *map(str, argv)])
 
 
 @contextlib.contextmanager
@@ -71,7 +76,7 @@ class Made:
         }
 
 
-def make(folder: pathlib.Path, *argv: object) -> Made:
+def make(folder: pathlib.Path, *argv: object, command: str = "images") -> Made:
     """The dataset that a run must succeed to write into `folder`."""
-    assert images("--output", folder, *argv) == 0
+    assert run(command, "--output", folder, *argv) == 0
     return Made(folder)

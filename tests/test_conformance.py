@@ -10,6 +10,7 @@ PAIRS = Feature(dtype="int64", shape=(None, 2))
 ROWS = Feature(dtype="string", kind="raw", raw_dtype="int16", raw_shape=(None, 3))
 SCALAR = Feature(dtype="string", kind="raw", raw_dtype="float64", raw_shape=())
 EMPTY = Feature(dtype="string", kind="raw", raw_dtype="uint8", raw_shape=(0, 3))
+INDICES = Feature(dtype="int64", kind="index", shape=(None,), size=3)
 LABEL = Feature(dtype="int64", kind="label")
 NULLABLE = Feature(dtype="int64", kind="label", shape=(None,))
 
@@ -28,6 +29,8 @@ def conformance(feature: Feature) -> Conformance:
         (ROWS, [b""]),
         (SCALAR, [bytes(8)]),
         (EMPTY, [b""]),
+        (INDICES, np.array([2, 0, 1])),
+        (INDICES, np.zeros(0, np.int64)),
         (LABEL, np.array([2])),
         (NULLABLE, None),
     ],
@@ -42,6 +45,8 @@ def test_what_is_as_declared(feature, values) -> None:
         (PAIRS, np.arange(3), "expected a multiple of 2 values, got 3"),
         (PAIRS, np.float32([1, 2]), "expected int64, got float32"),
         (PAIRS, [b"a", b"b"], "expected int64, got string"),
+        (INDICES, np.array([0, 3]), "expected numbers from 0 to 2, got 3"),
+        (INDICES, np.array([-1]), "expected numbers from 0 to 2, got -1"),
         (LABEL, None, "expected 1 values, got 0"),
         (LABEL, np.array([0]), "expected the number of a class (1 to 2), got 0"),
         (NULLABLE, np.array([1, 3]), "expected the number of a class (1 to 2), got 3"),

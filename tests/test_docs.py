@@ -15,6 +15,7 @@ from PIL import Image
 from pipelines import dataset_commands, flink_commands, options
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
+from pipelines.text import TextConfig
 from recordmill.errors import Reason
 from recordmill.files import Location
 from recordmill.manifest import load
@@ -24,12 +25,14 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONFIGS = {
     "images": ImagesConfig,
+    "text": TextConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
     "status": flink_commands.StatusConfig,
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,
 }
+KINDS = ("images", "text")
 PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
 EXAMPLES = ROOT / "examples" / "clothing"
 
@@ -58,23 +61,35 @@ def test_every_command_is_one(page, words, tmp_path, monkeypatch):
     for job in blocks(page, "yaml"):
         (tmp_path / "job.yaml").write_text(job)
     command, *flags = words
-    parsed = options.parse(CONFIGS[command], flags, prog=command, beam=command == "images")
+    parsed = options.parse(CONFIGS[command], flags, prog=command, beam=command in KINDS)
     assert isinstance(parsed.config, CONFIGS[command])
     assert parsed.passthrough == []
 
 
 @pytest.mark.parametrize("command", CONFIGS)
 def test_a_page_names_every_option_of_its_command_and_no_other(command):
-    page = (ROOT / "docs" / f"{PAGE_OF.get(command, command)}.md").read_text()
-    named = set(re.findall(r"--([a-z][a-z-]*)", page))
-    declared = {field.name.replace("_", "-") for field in dataclasses.fields(CONFIGS[command])}
-    assert declared - named == set()
+    named = named_in(PAGE_OF.get(command, command))
+    declared = declared_by(command)
+    assert declared - (named | named_in("options") if command in KINDS else named) == set()
     if command not in PAGE_OF:
         assert named - declared <= {"config", "print-config", "output"}
 
 
+def test_the_common_page_names_no_option_that_there_is_not():
+    declared = set.union(*map(declared_by, KINDS))
+    assert named_in("options") - declared <= {"config", "print-config"}
+
+
+def named_in(page: str) -> set[str]:
+    return set(re.findall(r"--([a-z][a-z-]*)", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def declared_by(command: str) -> set[str]:
+    return {field.name.replace("_", "-") for field in dataclasses.fields(CONFIGS[command])}
+
+
 def test_every_reason_of_a_reject_is_explained():
-    section = (ROOT / "docs" / "images.md").read_text().split("## Rejects")[1]
+    section = (ROOT / "docs" / "options.md").read_text().split("## Rejects")[1]
     assert set(re.findall(r"^\| `([a-z_]+)`", section, re.MULTILINE)) == set(Reason)
 
 
@@ -94,11 +109,13 @@ def test_the_demo_is_small_and_has_its_licence():
 
 @pytest.fixture(scope="module")
 def readme_dataset(tmp_path_factory):
-    """The folder in which the README's images command ran, on the pictures of the demo."""
+    """The folder in which the README's commands ran, on the pictures of the demo and some texts."""
     folder = tmp_path_factory.mktemp("readme")
     shutil.copytree(EXAMPLES, folder / "photos")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        lines = [f"{'bad' if i % 3 else 'good'},review {i} is {i % 7}" for i in range(90)]
+        (folder / "reviews.csv").write_text("\n".join(["label,text", *lines]))
         images, *others = commands(ROOT / "README.md")
         assert main([*images, "--quiet"]) == 0
         for command in others:
@@ -113,6 +130,9 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     assert validation.records
     assert test.records
     assert manifest.ledger.records.written == len(list(EXAMPLES.rglob("*.jpg")))
+    texts = load(Location.parse(str(readme_dataset / "reviews")))
+    assert len(set(texts.splits["train"].classes.values())) == 1
+    assert texts.ledger.records.written == 90
 
 
 @pytest.mark.parametrize("number", range(3), ids=["tensorflow", "tfds", "without tensorflow"])

@@ -248,5 +248,7 @@ def test_the_manifest_holds_the_ledger_against_the_splits(tmp_path: pathlib.Path
 
 def test_features_survive(tmp_path: pathlib.Path) -> None:
     raw = Feature(dtype="string", kind="raw", raw_dtype="uint8", raw_shape=(None, 3))
+    index = Feature(dtype="int64", kind="index", shape=(None,), size=3)
+    assert Feature.from_json(index.to_json()) == index
     manifest = dataclasses.replace(make_dataset(tmp_path / "out"), features={"raw": raw})
     assert Manifest.from_bytes(manifest.to_bytes()).features == {"raw": raw}

@@ -130,8 +130,9 @@ def test_nothing_learned_from_no_train(tmp_path):
     job = tiny_job(
         tmp_path / "out", TinySections(rows=ROWS), analysis=TinyAnalysis(), splits={"test": 1}
     )
-    assert run(job).status == "published"
-    assert (tmp_path / "out/learned/bytes.txt").read_text() == "0\n"
+    outcome = run(job)
+    assert outcome.status == "refused"
+    assert outcome.verdict.message == "there is nothing to learn"
 
 
 def test_a_second_run_reads_nothing_again(tmp_path, monkeypatch):

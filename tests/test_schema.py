@@ -47,6 +47,15 @@ def test_labels_are_categories_within_their_numbers(offset, lowest, highest) -> 
     assert (feature.int_domain.min, feature.int_domain.max) == (lowest, highest)
 
 
+def test_indices_are_categories_below_their_size() -> None:
+    feature = Feature(dtype="int64", kind="index", shape=(None,), size=7)
+    (known,) = parsed(schema_text({"x": feature})).feature
+    assert known.int_domain.is_categorical
+    assert (known.int_domain.min, known.int_domain.max) == (0, 6)
+    unknown = Feature(dtype="int64", kind="index", shape=(None,))
+    assert parsed(schema_text({"x": unknown})).feature[0].WhichOneof("domain_info") is None
+
+
 @pytest.mark.parametrize(
     ("kind", "domain"),
     [

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import Filtered, Reason, RecordError, Reject
+from recordmill.errors import Filtered, Reason, RecordError, Reject, RunError
 from recordmill.features import Feature, Features
 from transforms.kind import Context, Encoded, Layout, Listed, Sorted, Sorter
 
@@ -123,6 +123,8 @@ class TinyAnalysis:
         return counts.filter(pc.greater_equal(counts["count"], self.least))
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
+        if not len(counts):
+            raise RunError("there is nothing to learn")
         found = dict(zip(counts["item"].to_pylist(), counts["count"].to_pylist(), strict=True))
         lines = [f"{item} {found[item]}" for item in sorted(found)]
         return {"learned/bytes.txt": "\n".join([f"{records}", *lines, ""]).encode()}

@@ -1,7 +1,9 @@
 """What is learned from the records of train, before balancing, by counting items such as words.
 
 Items meet in buckets, by their hash, and what cannot be in the outcome is dropped there. So no
-worker ever holds all of them, and what reaches the end is as small as what was asked for.
+worker ever holds all of them, and what reaches the end is as small as what was asked for. The
+number of records travels the same way, in a bucket of its own: on Flink a second reader of the
+survey would cost memory.
 """
 
 import dataclasses
@@ -12,10 +14,11 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.pvalue import AsList, AsSideInput
+from apache_beam.pvalue import AsList
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
+from recordmill.errors import RunError
 from recordmill.pool import shared_pool
 from recordmill.staging import Staging
 from transforms import batch, spill
@@ -25,11 +28,11 @@ from transforms.listing import SYSTEM
 from transforms.passes import Passes, SplitReader
 from transforms.spill import Piece
 from transforms.splits import TRAIN
-from transforms.survey import Survey
 
 ITEM = "item"
 
 _BUCKETS = 64
+_RECORDS = "records"  # the column of the bucket after those
 _BUFFER = 32 << 20  # bytes of counts that a bundle collects before it passes them on
 _INLINE = 1 << 20  # bytes of counts that pass through the shuffle themselves
 _CHUNK = 8192  # rows of a task
@@ -59,6 +62,16 @@ def store_artifacts(contents: Mapping[str, bytes], staging: Staging) -> dict[str
     return stored
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learned:
+    """artifacts: given and learned, by their name in the dataset. problem: why nothing can be
+    learned, as a sentence for the user.
+    """
+
+    artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    problem: str | None = None
+
+
 class _CountItems(beam.DoFn):
     """(bucket, piece of counts) of the parts that it is named."""
 
@@ -67,15 +80,17 @@ class _CountItems(beam.DoFn):
         self._reader = reader
         self._workers = workers
         self._counts: list[pa.RecordBatch] = []
-        self._bytes = 0
+        self._bytes = self._records = 0
 
     def start_bundle(self) -> None:
-        self._counts, self._bytes = [], 0
+        self._counts = []
+        self._bytes = self._records = 0
 
     def process(self, name: str, *sides: Any) -> Iterator[tuple[int, Piece]]:
         columns = [*SYSTEM, *self._analysis.columns]
         rows = self._reader.read(name, *sides, columns=columns)
         train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
+        self._records += len(train)
         pool = shared_pool(self._workers)
         futures = [
             pool.submit(count_rows, self._analysis, batch.to_bytes(train.slice(start, _CHUNK)))
@@ -99,13 +114,16 @@ class _CountItems(beam.DoFn):
         if not self._counts:
             return []
         counts = add_up(self._counts)
+        records = pa.RecordBatch.from_pydict({_RECORDS: pa.array([self._records])})
         self.start_bundle()
+        pieces = [(_BUCKETS, spill.inline(records))]
         if not len(counts):
-            return []
+            return pieces
         buckets = batch.scale(batch.hash_strings(counts[ITEM]), _BUCKETS)
-        if counts.nbytes <= _INLINE:
-            return [(bucket, spill.inline(part)) for bucket, part in spill.cut(counts, buckets)]
-        return spill.spill(counts, buckets, self._reader.staging)
+        if counts.nbytes > _INLINE:
+            return pieces + spill.spill(counts, buckets, self._reader.staging)
+        pieces += [(bucket, spill.inline(part)) for bucket, part in spill.cut(counts, buckets)]
+        return pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,16 +135,19 @@ class _Learner:
     staging: Staging
 
     def select(self, met: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
-        counts = add_up([spill.load(piece, staging=self.staging) for piece in met[1]])
-        return self.analysis.select(counts)
+        pieces = [spill.load(piece, staging=self.staging) for piece in met[1]]
+        return batch.concat(pieces) if met[0] == _BUCKETS else self.analysis.select(add_up(pieces))
 
-    def learn(
-        self, _: bytes, survey: Survey, selected: Sequence[pa.RecordBatch]
-    ) -> dict[str, Artifact]:
-        records = sum(survey.counts.get(TRAIN, {}).values())
-        counts = add_up(selected) if selected else self.analysis.count(self._no_rows())
-        learned = self.analysis.learn(counts, records=records)
-        return {**self.given, **store_artifacts(learned, self.staging)}
+    def learn(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Learned:
+        of_records = [part for part in selected if _RECORDS in part.schema.names]
+        records = sum(sum(part[_RECORDS].to_pylist()) for part in of_records)
+        items = [part for part in selected if _RECORDS not in part.schema.names]
+        counts = add_up(items) if items else self.analysis.count(self._no_rows())
+        try:
+            contents = self.analysis.learn(counts, records=records)
+        except RunError as error:  # the data decides so: no reason to try again
+            return Learned(problem=str(error))
+        return Learned(artifacts={**self.given, **store_artifacts(contents, self.staging)})
 
     def _no_rows(self) -> pa.RecordBatch:
         names = (*SYSTEM, *self.analysis.columns)
@@ -135,12 +156,11 @@ class _Learner:
 
 def learn(
     passes: Passes,
-    survey: AsSideInput,
     *,
     analysis: Analysis,
     given: Mapping[str, Artifact],
     workers: int,
-) -> beam.PCollection[dict[str, Artifact]]:
+) -> beam.PCollection[Learned]:
     """All artifacts, given and learned, as the one element of a PCollection."""
     learner = _Learner(analysis, given, passes.reader.staging)
     selected = (
@@ -155,6 +175,5 @@ def learn(
     return (
         passes.parts.pipeline
         | "OnceToLearn" >> beam.Impulse()
-        | "Learn"
-        >> beam.Map(learner.learn, survey, AsList(selected)).with_output_types(dict[str, Artifact])
+        | "Learn" >> beam.Map(learner.learn, AsList(selected)).with_output_types(Learned)
     )

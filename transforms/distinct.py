@@ -1,9 +1,12 @@
 """Of the rows that are the same one stays, that of the smallest key.
 
 Rows that may be the same meet in buckets; what travels of them is a name of 16 bytes and the key.
+Beside them travels each part, by itself, to meet there what is to go of it: on Flink a second
+reader of the parts would cost memory.
 """
 
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
@@ -11,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.staging import Part, Staging
+from recordmill.staging import Part, Staging, to_json
 from transforms import batch, spill
 from transforms.listing import outcome, read_part, write_outcome, write_part
 from transforms.read import SAME
@@ -20,11 +23,18 @@ from transforms.spill import Piece
 OPTION = "dedup"  # that filters them
 
 _BUCKETS = 64
+_PART = "part"  # the column of the bucket after those
 _INLINE = 1 << 20  # bytes of a part's names that pass through the shuffle themselves
+
+# Of a part: (True, it as JSON), or (False, rows that are to go as int64 bytes).
+Told = tuple[bool, bytes]
 
 
 def candidates(part: Part, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
-    """(bucket, piece) of a part's rows: what tells which are the same, the key, and the place."""
+    """(bucket, piece) of a part's rows: what tells which are the same, the key, and the place; and
+    of the part.
+    """
+    yield _BUCKETS, spill.inline(pa.RecordBatch.from_pydict({_PART: [to_json(part)]}))
     rows = read_part(part.name, staging=staging, columns=(batch.KEY, SAME))
     if not len(rows):
         return
@@ -32,7 +42,7 @@ def candidates(part: Part, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
         {
             "same": rows[SAME],
             "key": rows[batch.KEY],
-            "part": pa.repeat(part.name, len(rows)),
+            "name": pa.repeat(part.name, len(rows)),
             "row": pa.array(np.arange(len(rows))),
         }
     )
@@ -43,46 +53,47 @@ def candidates(part: Part, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
         yield from spill.spill(found, buckets, staging)
 
 
-def surplus(met: tuple[int, Iterable[Piece]], *, staging: Staging) -> Iterator[tuple[str, bytes]]:
-    """(name of a part, its rows that are to go as int64 bytes)."""
+def surplus(met: tuple[int, Iterable[Piece]], *, staging: Staging) -> Iterator[tuple[str, Told]]:
+    """(name of a part, what is told of it)."""
     found = batch.concat([spill.load(piece, staging=staging) for piece in met[1]])
+    if met[0] == _BUCKETS:
+        for part in found[_PART].to_pylist():
+            yield json.loads(part)["name"], (True, part)
+        return
     ordered = found.sort_by([("same", "ascending"), ("key", "ascending")])
     same = ordered["same"]
-    again = pc.equal(same.slice(1), same.slice(0, len(same) - 1))
-    goes = ordered.slice(1).filter(again)
-    codes, names = batch.encode(goes["part"])
+    goes = ordered.slice(1).filter(pc.equal(same.slice(1), same.slice(0, len(same) - 1)))
+    codes, names = batch.encode(goes["name"])
     rows = np.asarray(goes["row"])
     for code, name in enumerate(names.to_pylist()):
-        yield name, rows[codes == code].tobytes()
+        yield name, (False, rows[codes == code].tobytes())
 
 
-def keep_distinct(met: tuple[str, Iterable[Part | bytes]], *, staging: Staging) -> Part:
+def keep_distinct(met: tuple[str, Iterable[Told]], *, staging: Staging) -> Part:
     """Writes the rows of a part that stay, with the outcome so far; or gives it as it is."""
     told = list(met[1])
-    part = next(item for item in told if isinstance(item, Part))
-    goes = [np.frombuffer(item, np.int64) for item in told if isinstance(item, bytes)]
+    part = Part(**json.loads(next(data for is_part, data in told if is_part)))
+    goes = [np.frombuffer(data, np.int64) for is_part, data in told if not is_part]
     if not goes:
         return part
     rows = read_part(part.name, staging=staging)
     stays = np.ones(len(rows), np.bool_)
     stays[np.concatenate(goes)] = False
-    name = f"distinct/{part.name.rpartition('/')[2]}"
     staging.place("distinct").make_dirs()
     rejects, filtered = outcome(part, staging=staging)
     count = int((~stays).sum())
+    written = write_part(
+        rows.filter(pa.array(stays)), staging, f"distinct/{part.name.rpartition('/')[2]}"
+    )
     kept = dataclasses.replace(
-        write_part(rows.filter(pa.array(stays)), staging, name),
-        rejected=part.rejected,
+        part,
+        name=written.name,
+        rows=written.rows,
+        bytes=written.bytes,
         filtered=part.filtered + count,
-        unread=part.unread,
-        skipped=part.skipped,
     )
     write_outcome(kept, staging, rejects=rejects, filtered={**filtered, OPTION: count})
     return kept
-
-
-def _with_name(part: Part) -> tuple[str, Part]:
-    return part.name, part
 
 
 @dataclasses.dataclass(eq=False)
@@ -95,18 +106,13 @@ class DropDuplicates(beam.PTransform):
         super().__init__()
 
     def expand(self, parts: beam.PCollection[Part]) -> beam.PCollection[Part]:
-        goes = (
+        return (
             parts
             | "Candidates"
             >> beam.FlatMap(candidates, staging=self.staging).with_output_types(tuple[int, Piece])
             | "MeetBySame" >> beam.GroupByKey()
             | "Surplus"
-            >> beam.FlatMap(surplus, staging=self.staging).with_output_types(tuple[str, bytes])
-        )
-        named = parts | "NameParts" >> beam.Map(_with_name)
-        return (
-            (named, goes)
-            | "WithSurplus" >> beam.Flatten()
+            >> beam.FlatMap(surplus, staging=self.staging).with_output_types(tuple[str, Told])
             | "MeetByPart" >> beam.GroupByKey()
             | "KeepDistinct"
             >> beam.Map(keep_distinct, staging=self.staging).with_output_types(Part)

@@ -217,7 +217,10 @@ class Analysis(Protocol):
         """Of the full counts of a bucket of items, those that may be in the outcome."""
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
-        """Artifacts from what was selected in all buckets, in any order; records: of train."""
+        """Artifacts from what was selected in all buckets, in any order; records: of train.
+
+        Raises RunError where the data has nothing to learn.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

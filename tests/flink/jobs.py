@@ -42,13 +42,17 @@ class Job:
     """`recordmill images`, over the pictures of the demo where nothing else is said."""
 
     def __init__(
-        self, output: pathlib.Path | str, *options: str, source: pathlib.Path | str = EXAMPLES
+        self,
+        output: pathlib.Path | str,
+        *options: str,
+        source: pathlib.Path | str = EXAMPLES,
+        kind: str = "images",
     ) -> None:
         self.output = output
         places = ["--input", str(source), "--output", str(output)]
         how = ["--balance", "oversample", "--seed", "7", "--num-shards", "train=8,test=2"]
-        size = [] if "--size" in options else ["--size", "96"]
-        self.arguments = ["images", *places, *how, *size, *options]
+        size = [] if "--size" in options or kind != "images" else ["--size", "96"]
+        self.arguments = [kind, *places, *how, *size, *options]
 
     def on(self, cluster: FlinkCluster, environment: str, *options: str) -> Job:
         """The same job on a cluster."""

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.flink_cluster import FlinkCluster, processes, wait_until, worker_pool
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import CLOTHING, Job, command
+from tests.texts import SMS
 
 
 def test_embedded(undisturbed, tmp_path):
@@ -53,6 +54,19 @@ def test_a_stratified_split_and_a_dry_run(flink, tmp_path):
     assert "train" in planned[0]
     assert not (tmp_path / "dry" / "dataset.json").exists()
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("mode", ["drop", "group"])
+def test_texts_and_what_is_learned_from_them(flink, tmp_path, mode):
+    options = (
+        *("--format", "tsv", "--dedup", mode, "--features", "text,tokens,tfidf", "--ngrams", "2"),
+        *("--augment", "word-swap", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=SMS, kind="text")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=SMS, kind="text").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
 
 
 def test_the_pool_listens_here_alone_and_takes_no_port_twice():

@@ -12,12 +12,11 @@ by name, and counted.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
-from typing import Literal
+from collections.abc import Collection, Iterator
+from typing import Literal, NamedTuple
 
-from recordmill.errors import ConfigError, Reason
+from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.files import Location, StorageError, shown
 from transforms.kind import Listed
 from transforms.sources.references import (
@@ -29,7 +28,7 @@ from transforms.sources.references import (
     no_label,
 )
 from transforms.sources.stats import EMPTY, Problem
-from transforms.sources.walks import File, Finding, LeftOut, top_folders, walk
+from transforms.sources.walks import File, LeftOut, top_folders, walk
 
 Layout = Literal["splits", "labels", "flat"]
 _NOT_UTF8 = Problem(Reason.BAD_NAME, "the name is not UTF-8: rename it")
@@ -39,9 +38,9 @@ _SHAPES = {"splits": "SPLIT/LABEL/FILE", "labels": "LABEL/FILE", "flat": "FILE"}
 _DOCUMENTS = "doc docx htm html license md odt pdf ppt pptx rst rtf txt xls xlsx"
 _DATA = "csv db h5 hdf5 json jsonl mat npy npz parquet pickle pkl sqlite tfrecord tsv xml"
 _PROGRAMS = "bin c cfg cpp dll exe h ini ipynb js lock log pth pt py pyc sh toml yaml yml"
-_ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
-_SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
-NOT_PICTURES = tuple(" ".join((_DOCUMENTS, _DATA, _PROGRAMS, _ARCHIVES, _SOUND_AND_VIDEO)).split())
+ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
+SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
+NOT_PICTURES = tuple(" ".join((_DOCUMENTS, _DATA, _PROGRAMS, ARCHIVES, SOUND_AND_VIDEO)).split())
 
 _BY_SYSTEMS = frozenset(
     ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "lost+found", "$recycle.bin")
@@ -81,6 +80,46 @@ def has_extension(name: str, extensions: Collection[str]) -> bool:
     return bool(stem and dot) and extension.lower() in extensions
 
 
+class Member(NamedTuple):
+    """A file that may be an input, and what its folders say about it."""
+
+    file: File
+    label: str | None
+    split: str | None
+
+
+def members(
+    root: Location, *, layout: Layout, unlabelled: Unlabelled, leave_out: Collection[str]
+) -> Iterator[Member | LeftOut | Reject]:
+    """What is under a folder: files, what is none or no input, and what was left out.
+
+    leave_out: extensions (without dot, in lower case) that are no input.
+    """
+    # Object stores list label by label: memory holds the objects of one.
+    for finding in walk(root, filtered_by, depth={"flat": 0, "labels": 1, "splits": 2}[layout]):
+        if not isinstance(finding, File):
+            yield finding
+        elif has_extension(finding.key.rpartition("/")[2], leave_out):
+            yield LeftOut("extension")
+        elif problem := unusable(finding):
+            yield Reject(shown(finding.key), "read", *problem)
+        else:
+            split, label = split_and_label(finding.key, layout)
+            if label is None and layout != "flat" and unlabelled == "reject":
+                yield Reject(finding.key, "read", *no_label(_SHAPES[layout]))
+            elif label is not None and (why := broken_label(label)):
+                yield Reject(finding.key, "read", Reason.BAD_NAME, why)
+            else:
+                yield Member(finding, label, split)
+
+
+def unusable(file: File) -> Problem | None:
+    """What is wrong with any file of that name and size."""
+    if not _is_utf8(file.key):
+        return _NOT_UTF8
+    return None if file.size else EMPTY
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileTree:
     """Lists the files under a folder; symbolic links are followed.
@@ -105,43 +144,26 @@ class FileTree:
     def scan(self) -> Iterator[Listed]:
         """Raises ConfigError if there is no such folder or nothing to use in it."""
         root = Location.parse(self.root)
-        layout = layout_of(_top_folders(root))
+        layout = read_layout(root)
         found = References()
-        totals: collections.Counter[str] = collections.Counter()
-        # Object stores list label by label: memory holds the objects of one.
-        for finding in walk(root, filtered_by, depth={"flat": 0, "labels": 1, "splits": 2}[layout]):
-            self._sort(finding, layout=layout, into=found)
-            if found.full:
-                totals.update(found.counts())
-                yield found.take()
-        totals.update(found.counts())
-        yield found.take()
-        if not totals["rows"]:
-            raise ConfigError(_nothing_usable(root, totals))
-
-    def _sort(self, finding: Finding, *, layout: Layout, into: References) -> None:
-        """Makes a finding a row, a reject, or a count of what was left out."""
-        if isinstance(finding, LeftOut):
-            into.filter(finding.by)
-        elif not isinstance(finding, File):
-            into.rejects.append(finding)
-        elif has_extension(finding.key.rpartition("/")[2], self.leave_out):
-            into.filter("extension")
-        elif not _is_utf8(finding.key):
-            into.reject(shown(finding.key), _NOT_UTF8)
-        elif finding.size == 0:
-            into.reject(finding.key, EMPTY)
-        else:
-            split, label = split_and_label(finding.key, layout)
-            if label is None and layout != "flat" and self.unlabelled == "reject":
-                into.reject(finding.key, no_label(_SHAPES[layout]))
-            elif label is not None and (why := broken_label(label)):
-                into.reject(finding.key, Problem(Reason.BAD_NAME, why))
+        for one in members(
+            root, layout=layout, unlabelled=self.unlabelled, leave_out=self.leave_out
+        ):
+            if isinstance(one, Member):
+                found.add(*one.file, label=one.label, split=one.split)
+            elif isinstance(one, LeftOut):
+                found.filter(one.by)
             else:
-                into.add(*finding, label=label, split=split)
+                found.rejects.append(one)
+            if found.full:
+                yield found.take()
+        yield found.take()
+        if not found.totals["rows"]:
+            raise ConfigError(nothing_usable(root, found))
 
 
-def _top_folders(root: Location) -> list[str]:
+def read_layout(root: Location) -> Layout:
+    """The layout of a folder. Raises ConfigError if there is no such folder."""
     if not _is_utf8(str(root)):
         raise ConfigError(
             f"expected an input folder whose path is UTF-8, got {shown(root)}: rename it, or make "
@@ -154,7 +176,7 @@ def _top_folders(root: Location) -> list[str]:
             raise ConfigError(
                 f"expected an input folder, but {root} is a file: give the folder around it"
             )
-        return top_folders(root, filtered_by)
+        return layout_of(top_folders(root, filtered_by))
     except StorageError as error:
         raise ConfigError(f"the input folder cannot be used: {error}") from error
 
@@ -167,12 +189,12 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _nothing_usable(root: Location, totals: Mapping[str, int]) -> str:
-    told = [f"{n} {what}" for what, n in sorted(totals.items()) if n]
+def nothing_usable(root: Location, found: References) -> str:
+    """The message about a folder in which no file is."""
     message = (
-        f"found no file to use in {root} ({', '.join(told) or 'it is empty'}): expected "
+        f"found no file to use in {root} ({found.told() or 'it is empty'}): expected "
         "LABEL/FILE, SPLIT/LABEL/FILE, or files straight in it"
     )
-    if totals["rejected as unlabelled"]:
+    if found.totals["rejected as unlabelled"]:
         message += "; to use files without label, say --unlabelled keep"
     return message

@@ -5,14 +5,16 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from transforms import batch
 from transforms.kind import Listed
+from transforms.sources.rows import SECTION_BYTES, Section
 from transforms.sources.stats import Problem
+from transforms.sources.walks import File
 
 Unlabelled = Literal["reject", "keep"]
 LINE_BREAK = re.compile("[\n\r]")
@@ -66,21 +68,41 @@ def broken_label(label: str) -> str | None:
     )
 
 
+# Beside those: where rows stand in a file, see `rows.Section`.
+START = "__start__"
+END = "__end__"
+ROW = "__row__"
+SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START, END, ROW))])
+
+PART_BYTES = SECTION_BYTES  # of what a part of sections stands for, about
+_PART_FILES = 1024  # sections of a part, at most
+
+
 @dataclasses.dataclass
 class References:
-    """Collects references, rejects and what was filtered, into parts of `batch.ROWS` rows."""
+    """Collects references, rejects and what was filtered, into parts of `batch.ROWS` rows.
 
-    rows: list[tuple[str, str | None, str | None, str, int, int]] = dataclasses.field(
-        default_factory=list
-    )
+    totals: what was taken so far, in words.
+    """
+
+    schema: pa.Schema = COLUMNS
+    rows: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     rejects: list[Reject] = dataclasses.field(default_factory=list)
     filtered: dict[str, int] = dataclasses.field(default_factory=dict)
+    totals: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def add(
-        self, key: str, path: str, size: int, mtime: int, *, label: str | None, split: str | None
+        self,
+        key: str,
+        path: str,
+        size: int,
+        mtime: int,
+        *more: int,
+        label: str | None,
+        split: str | None,
     ) -> None:
-        """size: bytes; mtime: nanoseconds since the epoch."""
-        self.rows.append((key, label, split, path, size, mtime))
+        """size: bytes; mtime: nanoseconds since the epoch; more: columns after those."""
+        self.rows.append((key, label, None, split, path, size, mtime, *more))
 
     def reject(self, key: str, problem: Problem) -> None:
         self.rejects.append(Reject(key, "read", problem.reason, problem.detail))
@@ -92,22 +114,51 @@ class References:
     def full(self) -> bool:
         return len(self.rows) + len(self.rejects) >= batch.ROWS
 
-    def counts(self) -> dict[str, int]:
-        """How many rows were collected, and what became of the others, in words."""
-        counts = collections.Counter(f"rejected as {reject.reason}" for reject in self.rejects)
-        counts.update({f"left out as {by}": n for by, n in self.filtered.items()})
-        return {"rows": len(self.rows), **counts}
-
     def take(self) -> Listed:
         """What was collected since the last call."""
+        self.totals["rows"] += len(self.rows)
+        self.totals.update(f"rejected as {reject.reason}" for reject in self.rejects)
+        self.totals.update({f"left out as {by}": n for by, n in self.filtered.items()})
         rows = self._batch() if self.rows else None
         listed = Listed(rows=rows, rejects=self.rejects, filtered=self.filtered)
         self.rows, self.rejects, self.filtered = [], [], {}
         return listed
 
+    def told(self) -> str:
+        """What became of all that is no row."""
+        others = [f"{n} {what}" for what, n in sorted(self.totals.items()) if n and what != "rows"]
+        return ", ".join(others)
+
     def _batch(self) -> pa.RecordBatch:
-        keys, labels, splits, paths, sizes, mtimes = zip(*self.rows, strict=True)
-        groups = [None] * len(keys)
-        columns = (keys, labels, groups, splits, paths, sizes, mtimes)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, COLUMNS, strict=True)]
-        return pa.record_batch(arrays, schema=COLUMNS)
+        columns = zip(*self.rows, strict=True)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=True)]
+        return pa.record_batch(arrays, schema=self.schema)
+
+
+@dataclasses.dataclass
+class Sections(References):
+    """Collects sections of files into parts that a task reads: of one large file, or many small
+    ones.
+    """
+
+    schema: pa.Schema = SECTIONS
+    bytes: int = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether a section of that many bytes should come to the others."""
+        if not self.rows:
+            return True
+        return self.bytes + size <= PART_BYTES and len(self.rows) < _PART_FILES and not self.full
+
+    def add_section(
+        self, file: File, section: Section, *, label: str | None, split: str | None
+    ) -> None:
+        """Under a key such as FILE@START."""
+        key, path, size, mtime = file
+        where = (section.start, section.end, section.row)
+        self.add(f"{key}@{section.start}", path, size, mtime, *where, label=label, split=split)
+        self.bytes += section.size
+
+    def take(self) -> Listed:
+        self.bytes = 0
+        return super().take()

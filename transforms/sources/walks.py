@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import collections
 import errno
+import fnmatch
 import os
 import pathlib
 import stat as modes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pyarrow import fs
@@ -36,18 +37,59 @@ class LeftOut(NamedTuple):
 
 Finding = File | LeftOut | Reject
 LeaveOut = Callable[[str], str | None]  # name of a file or folder -> why it is left out
+Enter = Callable[[str], bool]  # key of a folder -> whether to look into it
 
 
-def walk(root: Location, leave_out: LeaveOut, *, depth: int) -> Iterator[Finding]:
+def _everywhere(key: str) -> bool:
+    del key
+    return True
+
+
+def walk(
+    root: Location, leave_out: LeaveOut, *, depth: int, enter: Enter = _everywhere
+) -> Iterator[Finding]:
     """What is under `root`, which must be a folder; symbolic links are followed.
 
     depth: how many levels of folders an object store lists one by one; below, a request lists all
     that is under a folder, which is faster but is held in memory.
     """
     return (
-        _walk_local(root.local_path, leave_out)
+        _walk_local(root.local_path, leave_out, enter)
         if root.is_local
-        else _walk_store(root, leave_out, depth)
+        else _walk_store(root, leave_out, enter, depth)
+    )
+
+
+def glob(root: Location, pattern: str, leave_out: LeaveOut) -> Iterator[File | Reject]:
+    """What matches a pattern under `root`, which must be a folder: `*`, `?` and `[...]` within a
+    name, `**` for folders, or none.
+    """
+    parts = pattern.split("/")
+    fixed = parts.index("**") if "**" in parts else len(parts)
+
+    def leads_on(key: str) -> bool:
+        names = key.split("/")
+        return ("**" in parts or len(names) < len(parts)) and all(
+            map(fnmatch.fnmatchcase, names, parts[:fixed])
+        )
+
+    for finding in walk(root, leave_out, depth=fixed, enter=leads_on):
+        if isinstance(finding, File):
+            if _matches(finding.key.split("/"), parts):
+                yield finding
+        elif isinstance(finding, Reject) and (
+            leads_on(finding.key) or _matches(finding.key.split("/"), parts)
+        ):
+            yield finding  # perhaps a folder of what matches
+
+
+def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    if not parts:
+        return not names
+    if parts[0] == "**":
+        return any(_matches(names[n:], parts[1:]) for n in range(len(names) + 1))
+    return (
+        bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])
     )
 
 
@@ -57,7 +99,7 @@ def top_folders(root: Location, leave_out: LeaveOut) -> list[str]:
     return [name for name in names if not leave_out(name)]
 
 
-def _walk_local(top: str, leave_out: LeaveOut) -> Iterator[Finding]:
+def _walk_local(top: str, leave_out: LeaveOut, enter: Enter) -> Iterator[Finding]:
     """Depth first, each folder sorted. Memory: the names in the folders that are open."""
     base = top.rstrip("/") + "/"
     status = os.stat(top)
@@ -78,6 +120,8 @@ def _walk_local(top: str, leave_out: LeaveOut) -> Iterator[Finding]:
         try:
             status = os.stat(path)
             if modes.S_ISDIR(status.st_mode):
+                if not enter(key):
+                    continue
                 identity = _identity(status)
                 if identity in outside or any(identity == above for _, above, _ in folders):
                     raise OSError(errno.ELOOP, "leads back to a folder above it")
@@ -100,7 +144,7 @@ def _reject(key: str, problem: Problem) -> Reject:
     return Reject(shown(key), "read", problem.reason, problem.detail)
 
 
-def _walk_store(root: Location, leave_out: LeaveOut, depth: int) -> Iterator[Finding]:
+def _walk_store(root: Location, leave_out: LeaveOut, enter: Enter, depth: int) -> Iterator[Finding]:
     store = root.store
     assert isinstance(store, ArrowFiles)
     base = store.path(root.path)
@@ -120,7 +164,7 @@ def _walk_store(root: Location, leave_out: LeaveOut, depth: int) -> Iterator[Fin
                     hidden.add(part)
                     yield LeftOut(by)
             elif info.type == fs.FileType.Directory:
-                if level < depth:
+                if level < depth and enter(key):
                     pending.append((info.path, level + 1))
             else:
                 yield File(key, str(inside(root, key)), info.size or 0, info.mtime_ns or 0)

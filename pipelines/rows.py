@@ -1,0 +1,75 @@
+"""The options of inputs that are rows, which text and tables share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from pipelines import values
+from pipelines.config import CommonConfig
+from pipelines.options import Group, option
+from transforms.sources.row_format import RowFormat
+
+ROWS = Group(25, "Files of rows")
+_DEFAULT = RowFormat()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowsConfig(CommonConfig):
+    """How the rows of the input are written."""
+
+    format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "lines"] = option(
+        _DEFAULT.format,
+        group=ROWS,
+        shapes_bytes=True,
+        help="What the input's files are; auto goes by their extensions. lines: a record per line.",
+    )
+    delimiter: str | None = option(
+        None,
+        group=ROWS,
+        shapes_bytes=True,
+        metavar="CHARACTER",
+        help="Between the columns of CSV and TSV, such as ';' or tab. Default: a comma in CSV, a"
+        " tab in TSV.",
+    )
+    columns: tuple[str, ...] = option(
+        (),
+        group=ROWS,
+        shapes_bytes=True,
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Names of the columns, in CSV and TSV without a header.",
+    )
+    quoting: Literal["auto", "on", "off"] = option(
+        _DEFAULT.quoting,
+        group=ROWS,
+        shapes_bytes=True,
+        help="Whether quotes hold a value together, or are data as all else; auto: on in CSV, off"
+        " in TSV.",
+    )
+    encoding: str = option(
+        _DEFAULT.encoding,
+        group=ROWS,
+        shapes_bytes=True,
+        metavar="NAME",
+        help="Of the text, such as latin-1 or utf-16. What is none in it is rejected.",
+    )
+    max_row_bytes: int = option(
+        _DEFAULT.max_row_bytes,
+        group=ROWS,
+        shapes_bytes=True,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Reject longer rows, without holding them in memory.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.row_format()
+
+    def row_format(self) -> RowFormat:
+        """How the rows are written. Raises ConfigError."""
+        names = [field.name for field in dataclasses.fields(RowFormat)]
+        return RowFormat(**{name: getattr(self, name) for name in names})

@@ -1,0 +1,271 @@
+"""Texts to a balanced, shuffled, verified TFRecord dataset of text, tokens or weights of terms.
+
+    python -m pipelines.text --input=reviews.csv --output=out/ --tokenizer=words --max-length=256
+
+The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, lines), a glob or a folder of them, or
+a folder of `class/...` or `split/class/...` with text files. `recordmill text` is the same command.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+from typing import Literal, get_args
+
+from pipelines import values
+from pipelines.options import Group, option
+from pipelines.rows import RowsConfig
+from recordmill.errors import ConfigError, did_you_mean
+from recordmill.files import Location, StorageError
+from transforms.encoders.same_text import SameText
+from transforms.encoders.subwords import TokenizerFile, read_tokenizer_file
+from transforms.encoders.text import TextEncoder
+from transforms.encoders.text_lengths import TextCheck
+from transforms.encoders.text_options import (
+    EdgeTokens,
+    TextAugmentation,
+    TextFeature,
+    TextOptions,
+    Tfidf,
+    TfidfNorm,
+    Unicode,
+)
+from transforms.encoders.vocabulary import VocabularyAnalysis
+from transforms.kind import Kind, RowSource
+from transforms.sources.row_inputs import holds_rows
+from transforms.sources.stats import refuse_special
+from transforms.sources.text_trees import Documents, TextTree
+from transforms.sources.texts import TextRows
+
+TEXT = Group(30, "Text")
+_BY_NAME = ("words", "whitespace", "chars", "bytes")
+_DEFAULT = TextOptions()
+_COLUMNS = (
+    "text_column",
+    "label_column",
+    "split_column",
+    "group_column",
+    "key_column",
+    "drop_columns",
+)
+_SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextConfig(RowsConfig):
+    """The options of `recordmill text`."""
+
+    text_column: str | None = option(
+        None,
+        group=TEXT,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Column of the text. Default: one named text, sentence, message or the like, or the"
+        " only one that is left.",
+    )
+    documents: Documents = option(
+        "file",
+        group=TEXT,
+        shapes_bytes=True,
+        help="What a record is in a folder of text files: a whole file, or a line.",
+    )
+    unicode: Unicode = option(
+        _DEFAULT.unicode,
+        group=TEXT,
+        shapes_bytes=True,
+        help="Normalisation of the text, before all else.",
+    )
+    tokenizer: str | None = option(
+        None,
+        group=TEXT,
+        metavar="|".join((*_BY_NAME, "FILE")),
+        help="What splits the text: words by Unicode's word boundaries, in lower case; whitespace;"
+        " chars; bytes; or a Hugging Face tokenizer.json or SentencePiece .model.",
+    )
+    features: tuple[TextFeature, ...] = option(
+        (),
+        group=TEXT,
+        shapes_bytes=True,
+        parse=values.some_of(*get_args(TextFeature)),
+        repeat=True,
+        metavar="NAME,...",
+        help=f"What a record holds: {', '.join(get_args(TextFeature))}. Default: tokens with a"
+        " --tokenizer, else text.",
+    )
+    max_length: int | None = option(
+        None,
+        group=TEXT,
+        shapes_bytes=True,
+        metavar="TOKENS",
+        help="Cut off or pad every record to so many, with a mask and the length.",
+    )
+    vocab_size: int = option(
+        _DEFAULT.vocab_size,
+        group=TEXT,
+        shapes_bytes=True,
+        help="Tokens learned from train, the most frequent; special ones come on top.",
+    )
+    min_frequency: int = option(
+        _DEFAULT.min_frequency,
+        group=TEXT,
+        shapes_bytes=True,
+        help="Learn a token if it comes so often in train.",
+    )
+    oov_buckets: int = option(
+        _DEFAULT.oov_buckets,
+        group=TEXT,
+        shapes_bytes=True,
+        help="Ids that tokens out of the vocabulary share, by their hash.",
+    )
+    special_tokens: tuple[str, ...] = option(
+        (),
+        group=TEXT,
+        shapes_bytes=True,
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="TOKEN,...",
+        help="Get the first ids after padding and those.",
+    )
+    ngrams: int = option(
+        _DEFAULT.ngrams,
+        group=TEXT,
+        shapes_bytes=True,
+        metavar="N",
+        help="Up to how many neighbours count as one term of bow and tfidf.",
+    )
+    tfidf: Tfidf = option(
+        _DEFAULT.tfidf,
+        group=TEXT,
+        shapes_bytes=True,
+        help="sparse: indices and values; dense: a number per line of the vocabulary.",
+    )
+    tfidf_norm: TfidfNorm = option(
+        _DEFAULT.tfidf_norm,
+        group=TEXT,
+        shapes_bytes=True,
+        help="l2 gives every record's weights the length 1.",
+    )
+    edge_tokens: EdgeTokens = option(
+        _DEFAULT.edge_tokens,
+        group=TEXT,
+        shapes_bytes=True,
+        help="Whether a tokenizer's file adds its tokens for beginning and end; auto as its library"
+        " does: Hugging Face yes, SentencePiece no.",
+    )
+    dedup: Literal["none", "drop", "group"] = option(
+        "none",
+        group=TEXT,
+        shapes_bytes=True,
+        help="Texts that differ in case and whitespace only: drop keeps one, group keeps them in"
+        " one split.",
+    )
+    min_chars: int | None = option(
+        None, group=TEXT, shapes_bytes=True, help="Leave out texts of fewer characters."
+    )
+    max_chars: int | None = option(
+        None, group=TEXT, shapes_bytes=True, help="Leave out texts of more characters."
+    )
+    min_tokens: int | None = option(
+        None, group=TEXT, shapes_bytes=True, help="Leave out texts of fewer tokens."
+    )
+    max_tokens: int | None = option(
+        None, group=TEXT, shapes_bytes=True, help="Leave out texts of more tokens."
+    )
+    augment: tuple[TextAugmentation, ...] = option(
+        (),
+        group=TEXT,
+        shapes_bytes=True,
+        parse=values.some_of(*get_args(TextAugmentation)),
+        repeat=True,
+        metavar="NAME,...",
+        help=f"Vary the oversampled copies: {', '.join(get_args(TextAugmentation))}.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tokenizer in (None, *_BY_NAME):  # of a file more is known once it is read
+            self.text_options(self.tokenizer)
+        if self.augment and self.balance != "oversample":
+            raise ConfigError(
+                "--augment varies oversampled copies, and there are none: add --balance oversample"
+            )
+        if self.dedup == "group" and self.group_column is not None:
+            raise ConfigError(
+                "--dedup group makes groups of its own, and --group-column names others: leave one"
+                " out, or take --dedup drop"
+            )
+
+    def text_options(self, tokenizer: str | None) -> TextOptions:
+        """How texts shall come out, the tokenizer by its kind. Raises ConfigError."""
+        shapes = {name: getattr(self, name) for name in _SHAPES}
+        return TextOptions(tokenizer=tokenizer, **shapes)  # type: ignore[arg-type]
+
+
+def kind(config: TextConfig) -> Kind:
+    """What texts put on the road."""
+    file = None
+    name = config.tokenizer
+    if name is not None and name not in _BY_NAME:
+        file = _read_file(name)
+        name = file.tokenizer
+    options = config.text_options(name)
+    return Kind(
+        name="text",
+        source=_source(config),
+        encoder=TextEncoder(options=options, unlabelled=config.unlabelled == "keep"),
+        check=TextCheck(options=options) if options.filters else None,
+        analysis=VocabularyAnalysis(options=options) if options.learns else None,
+        duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
+        artifacts={} if file is None else {file.name: file.content},
+        shaping={} if name is None else {"tokenizer": _described(name, file)},
+    )
+
+
+def _read_file(path: str) -> TokenizerFile:
+    if "/" not in path and "." not in path:
+        raise ConfigError(
+            f"--tokenizer: expected {', '.join(_BY_NAME)} or a file, got {path!r}"
+            f"{did_you_mean(path, _BY_NAME)}"
+        )
+    try:
+        return read_tokenizer_file(path)
+    except StorageError as error:
+        raise ConfigError(f"--tokenizer: {error}") from error
+
+
+def _described(name: str, file: TokenizerFile | None) -> str:
+    """A tokenizer by what it does: its file may stand anywhere."""
+    return name if file is None else f"{name} {hashlib.sha256(file.content).hexdigest()}"
+
+
+def _source(config: TextConfig) -> RowSource:
+    place = Location.parse(config.input)
+    refuse_special(place)
+    rows = config.row_format()
+    if not place.is_dir() or rows.format != "auto" or holds_rows(config.input):
+        return TextRows(
+            input=config.input,
+            format=rows,
+            unlabelled=config.unlabelled,
+            **{name: getattr(config, name) for name in _COLUMNS},
+        )
+    for name in (*_COLUMNS, "delimiter", "columns"):
+        if getattr(config, name):
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is about tables, and --input {config.input!r} is a"
+                " folder of text files: leave it out, or say --format"
+            )
+    return TextTree(
+        root=config.input,
+        documents=config.documents,
+        encoding=config.encoding,
+        unlabelled=config.unlabelled,
+        max_row_bytes=config.max_row_bytes,
+    )
+
+
+if __name__ == "__main__":
+    from pipelines.cli import main
+
+    sys.exit(main(["text", *sys.argv[1:]]))

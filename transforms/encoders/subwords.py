@@ -1,0 +1,182 @@
+"""Tokenizers of the user's: a Hugging Face tokenizer.json, a SentencePiece model.
+
+Both libraries are imported where a file asks for them only. Their threads are off: encoder
+processes take the cores already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.files import Location
+from recordmill.weave import Ints, offsets_of
+from transforms.encoders.artifacts import read_artifact
+from transforms.encoders.text_options import TextOptions
+from transforms.kind import Artifact
+
+FileTokenizer = Literal["huggingface", "sentencepiece"]
+
+_NAMES: Mapping[FileTokenizer, str] = {
+    "huggingface": "vocabulary/tokenizer.json",
+    "sentencepiece": "vocabulary/sentencepiece.model",
+}
+_LIBRARIES: Mapping[FileTokenizer, str] = {
+    "huggingface": "tokenizers",
+    "sentencepiece": "sentencepiece",
+}
+_PADDING = ("[PAD]", "<pad>", "<|padding|>")  # tokens that tokenizer.json files pad with
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerFile:
+    """A tokenizer's file: name is that in the dataset, content what it holds."""
+
+    tokenizer: FileTokenizer
+    name: str
+    content: bytes
+
+
+class Subwords(Protocol):
+    """A tokenizer as its file describes it.
+
+    size: more than any of its ids is. padding: the id that fills up.
+    """
+
+    size: int
+    padding: int
+
+    def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
+        """The ids of texts (string[n]), int64[...], and the edges of rows in them, int64[n + 1].
+
+        max_length: ids of a row at most; the tokens for beginning and end stay.
+        """
+
+
+def read_tokenizer_file(path: str) -> TokenizerFile:
+    """Reads a tokenizer's file, and sees whether it is one.
+
+    Raises:
+      ConfigError: it is neither a tokenizer.json nor a SentencePiece model, or its library is
+        not there.
+      StorageError: it cannot be read.
+    """
+    content = Location.parse(path).read_bytes()
+    tokenizer: FileTokenizer = "sentencepiece"
+    if path.endswith(".json") or (not path.endswith(".model") and content[:1] == b"{"):
+        tokenizer = "huggingface"
+    try:
+        _load(tokenizer, content, edge_tokens="auto")
+    except _NotATokenizer as error:
+        raise ConfigError(
+            f"--tokenizer {path}: expected a Hugging Face tokenizer.json or a SentencePiece .model,"
+            f" and it is neither ({error})"
+        ) from error
+    return TokenizerFile(tokenizer=tokenizer, name=_NAMES[tokenizer], content=content)
+
+
+def library_version(tokenizer: FileTokenizer) -> Mapping[str, str]:
+    """{library: version} of what makes the ids."""
+    library = _library(tokenizer)
+    return {_LIBRARIES[tokenizer]: str(library.__version__)}
+
+
+def load_subwords(options: TextOptions, artifacts: Mapping[str, Artifact]) -> Subwords:
+    """The tokenizer of the options, made once per process."""
+    assert options.splitter == "huggingface" or options.splitter == "sentencepiece"
+    return _load_artifact(
+        options.splitter, artifacts[_NAMES[options.splitter]], options.edge_tokens
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def _load_artifact(tokenizer: FileTokenizer, artifact: Artifact, edge_tokens: str) -> Subwords:
+    return _load(tokenizer, read_artifact(artifact), edge_tokens=edge_tokens)
+
+
+class _NotATokenizer(ValueError):
+    """Content that is no tokenizer of the kind."""
+
+
+def _load(tokenizer: FileTokenizer, content: bytes, *, edge_tokens: str) -> Subwords:
+    library = _library(tokenizer)
+    if tokenizer == "huggingface":
+        return _HuggingFace(library, content, edges=edge_tokens != "no")
+    return _SentencePiece(library, content, edges=edge_tokens == "yes")
+
+
+def _library(tokenizer: FileTokenizer) -> Any:
+    try:
+        return importlib.import_module(_LIBRARIES[tokenizer])
+    except ImportError as error:
+        raise ConfigError(
+            f"--tokenizer: such a file needs the package {_LIBRARIES[tokenizer]}: "
+            "pip install 'recordmill[text]'"
+        ) from error
+
+
+class _HuggingFace:
+    def __init__(self, library: Any, content: bytes, *, edges: bool) -> None:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # read at every call
+        try:
+            self._tokenizer = library.Tokenizer.from_str(content.decode())
+        except Exception as error:
+            raise _NotATokenizer("the library tokenizers cannot read it") from error
+        padding = self._tokenizer.padding
+        ids = self._tokenizer.get_vocab(with_added_tokens=True)
+        usual = next((ids[token] for token in _PADDING if token in ids), 0)
+        self.padding: int = padding["pad_id"] if padding else usual
+        self.size = max(ids.values(), default=0) + 1
+        self._edges = edges
+        self._tokenizer.no_padding()
+
+    def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
+        if max_length is None:
+            self._tokenizer.no_truncation()
+        else:
+            self._tokenizer.enable_truncation(max_length)
+        encodings = self._tokenizer.encode_batch_fast(
+            texts.to_pylist(), add_special_tokens=self._edges
+        )
+        return _flat([encoding.ids for encoding in encodings])
+
+
+class _SentencePiece:
+    def __init__(self, library: Any, content: bytes, *, edges: bool) -> None:
+        try:
+            if not content:  # the library would take it for no model yet
+                raise RuntimeError("an empty file")
+            self._model = library.SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            raise _NotATokenizer("the library sentencepiece cannot read it") from error
+        self.padding = max(self._model.pad_id(), 0)
+        self.size = int(self._model.get_piece_size())
+        self._begin = edges and self._model.bos_id() >= 0
+        self._end = edges and self._model.eos_id() >= 0
+
+    def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
+        found = self._model.encode(
+            texts.to_pylist(), add_bos=self._begin, add_eos=self._end, num_threads=1
+        )
+        if max_length is not None:
+            end = [self._model.eos_id()] if self._end else []
+            found = [
+                ids if len(ids) <= max_length else ids[: max_length - len(end)] + end
+                for ids in found
+            ]
+        return _flat(found)
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    edges = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
+    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(edges[-1]))
+    return ids, edges

@@ -1,0 +1,224 @@
+"""Texts as Examples: their tokens, how often terms come in them, and the text itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError
+from recordmill.features import Feature, Features
+from recordmill.weave import Ints
+from transforms import batch
+from transforms.encoders.ragged import Coded, list_array, stretches, string_array, string_bytes
+from transforms.encoders.subwords import library_version, load_subwords
+from transforms.encoders.terms import Counts, count_by_row, terms_of
+from transforms.encoders.text_augment import augment_words
+from transforms.encoders.text_options import TextOptions, TfidfNorm
+from transforms.encoders.tokenizers import normalize, tokenize
+from transforms.encoders.vocabulary import TEXT, TOKENS_FILE, Vocabulary, load_vocabulary
+from transforms.kind import Context, Encoded, Sorted
+from transforms.user_columns import user_feature
+
+_PADDING = 0  # the id that fills up, but for a tokenizer's file that has its own
+_BYTES = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextEncoder:
+    """Turns the column `text` into the features of the options.
+
+    unlabelled: rows without a label may occur, and have no label feature.
+
+    A vocabulary that is learned, and a tokenizer's file, are artifacts of the context.
+    """
+
+    options: TextOptions
+    unlabelled: bool = False
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        """Raises ConfigError for a user column that no feature can hold, or of a feature's name.
+
+        The sizes of vocabularies stand in it only where the context has them.
+        """
+        declared = self._text_features(context)
+        if context.labels:
+            shape = (None,) if self.unlabelled else ()
+            declared["label"] = Feature(dtype="int64", shape=shape, kind="label")
+        for field in _user_fields(rows):
+            if field.name in declared:
+                raise ConfigError(
+                    f"column {field.name!r} of the input has the name of a feature that is made "
+                    "here: give it another name"
+                )
+            declared[field.name] = user_feature(field)
+        return declared
+
+    def _text_features(self, context: Context) -> dict[str, Feature]:
+        options = self.options
+        declared: dict[str, Feature] = {}
+        lines = self._lines(context)
+        indices = Feature(dtype="int64", shape=(None,), kind="index", size=lines)
+        if "text" in options.outcome:
+            declared["text"] = Feature(dtype="string", kind="text")
+        if "tokens" in options.outcome:
+            length = options.max_length
+            size = self._ids(context)
+            declared["tokens"] = Feature(dtype="int64", shape=(length,), kind="index", size=size)
+            if length is not None:
+                declared["tokens/mask"] = Feature(dtype="int64", shape=(length,))
+                declared["tokens/length"] = Feature(dtype="int64")
+        if "bow" in options.outcome:
+            declared["bow/indices"] = indices
+            declared["bow/counts"] = Feature(dtype="int64", shape=(None,))
+        if "tfidf" in options.outcome and options.tfidf == "sparse":
+            declared["tfidf/indices"] = indices
+            declared["tfidf/values"] = Feature(dtype="float32", shape=(None,))
+        elif "tfidf" in options.outcome:
+            declared["tfidf"] = Feature(dtype="float32", shape=(lines,))
+        return declared
+
+    def _lines(self, context: Context) -> int | None:
+        """Of the vocabulary; None where it is not known."""
+        if TOKENS_FILE not in context.artifacts:
+            return None
+        return len(load_vocabulary(context.artifacts).lines)
+
+    def _ids(self, context: Context) -> int | None:
+        """How many ids there are; None where it is not known."""
+        options = self.options
+        if options.splitter == "bytes":
+            return 1 + len(options.special_tokens) + _BYTES
+        if options.learns:
+            lines = self._lines(context)
+            return None if lines is None else 1 + options.oov_buckets + lines
+        return load_subwords(options, context.artifacts).size if context.artifacts else None
+
+    def versions(self) -> Mapping[str, str]:
+        """Of what knows Unicode, or makes the ids."""
+        splitter = self.options.splitter
+        if splitter == "huggingface" or splitter == "sentencepiece":
+            found = dict(library_version(splitter))
+        else:
+            found = {"pyarrow": pa.__version__} if splitter == "words" else {}
+        if self.options.unicode != "none":
+            found["unicode"] = unicodedata.unidata_version
+        return found
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Keeps every row: what is bad about a text, its source or a check has found."""
+        options = self.options
+        texts = normalize(rows[TEXT], options.unicode)
+        texts = augment_words(texts, rows, options.augment, seed=context.seed)
+        columns: dict[str, pa.Array] = {}
+        if "text" in options.outcome:
+            columns["text"] = texts
+        if options.learns:
+            columns |= self._learned_columns(texts, load_vocabulary(context.artifacts))
+        elif "tokens" in options.outcome:
+            columns |= self._given_columns(texts, context)
+        if context.labels:
+            columns["label"] = _label_numbers(rows[batch.LABEL], context)
+        columns |= {field.name: rows[field.name] for field in _user_fields(rows.schema)}
+        kept = Sorted(kept=np.arange(len(rows)))
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
+
+    def _learned_columns(self, texts: pa.StringArray, known: Vocabulary) -> dict[str, pa.Array]:
+        options = self.options
+        assert options.splitter is not None
+        tokens = tokenize(texts, options.splitter)
+        columns: dict[str, pa.Array] = {}
+        if "tokens" in options.outcome:
+            ids = known.ids(tokens.distinct, oov_buckets=options.oov_buckets)
+            columns |= self._id_columns(ids[tokens.codes], tokens.offsets, _PADDING)
+        if "bow" in options.outcome or "tfidf" in options.outcome:
+            counts = _count_lines(tokens, known, ngrams=options.ngrams)
+            columns |= self._term_columns(counts, known)
+        return columns
+
+    def _given_columns(self, texts: pa.StringArray, context: Context) -> dict[str, pa.Array]:
+        """Ids that need nothing learned: of bytes, or of a tokenizer's file."""
+        options = self.options
+        if options.splitter == "bytes":
+            data, edges = string_bytes(texts)
+            ids = data.astype(np.int64) + (1 + len(options.special_tokens))
+            return self._id_columns(ids, edges, _PADDING)
+        subwords = load_subwords(options, context.artifacts)
+        ids, edges = subwords.encode(texts, max_length=options.max_length)
+        return self._id_columns(ids, edges, subwords.padding)
+
+    def _id_columns(self, ids: Ints, offsets: Ints, padding: int) -> dict[str, pa.Array]:
+        length = self.options.max_length
+        if length is None:
+            return {"tokens": list_array(ids, offsets)}
+        sizes = np.minimum(np.diff(offsets), length)
+        mask = np.arange(length) < sizes[:, None]
+        padded = np.full(mask.shape, padding)
+        padded[mask] = ids[stretches(offsets[:-1], sizes)]
+        return {
+            "tokens": _fixed_lists(padded),
+            "tokens/mask": _fixed_lists(mask.astype(np.int64)),
+            "tokens/length": pa.array(sizes),
+        }
+
+    def _term_columns(self, counts: Counts, known: Vocabulary) -> dict[str, pa.Array]:
+        columns = {}
+        if "bow" in self.options.outcome:
+            columns["bow/indices"] = list_array(counts.indices, counts.offsets)
+            columns["bow/counts"] = list_array(counts.counts, counts.offsets)
+        if "tfidf" in self.options.outcome:
+            values = _weigh(counts, known, norm=self.options.tfidf_norm).astype(np.float32)
+            if self.options.tfidf == "sparse":
+                columns["tfidf/indices"] = list_array(counts.indices, counts.offsets)
+                columns["tfidf/values"] = list_array(values, counts.offsets)
+            else:
+                dense = np.zeros((len(counts.offsets) - 1, len(known.lines)), np.float32)
+                dense[counts.rows, counts.indices] = values
+                columns["tfidf"] = _fixed_lists(dense)
+        return columns
+
+
+def _count_lines(tokens: Coded, known: Vocabulary, *, ngrams: int) -> Counts:
+    """How often which line of the vocabulary comes in each row; what is in none, does not count."""
+    terms = terms_of(tokens, ngrams=ngrams)
+    lines = known.find(terms.distinct)[terms.codes]
+    found = lines >= 0
+    return count_by_row(
+        lines[found],
+        terms.rows[found],
+        size=len(known.lines),
+        number=len(tokens.offsets) - 1,
+    )
+
+
+def _weigh(counts: Counts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDArray[np.float64]:
+    """The count of each term times its inverse document frequency, float64[k].
+
+    norm: `l2` divides by the root of the sum of squares over the row.
+    """
+    assert known.idf is not None
+    values = counts.counts * known.idf[counts.indices]
+    if norm == "none":
+        return values
+    rows = counts.rows
+    squares = np.bincount(rows, weights=values**2, minlength=len(counts.offsets) - 1)
+    return values / np.sqrt(squares)[rows]
+
+
+def _label_numbers(labels: pa.StringArray, context: Context) -> pa.Array:
+    """int64[n], null where there is no label."""
+    classes = pc.index_in(labels, value_set=string_array(context.labels))
+    return pc.add(classes.cast(pa.int64()), context.label_offset)
+
+
+def _fixed_lists(table: npt.NDArray[np.generic]) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])
+
+
+def _user_fields(rows: pa.Schema) -> list[pa.Field]:
+    return [field for field in rows if not field.name.startswith("__") and field.name != TEXT]

@@ -1,0 +1,210 @@
+"""How text shall come out, validated once and in the words of the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any, Literal, get_args
+
+from recordmill.errors import ConfigError
+
+Tokenizer = Literal["words", "whitespace", "chars", "bytes", "huggingface", "sentencepiece"]
+TextFeature = Literal["text", "tokens", "bow", "tfidf"]
+Unicode = Literal["none", "nfc", "nfkc"]
+Tfidf = Literal["sparse", "dense"]
+TfidfNorm = Literal["l2", "none"]
+EdgeTokens = Literal["auto", "yes", "no"]
+TextAugmentation = Literal["word-dropout", "word-swap"]
+
+LEARNING: tuple[Tokenizer, ...] = ("words", "whitespace", "chars")  # whose vocabulary is learned
+FROM_FILE: tuple[Tokenizer, ...] = ("huggingface", "sentencepiece")
+UNKNOWN = "[UNK]"  # what TensorFlow calls a token that is not in the vocabulary
+MAX_NGRAMS = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """How a text shall come out.
+
+    tokenizer: what splits it. `words` by Unicode's word boundaries, in lower case; `whitespace`
+      where ASCII whitespace is, case as it is; `chars` code points; `bytes` of UTF-8; huggingface
+      and sentencepiece as a file of the user's says. None: `words` where a feature needs tokens.
+    features: what a record holds: `text`; `tokens`, their ids; `bow`, how often which token comes;
+      `tfidf`, that weighted. Empty: `tokens` where there is a tokenizer, else `text`.
+    max_length: ids of a record, the rest is cut off or padded; None: as many as there are.
+    vocab_size: tokens that are learned, at most, the most frequent; special ones come on top.
+    min_frequency: times that a token comes in train at least, to be learned.
+    oov_buckets: ids for tokens that are not in the vocabulary, shared by their hash.
+    special_tokens: that get the first ids after those.
+    ngrams: up to how many tokens next to each other count as one of `bow` and `tfidf`.
+    tfidf: `sparse` (indices and values) or `dense` (a number per line of the vocabulary).
+    tfidf_norm: `l2` gives every record's weights the length 1.
+    unicode: the normalisation of the text, before all else.
+    edge_tokens: whether a tokenizer's file adds its tokens for beginning and end; `auto` as its
+      library does by itself: huggingface yes, sentencepiece no.
+    min_chars, max_chars, min_tokens, max_tokens: records of less or more are left out. Characters
+      are code points of the normalised text.
+    augment: what changes in the copies of a record.
+    """
+
+    tokenizer: Tokenizer | None = None
+    features: tuple[TextFeature, ...] = ()
+    max_length: int | None = None
+    vocab_size: int = 20_000
+    min_frequency: int = 1
+    oov_buckets: int = 1
+    special_tokens: tuple[str, ...] = ()
+    ngrams: int = 1
+    tfidf: Tfidf = "sparse"
+    tfidf_norm: TfidfNorm = "l2"
+    unicode: Unicode = "none"
+    edge_tokens: EdgeTokens = "auto"
+    min_chars: int | None = None
+    max_chars: int | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    augment: tuple[TextAugmentation, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.tokenizer is not None:
+            _expect_one_of("--tokenizer", self.tokenizer, Tokenizer)
+        _expect_some_of("--features", self.features, TextFeature)
+        _expect_one_of("--tfidf", self.tfidf, Tfidf)
+        _expect_one_of("--tfidf-norm", self.tfidf_norm, TfidfNorm)
+        _expect_one_of("--unicode", self.unicode, Unicode)
+        _expect_one_of("--edge-tokens", self.edge_tokens, EdgeTokens)
+        _expect_some_of("--augment", self.augment, TextAugmentation)
+        _expect_between("--vocab-size", self.vocab_size, 1, 2**31 - 1)
+        _expect_between("--min-frequency", self.min_frequency, 1, 2**62)
+        _expect_between("--oov-buckets", self.oov_buckets, 1, 2**31 - 1)
+        _expect_between("--ngrams", self.ngrams, 1, MAX_NGRAMS)
+        _expect_between("--max-length", self.max_length, 1, 2**31 - 1)
+        self._check_lengths()
+        self._check_special_tokens()
+        self._check_what_counts()
+
+    def _check_lengths(self) -> None:
+        for unit in ("chars", "tokens"):
+            least, most = getattr(self, f"min_{unit}"), getattr(self, f"max_{unit}")
+            _expect_between(f"--min-{unit}", least, 0, 2**62)
+            _expect_between(f"--max-{unit}", most, 0, 2**62)
+            if least is not None and most is not None and least > most:
+                raise ConfigError(
+                    f"--min-{unit} {least}: is more than --max-{unit} {most}, which leaves nothing"
+                )
+        if self.counts_tokens and self.splitter in FROM_FILE:
+            raise ConfigError(
+                "--min-tokens, --max-tokens: lengths are checked before a tokenizer's file is at "
+                "hand; take --min-chars or --max-chars"
+            )
+        if self.counts_tokens and self.splitter is None:
+            raise ConfigError(
+                "--min-tokens, --max-tokens: say which tokens, with --tokenizer, or take "
+                "--min-chars or --max-chars"
+            )
+
+    def _check_special_tokens(self) -> None:
+        for token in self.special_tokens:
+            if not token or "\n" in token or "\r" in token:
+                raise ConfigError(
+                    f"--special-tokens: expected tokens that can stand in a line, got {token!r}"
+                )
+            if token == UNKNOWN:
+                raise ConfigError(
+                    f"--special-tokens: {UNKNOWN} has an id already, which is 1; leave it out"
+                )
+            if self.special_tokens.count(token) > 1:
+                raise ConfigError(f"--special-tokens: {token!r} stands there twice")
+
+    def _check_what_counts(self) -> None:
+        """Whether every option says something, given the others."""
+        terms = {"bow", "tfidf"} & self.outcome
+        if terms and self.splitter not in LEARNING:
+            raise ConfigError(
+                f"--features {min(terms)}: is of a vocabulary that is learned, which --tokenizer "
+                f"{self.splitter} has not; take one of {', '.join(LEARNING)}"
+            )
+        if self.tokenizer is not None and self.outcome == {"text"} and not self.counts_tokens:
+            raise ConfigError(
+                f"--tokenizer {self.tokenizer}: says nothing with --features text; add tokens to "
+                "--features, or leave one of them out"
+            )
+        given = [
+            ("--max-length", self.max_length is not None, "tokens" in self.outcome),
+            ("--ngrams", self.ngrams > 1, bool(terms)),
+            ("--tfidf dense", self.tfidf == "dense", "tfidf" in self.outcome),
+            ("--tfidf-norm none", self.tfidf_norm == "none", "tfidf" in self.outcome),
+        ]
+        for option, is_given, counts in given:
+            if is_given and not counts:
+                wanted = "tokens" if option == "--max-length" else "tfidf"
+                raise ConfigError(
+                    f"{option}: says nothing without that feature; add {wanted} to --features"
+                )
+        learned = ("vocab_size", "min_frequency", "oov_buckets")
+        for name in learned:
+            if getattr(self, name) != _DEFAULTS[name] and not self.learns:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')}: is about a vocabulary that is learned, and none "
+                    f"is; take --tokenizer {', '.join(LEARNING[:-1])} or {LEARNING[-1]}"
+                )
+        if self.special_tokens and not self.learns and not self.splitter == "bytes":
+            raise ConfigError(
+                "--special-tokens: get ids of ours, and there are none; a tokenizer's file has its "
+                "own, and text has none"
+            )
+        if self.edge_tokens != "auto" and self.splitter not in FROM_FILE:
+            raise ConfigError(
+                f"--edge-tokens {self.edge_tokens}: is about a tokenizer's file, a tokenizer.json "
+                "or a SentencePiece model, and --tokenizer names none"
+            )
+
+    @property
+    def outcome(self) -> frozenset[TextFeature]:
+        """The features that a record holds."""
+        if self.features:
+            return frozenset(self.features)
+        return frozenset({"text"} if self.tokenizer is None else {"tokens"})
+
+    @property
+    def splitter(self) -> Tokenizer | None:
+        """The tokenizer in use; None where nothing needs one."""
+        if self.tokenizer is None and self.outcome != {"text"}:
+            return "words"
+        return self.tokenizer
+
+    @property
+    def learns(self) -> bool:
+        """Whether a vocabulary is learned from train."""
+        return self.splitter in LEARNING and self.outcome != {"text"}
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether records are left out by their number of tokens."""
+        return self.min_tokens is not None or self.max_tokens is not None
+
+    @property
+    def filters(self) -> bool:
+        """Whether records are left out by their length."""
+        return self.counts_tokens or self.min_chars is not None or self.max_chars is not None
+
+
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(TextOptions)}
+
+
+def _expect_one_of(option: str, value: str, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise ConfigError(f"{option}: expected one of {', '.join(get_args(choices))}, got {value}")
+
+
+def _expect_some_of(option: str, values: Collection[str], choices: Any) -> None:
+    for value in values:
+        if value not in get_args(choices):
+            raise ConfigError(
+                f"{option}: expected some of {', '.join(get_args(choices))}, got {value}"
+            )
+
+
+def _expect_between(option: str, value: int | None, low: int, high: int) -> None:
+    if value is not None and not low <= value <= high:
+        raise ConfigError(f"{option}: expected {low} to {high}, got {value}")

@@ -1,0 +1,86 @@
+"""What a column can be, learned from its rows section by section, and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NARROW = (pa.int64(), pa.float64(), pa.bool_())
+_PADDED = r"^[+-]?0\d"
+
+
+class Kind(NamedTuple):
+    """The types that hold all values of a column so far, the best first; () without any value."""
+
+    types: tuple[pa.DataType, ...] = ()
+    nullable: bool = True
+
+    def field(self, name: str) -> pa.Field:
+        """The column with the best type; one without a value is of strings."""
+        kind = self.types[0] if self.types else pa.string()
+        return pa.field(
+            name, pa.list_(pa.string()) if kind == pa.list_(pa.null()) else kind, self.nullable
+        )
+
+
+Kinds = dict[str, Kind]  # by the name of the column, in order
+
+
+def join(several: Iterable[Kinds]) -> Kinds:
+    """The kinds of all columns, given those in some rows and those in others."""
+    joined: Kinds = {}
+    for kinds in several:
+        for name, kind in kinds.items():
+            joined[name] = _both(joined[name], kind) if name in joined else kind
+    return joined
+
+
+def kind_of_text(column: pa.Array) -> Kind:
+    """Of values as they were written (string, null where nothing was)."""
+    if column.null_count == len(column):
+        return Kind()
+    # A number would lose the zeros of '007'.
+    if pc.any(pc.match_substring_regex(column, _PADDED)).as_py():
+        return Kind((pa.string(),))
+    return Kind((*(kind for kind in NARROW if _casts(column, kind)), pa.string()))
+
+
+def type_of_values(values: list[Any]) -> pa.DataType:
+    """Of values out of JSON."""
+    try:
+        return pa.array(values).type  # pa.infer_type looks at few of them
+    except (pa.ArrowException, OverflowError):
+        return pa.string()
+
+
+def kind_of_type(kind: pa.DataType) -> Kind:
+    """Of a column of which that is known."""
+    return Kind() if kind == pa.null() else Kind((kind,))
+
+
+def _both(one: Kind, other: Kind) -> Kind:
+    nullable = one.nullable or other.nullable
+    if not one.types or not other.types:
+        return Kind(one.types or other.types, nullable)
+    common = tuple(kind for kind in one.types if kind in other.types)
+    return Kind(common or (_wider(one.types[0], other.types[0]),), nullable)
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The narrowest type that holds both: string where there is no other."""
+    schemas = [pa.schema([("x", one)]), pa.schema([("x", other)])]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field("x").type
+    except pa.ArrowTypeError:
+        return pa.string()
+
+
+def _casts(column: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        column.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
