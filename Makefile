@@ -105,7 +105,7 @@ $(TEXT_PEERS):
 	rm -rf build/text-peers
 	$(PYTHON) -m venv build/text-peers
 	build/text-peers/bin/python -m pip install --quiet --disable-pip-version-check \
-	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.23,<0.24' \
+	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.21,<1' \
 	    'apache-beam>=2.77,<2.78' 'tensorflow>=2.21,<2.22'
 	@touch $@
 

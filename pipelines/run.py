@@ -25,7 +25,7 @@ from recordmill.staging import FOLDER
 from runners import direct
 from runners.failures import without_step
 from runners.progress import Watcher
-from transforms.kind import Kind
+from transforms.kind import Kind, RowSource
 
 if TYPE_CHECKING:
     from runners import flink
@@ -62,6 +62,8 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     with _ended_by_signals(watcher, on_flink, prog), watcher:
         outcome = job.run(run_pipeline, on_listed=progress.listed, is_running=_is_running)
     if not config.quiet:
+        for note in kind.source.notes if isinstance(kind.source, RowSource) else ():
+            print(f"{prog}: note: {note}", file=sys.stderr)
         _say(outcome, job, seconds=time.monotonic() - started)
     if outcome.status == "detached" and on_flink is not None:
         # What a script goes on with, --quiet or not.

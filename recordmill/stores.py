@@ -74,7 +74,8 @@ class ArrowFiles:
         return stream
 
     def open_output(self, path: str) -> BinaryIO:
-        stream: BinaryIO = self.filesystem.open_output_stream(self.path(path))
+        # By itself pyarrow would pack what has .gz in its name.
+        stream: BinaryIO = self.filesystem.open_output_stream(self.path(path), compression=None)
         return stream
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
@@ -83,7 +84,7 @@ class ArrowFiles:
             return data
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        with self.filesystem.open_output_stream(self.path(path)) as file:
+        with self.open_output(path) as file:
             file.write(data)
 
     def create_exclusive(self, path: str, data: bytes) -> bool:

@@ -87,7 +87,7 @@ def test_a_finished_one_and_an_overwritten_one(s3, capfd):
 
 
 def test_requests_that_fail_are_tried_again(local):
-    with s3_server(fail=0.05) as uri:
+    with s3_server(fail=0.02) as uri:
         source, out = fill(uri, "photos"), uri("out")
         assert images("--input", source, "--output", out, *HOW) == 0
         assert files(Location.parse(out)) == files(Location.parse(str(local)))

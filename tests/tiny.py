@@ -57,6 +57,7 @@ class TinySections:
     section: int = 50
     part: int = 20
     unique_keys: bool = True
+    notes: tuple[str, ...] = ()
 
     def scan(self) -> Iterator[Listed]:
         for at in range(0, len(self.rows), self.section):

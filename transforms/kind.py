@@ -63,6 +63,10 @@ class RowSource(Source, Protocol):
     A part of its listing is read as a whole by one task, so it should hold a few MiB.
     """
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was seen, when the input was listed, that the user should know."""
+
     def layout(self) -> Layout:
         """Of the rows, as `read` gives them. Raises ConfigError for an unusable input."""
 

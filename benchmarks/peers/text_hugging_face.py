@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "HF_HUB_OFFLINE": "1"}
 
 import datasets  # type: ignore[import-untyped]
 import tensorflow as tf  # type: ignore[import-untyped]
@@ -44,7 +44,7 @@ def main(source: str, output: str, tokenizer: str) -> None:
         numbers = {label: i for i, label in enumerate(sorted(rows.unique("label")))}
 
         def encode(batch: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
-            found = encoder.encode_batch(batch["text"])
+            found = encoder.encode_batch_fast(batch["text"])
             masks = [one.attention_mask for one in found]
             return {
                 "tokens": [one.ids for one in found],

@@ -76,7 +76,7 @@ class Flat:
         count = max(len(edges) - 1, 0)
         buffers = [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
         both = pa.Array.from_buffers(pa.string(), count, buffers)
-        coded = both.take(pa.array(np.arange(0, count, 2, np.int32))).dictionary_encode()
+        coded = both.take(pa.array(np.arange(0, count, 2, dtype=np.int32))).dictionary_encode()
         return Coded(
             codes=np.asarray(coded.indices).astype(np.int64),
             offsets=np.append(np.searchsorted(starts, self.starts), len(starts)),
