@@ -21,6 +21,8 @@ OUTPUT = Group(60, "The dataset's files")
 RUN = Group(80, "How the job runs")
 FLINK = Group(85, "On Flink")
 
+COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
+
 TRAIN = "train"
 _FIRST = (TRAIN, "validation", "test")
 _SHARD_SIZE = 128 * 10**6
@@ -302,6 +304,13 @@ class CommonConfig:
                     f"expected one of --num-shards and --shard-size, got {self.num_shards} and "
                     f"{values.show_bytes(self.shard_size)}; leave one out"
                 )
+
+
+def refuse_given(config: CommonConfig, names: Iterable[str], why: str) -> None:
+    """Raises ConfigError where one of the options, by its field's name, is given."""
+    for name in names:
+        if getattr(config, name):
+            raise ConfigError(f"--{name.replace('_', '-')} {why}")
 
 
 def in_order(splits: Iterable[str]) -> list[str]:

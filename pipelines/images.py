@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 from pipelines import values
-from pipelines.config import MEANING, CommonConfig
+from pipelines.config import COLUMNS, MEANING, CommonConfig, refuse_given
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
 from recordmill.files import Location
@@ -27,14 +27,7 @@ from transforms.sources.stats import refuse_special
 
 PICTURES = Group(30, "Pictures")
 _DEFAULT = ImageOptions()
-_COLUMNS = (
-    "path_column",
-    "label_column",
-    "split_column",
-    "group_column",
-    "key_column",
-    "drop_columns",
-)
+_COLUMNS = ("path_column", *COLUMNS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,7 +158,12 @@ def kind(config: ImagesConfig) -> Kind:
             unlabelled=config.unlabelled,
         )
     else:
-        _refuse_columns(config)
+        refuse_given(
+            config,
+            (*_COLUMNS, "input_root"),
+            f"is about listings (CSV, JSONL, Parquet), and --input {config.input!r} is no such"
+            " file: leave it out, or name the listing as --input",
+        )
         source = FileTree(root=config.input, unlabelled=config.unlabelled)
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
@@ -182,15 +180,6 @@ def kind(config: ImagesConfig) -> Kind:
         ),
         check=HeaderCheck(options=options) if probe else None,
     )
-
-
-def _refuse_columns(config: ImagesConfig) -> None:
-    for name in (*_COLUMNS, "input_root"):
-        if getattr(config, name):
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is about listings (CSV, JSONL, Parquet), and --input"
-                f" {config.input!r} is no such file: leave it out, or name the listing as --input"
-            )
 
 
 if __name__ == "__main__":

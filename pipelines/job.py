@@ -199,7 +199,7 @@ class Job:
                 grouped=listing.grouped > 0,
                 presplit=listing.presplit > 0,
             )
-        layout = source.layout()
+        layout = source.layout(read_part(part.name, staging=self.staging) for part in listing.parts)
         together = self.kind.cutter is not None or (
             duplicates is not None and duplicates.mode == "group"
         )
@@ -265,7 +265,7 @@ class Job:
             compression=config.compression,
             max_reject_fraction=config.max_reject_fraction,
             detached=config.detach,
-            unit=kind.unit if kind.cutter is None else kind.cutter.unit,
+            unit=kind.unit,
         )
         return Road(
             listing=listing,

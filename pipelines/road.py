@@ -17,7 +17,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.analyze import Learned, learn
-from transforms.check import CheckParts, ReadParts
+from transforms.check import PrepareParts, check_part, read_rows_of
 from transforms.distinct import DropDuplicates
 from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout
 from transforms.passes import Passes, SplitReader
@@ -67,10 +67,17 @@ class Road:
             | "Listing" >> beam.Create(self.listing.parts)
             | "SpreadParts" >> beam.Reshuffle()
         )
+        workers = self.options.workers
         if self.reader is not None:
-            parts |= ReadParts(self.reader, self.options.workers)
+            parts |= PrepareParts(
+                functools.partial(read_rows_of, reader=self.reader, workers=workers)
+            )
         elif self.check is not None:
-            parts |= CheckParts(self.check, self.staging, self.options.workers)
+            parts |= PrepareParts(
+                functools.partial(
+                    check_part, check=self.check, staging=self.staging, workers=workers
+                )
+            )
         if self.duplicates is not None and self.duplicates.mode == "drop":
             parts |= DropDuplicates(self.staging)
         reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)

@@ -14,6 +14,7 @@ import sys
 from typing import Literal, get_args
 
 from pipelines import values
+from pipelines.config import COLUMNS, refuse_given
 from pipelines.options import Group, option
 from pipelines.rows import RowsConfig
 from recordmill.errors import ConfigError, did_you_mean
@@ -41,14 +42,7 @@ from transforms.sources.texts import TextRows
 TEXT = Group(30, "Text")
 _BY_NAME = ("words", "whitespace", "chars", "bytes")
 _DEFAULT = TextOptions()
-_COLUMNS = (
-    "text_column",
-    "label_column",
-    "split_column",
-    "group_column",
-    "key_column",
-    "drop_columns",
-)
+_COLUMNS = ("text_column", *COLUMNS)
 _SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
 
 
@@ -250,12 +244,12 @@ def _source(config: TextConfig) -> RowSource:
             unlabelled=config.unlabelled,
             **{name: getattr(config, name) for name in _COLUMNS},
         )
-    for name in (*_COLUMNS, "delimiter", "columns"):
-        if getattr(config, name):
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is about tables, and --input {config.input!r} is a"
-                " folder of text files: leave it out, or say --format"
-            )
+    refuse_given(
+        config,
+        (*_COLUMNS, "delimiter", "columns"),
+        f"is about tables, and --input {config.input!r} is a folder of text files: leave it out, or"
+        " say --format",
+    )
     return TextTree(
         root=config.input,
         documents=config.documents,

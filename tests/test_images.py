@@ -20,29 +20,15 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from pipelines.cli import main
-from recordmill.schema import feature_spec
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, encoders_kept, images, make
+from tests.tensorflow_reads import parse
 
 
 @pytest.fixture(scope="module", autouse=True)
 def encoders() -> Iterator[None]:
     with encoders_kept():
         yield
-
-
-def parse(made: Made, split: str) -> list[dict[str, tf.Tensor]]:
-    """What TensorFlow reads, by the declared features."""
-    manifest = made.manifest
-    spec = {
-        name: tf.io.VarLenFeature(tf.as_dtype(feature.dtype))
-        if feature.shape is None
-        else tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
-        for name, feature in feature_spec(manifest.features).items()
-    }
-    files = [os.fspath(made.folder / shard.file) for shard in manifest.splits[split].shards]
-    dataset = tf.data.TFRecordDataset(files, manifest.compression.upper().replace("NONE", ""))
-    return list(dataset.map(lambda example: tf.io.parse_single_example(example, spec)))
 
 
 # --- The command of the README, on real photos -------------------------------------------------

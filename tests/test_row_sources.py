@@ -147,7 +147,11 @@ def test_a_second_run_reads_nothing_again(tmp_path, monkeypatch):
 def test_what_is_cut_stays_in_one_split_and_is_counted(tmp_path):
     out = tmp_path / "out"
     job = tiny_job(
-        out, TinySections(rows=ROWS), cutter=TinyCutter(size=10), splits={"train": 0.5, "test": 0.5}
+        out,
+        TinySections(rows=ROWS),
+        cutter=TinyCutter(size=10),
+        unit="piece",
+        splits={"train": 0.5, "test": 0.5},
     )
     assert run(job, workers=2).status == "published"
     pieces = {}
@@ -173,7 +177,7 @@ def test_packs_lose_nothing_and_keep_the_order(tmp_path):
     plain, packed = tmp_path / "plain", tmp_path / "packed"
     options = {"num_shards": 2, "max_reject_fraction": 0.1}
     assert run(tiny_job(plain, TinySections(rows=rows), **options)).status == "published"
-    job = tiny_job(packed, TinySections(rows=rows), packed=True, **options)
+    job = tiny_job(packed, TinySections(rows=rows), packed=True, unit="pack", **options)
     assert run(job, workers=2).status == "published"
     for split in ("train", "validation", "test"):
         packs = [list(example["values"]) for example in read_examples(str(packed), split)]

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 from pipelines.cli import main
-from recordmill.schema import feature_spec
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
+from tests.tensorflow_reads import parse
 from tests.texts import SMS, sms
 from transforms.encoders.word_pattern import SPLIT_WORDS, SPLIT_WORDS_REWRITE
 
@@ -31,20 +31,6 @@ def make(folder: pathlib.Path, *argv: object) -> Made:
     made = make_any(folder, *argv, command="text")
     assert main(["verify", "--dataset", str(folder), "--deep", "--quiet"]) == 0
     return made
-
-
-def parse(made: Made, split: str) -> list[dict[str, tf.Tensor]]:
-    """What TensorFlow reads, by the declared features."""
-    manifest = made.manifest
-    spec = {
-        name: tf.io.VarLenFeature(tf.as_dtype(feature.dtype))
-        if feature.shape is None
-        else tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
-        for name, feature in feature_spec(manifest.features).items()
-    }
-    files = [str(made.folder / shard.file) for shard in manifest.splits[split].shards]
-    records = tf.data.TFRecordDataset(files)
-    return list(records.map(lambda record: tf.io.parse_single_example(record, spec)))
 
 
 def texts(made: Made, split: str) -> dict[tuple[str, int], str]:

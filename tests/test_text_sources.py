@@ -47,7 +47,7 @@ class Read:
                 assert listed.rows.schema == references.SECTIONS
                 self.parts.append(listed.rows)
                 self.listed += listed.rows.to_pylist()
-        self.layout: Layout = source.layout()
+        self.layout: Layout = source.layout(self.parts)
         assert self.layout.columns.names[:5] == [*SYSTEM, "text"]
         # They travel to workers.
         source, layout = pickle.loads(pickle.dumps((source, self.layout)))
@@ -614,7 +614,7 @@ def test_a_file_that_changed_since_it_was_listed(name: str, tmp_path: pathlib.Pa
         (to_parquet if "parquet" in name else to_feather)(tmp_path / name)
     source = TextRows(input=str(tmp_path / name))
     (listed,) = source.scan()
-    layout = source.layout()
+    layout = source.layout([listed.rows])
     write(tmp_path / name, (tmp_path / name).read_bytes() + b"\n")
     with pytest.raises(ChangedInputError, match=f"{name} changed while the job ran"):
         list(source.read(listed.rows, layout))
@@ -627,7 +627,7 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
     path = write(tmp_path / "t.tsv.gz", gz(b"text\n" + b"x\n" * 100_000)[:-10])
     source = TextRows(input=str(path))
     (listed,) = source.scan()
-    layout = source.layout()
+    layout = source.layout([listed.rows])
     with pytest.raises(RunError, match=f"cannot understand the file {path}: Compressed file ended"):
         list(source.read(listed.rows, layout))
 
@@ -907,7 +907,7 @@ def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> 
         (listed,) = source.scan()
         write(tmp_path / "1.txt", "other")
         with pytest.raises(ChangedInputError):
-            list(source.read(listed.rows, source.layout()))
+            list(source.read(listed.rows, source.layout([])))
 
 
 def test_unusable_trees(tmp_path: pathlib.Path) -> None:

@@ -7,7 +7,7 @@ Encoder processes import this module, so it must not import Beam.
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -68,7 +68,8 @@ class TinySections:
             }
             yield Listed(rows=pa.RecordBatch.from_pydict(columns))
 
-    def layout(self) -> Layout:
+    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
+        del parts
         fields = [("__key__", pa.string()), *((name, pa.string()) for name in _UNKNOWN)]
         columns = pa.schema([*fields, ("value", pa.binary())])
         return Layout(columns=columns, labelled=True, grouped=False, presplit=False)
@@ -173,7 +174,6 @@ class TinyCutter:
     """Records of so many bytes at most."""
 
     size: int
-    unit: str = "piece"
 
     def cut(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         pieces = [

@@ -19,6 +19,7 @@ def tiny_job(
     analysis: Analysis | None = None,
     cutter: Cutter | None = None,
     packed: bool = False,
+    unit: str = "input",
     **options: Any,
 ) -> Job:
     """A job as the command line would make it; options are those of CommonConfig."""
@@ -31,7 +32,7 @@ def tiny_job(
         duplicates=duplicates,
         analysis=analysis,
         cutter=cutter,
-        unit="pack" if packed else "input",
+        unit=unit,
     )
     return Job(config, kind)
 

@@ -31,10 +31,8 @@ from transforms.splits import TRAIN
 
 ITEM = "item"
 
-_BUCKETS = 64
 _RECORDS = "records"  # the column of the bucket after those
 _BUFFER = 32 << 20  # bytes of counts that a bundle collects before it passes them on
-_INLINE = 1 << 20  # bytes of counts that pass through the shuffle themselves
 _CHUNK = 8192  # rows of a task
 
 
@@ -116,14 +114,8 @@ class _CountItems(beam.DoFn):
         counts = add_up(self._counts)
         records = pa.RecordBatch.from_pydict({_RECORDS: pa.array([self._records])})
         self.start_bundle()
-        pieces = [(_BUCKETS, spill.inline(records))]
-        if not len(counts):
-            return pieces
-        buckets = batch.scale(batch.hash_strings(counts[ITEM]), _BUCKETS)
-        if counts.nbytes > _INLINE:
-            return pieces + spill.spill(counts, buckets, self._reader.staging)
-        pieces += [(bucket, spill.inline(part)) for bucket, part in spill.cut(counts, buckets)]
-        return pieces
+        pieces = spill.into_buckets(counts, ITEM, self._reader.staging)
+        return [(spill.BUCKETS, spill.inline(records)), *pieces]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +128,9 @@ class _Learner:
 
     def select(self, met: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
         pieces = [spill.load(piece, staging=self.staging) for piece in met[1]]
-        return batch.concat(pieces) if met[0] == _BUCKETS else self.analysis.select(add_up(pieces))
+        if met[0] == spill.BUCKETS:
+            return batch.concat(pieces)
+        return self.analysis.select(add_up(pieces))
 
     def learn(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Learned:
         of_records = [part for part in selected if _RECORDS in part.schema.names]

@@ -16,15 +16,13 @@ import pyarrow.compute as pc
 
 from recordmill.staging import Part, Staging, to_json
 from transforms import batch, spill
-from transforms.listing import outcome, read_part, write_outcome, write_part
+from transforms.listing import outcome, read_part, write_kept
 from transforms.read import SAME
 from transforms.spill import Piece
 
 OPTION = "dedup"  # that filters them
 
-_BUCKETS = 64
-_PART = "part"  # the column of the bucket after those
-_INLINE = 1 << 20  # bytes of a part's names that pass through the shuffle themselves
+_PART = "part"  # the column of the bucket after all others
 
 # Of a part: (True, it as JSON), or (False, rows that are to go as int64 bytes).
 Told = tuple[bool, bytes]
@@ -34,10 +32,8 @@ def candidates(part: Part, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
     """(bucket, piece) of a part's rows: what tells which are the same, the key, and the place; and
     of the part.
     """
-    yield _BUCKETS, spill.inline(pa.RecordBatch.from_pydict({_PART: [to_json(part)]}))
+    yield spill.BUCKETS, spill.inline(pa.RecordBatch.from_pydict({_PART: [to_json(part)]}))
     rows = read_part(part.name, staging=staging, columns=(batch.KEY, SAME))
-    if not len(rows):
-        return
     found = pa.RecordBatch.from_pydict(
         {
             "same": rows[SAME],
@@ -46,17 +42,13 @@ def candidates(part: Part, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
             "row": pa.array(np.arange(len(rows))),
         }
     )
-    buckets = batch.scale(batch.hash_strings(found["same"]), _BUCKETS)
-    if found.nbytes <= _INLINE:
-        yield from ((bucket, spill.inline(some)) for bucket, some in spill.cut(found, buckets))
-    else:
-        yield from spill.spill(found, buckets, staging)
+    yield from spill.into_buckets(found, "same", staging)
 
 
 def surplus(met: tuple[int, Iterable[Piece]], *, staging: Staging) -> Iterator[tuple[str, Told]]:
     """(name of a part, what is told of it)."""
     found = batch.concat([spill.load(piece, staging=staging) for piece in met[1]])
-    if met[0] == _BUCKETS:
+    if met[0] == spill.BUCKETS:
         for part in found[_PART].to_pylist():
             yield json.loads(part)["name"], (True, part)
         return
@@ -82,18 +74,16 @@ def keep_distinct(met: tuple[str, Iterable[Told]], *, staging: Staging) -> Part:
     staging.place("distinct").make_dirs()
     rejects, filtered = outcome(part, staging=staging)
     count = int((~stays).sum())
-    written = write_part(
-        rows.filter(pa.array(stays)), staging, f"distinct/{part.name.rpartition('/')[2]}"
+    return write_kept(
+        rows.filter(pa.array(stays)),
+        staging,
+        f"distinct/{part.name.rpartition('/')[2]}",
+        rejects=rejects,
+        filtered={**filtered, OPTION: count},
+        unread=part.unread,
+        skipped=part.skipped,
+        extra=part.extra,
     )
-    kept = dataclasses.replace(
-        part,
-        name=written.name,
-        rows=written.rows,
-        bytes=written.bytes,
-        filtered=part.filtered + count,
-    )
-    write_outcome(kept, staging, rejects=rejects, filtered={**filtered, OPTION: count})
-    return kept
 
 
 @dataclasses.dataclass(eq=False)

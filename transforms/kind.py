@@ -7,7 +7,7 @@ here knows Beam, and modules that define them must not import it either.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -67,8 +67,11 @@ class RowSource(Source, Protocol):
     def notes(self) -> tuple[str, ...]:
         """What was seen, when the input was listed, that the user should know."""
 
-    def layout(self) -> Layout:
-        """Of the rows, as `read` gives them. Raises ConfigError for an unusable input."""
+    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
+        """Of the rows, as `read` gives them. Raises ConfigError for an unusable input.
+
+        parts: all of the listing; read where it takes the rows themselves to know.
+        """
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
         """The rows of a part of the listing, in parts of up to `batch.ROWS` rows and a few MiB.
@@ -191,10 +194,6 @@ class Cutter(Protocol):
     The road names them, and keeps those of one record in one split.
     """
 
-    @property
-    def unit(self) -> str:
-        """What a record is then, such as a chunk."""
-
     def cut(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """The user's columns of the records, and the row each is of, ascending.
 
@@ -233,7 +232,7 @@ class Kind:
 
     artifacts: files of the user's that the encoder needs, {name in the dataset: content}.
     shaping: options by what they mean, {name: value}, where a path says nothing.
-    unit: what a record is, where it is no input: the cutter's word, or the encoder's.
+    unit: what a record is, where it is no input: what the cutter makes, or the encoder.
     """
 
     name: str

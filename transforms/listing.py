@@ -119,13 +119,47 @@ def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:
     return Part(name=name, rows=len(rows), bytes=rows.nbytes)
 
 
-def write_outcome(
-    part: Part, staging: Staging, *, rejects: Sequence[Reject], filtered: Mapping[str, int]
-) -> None:
-    """Stores what was left out of a part: rejects of all stages, {option: rows filtered}."""
-    staging.place(f"{part.name}.json").write_bytes(
-        to_json({"rejects": rejects, "filtered": filtered})
+def write_kept(
+    rows: pa.RecordBatch,
+    staging: Staging,
+    name: str,
+    *,
+    rejects: Sequence[Reject],
+    filtered: Mapping[str, int],
+    unread: int = 0,
+    skipped: int = 0,
+    extra: int = 0,
+) -> Part:
+    """Writes what is left of a part, and beside it what was left out.
+
+    rejects: of all stages, `unread` of them of reading. filtered: {option: rows}. skipped, extra:
+    as `Part` has them.
+    """
+    part = dataclasses.replace(
+        write_part(rows, staging, name),
+        rejected=len(rejects) - unread,
+        filtered=sum(filtered.values()),
+        extra=extra,
+        unread=unread,
+        skipped=skipped,
     )
+    staging.place(f"{name}.json").write_bytes(to_json({"rejects": rejects, "filtered": filtered}))
+    return part
+
+
+def prepare(part: Part, staging: Staging, make: Callable[[str], list[Part]]) -> list[Part]:
+    """What `make` makes of a part of the listing, given how the names begin of the parts that it
+    writes; done already on resume.
+    """
+    stem = f"checked/{part.name.rpartition('/')[2].removesuffix('.arrow')}"
+    done = staging.read_json(f"{stem}.json")
+    if done is not None:
+        return [Part(**one) for one in done]
+    staging.place("checked").make_dirs()
+    parts = make(stem)
+    # Written last: with it all parts are complete.
+    staging.place(f"{stem}.json").write_bytes(to_json(parts))
+    return parts
 
 
 def outcome(part: Part, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.staging import Part, Staging, to_json
+from recordmill.staging import Part, Staging
 from transforms import batch
 from transforms.kind import Check, Cutter, Duplicates, Layout, Listed, RowSource
-from transforms.listing import known_labels, read_part, write_outcome, write_part
+from transforms.listing import known_labels, prepare, read_part, write_kept
 
 SAME = "__same__"  # string: equal for rows of which one is to stay
 
@@ -32,21 +32,17 @@ class RowReader:
     cutter: Cutter | None = None
     labels: tuple[str, ...] | None = None
 
-    def read(self, name: str) -> list[Part]:
+    def read(self, part: Part) -> list[Part]:
         """Writes the rows of a part, and beside them what was left out; done already on resume."""
-        stem = f"checked/{name.rpartition('/')[2].removesuffix('.arrow')}"
-        done = self.staging.read_json(f"{stem}.json")
-        if done is not None:
-            return [Part(**part) for part in done]
-        self.staging.place("checked").make_dirs()
-        sections = read_part(name, staging=self.staging)
-        parts = [
-            self._write(listed, f"{stem}-{number:05d}.arrow")
-            for number, listed in enumerate(self.source.read(sections, self.layout))
-        ]
-        # Written last: with it all parts are complete.
-        self.staging.place(f"{stem}.json").write_bytes(to_json(parts))
-        return parts
+
+        def make(stem: str) -> list[Part]:
+            sections = read_part(part.name, staging=self.staging)
+            return [
+                self._write(listed, f"{stem}-{number:05d}.arrow")
+                for number, listed in enumerate(self.source.read(sections, self.layout))
+            ]
+
+        return prepare(part, self.staging, make)
 
     def _write(self, listed: Listed, name: str) -> Part:
         rejects = list(listed.rejects)
@@ -64,16 +60,16 @@ class RowReader:
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
         cut = self._cut(self._named(rows))
-        part = dataclasses.replace(
-            write_part(batch.with_hash(cut), self.staging, name),
-            rejected=len(rejects) - unread,
-            filtered=filtered.total(),
+        return write_kept(
+            batch.with_hash(cut),
+            self.staging,
+            name,
+            rejects=rejects,
+            filtered=filtered,
             extra=len(cut) - len(rows),
             unread=unread,
             skipped=sum(listed.filtered.values()),
         )
-        write_outcome(part, self.staging, rejects=rejects, filtered=filtered)
-        return part
 
     def _cut(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Several records of a long one, each with its number in it behind the key."""
@@ -103,6 +99,6 @@ class RowReader:
         return batch.set_column(rows, column, self.duplicates.names(rows))
 
 
-def read_rows(reader: RowReader, name: str) -> list[Part]:
+def read_rows(reader: RowReader, part: Part) -> list[Part]:
     """The task."""
-    return reader.read(name)
+    return reader.read(part)

@@ -18,6 +18,8 @@ from recordmill.staging import Staging
 from transforms import batch
 
 BUFFER = 64 << 20  # bytes a worker collects before it spills
+BUCKETS = 64  # in which rows meet that have a value in common
+_INLINE = 1 << 20  # bytes of rows that go to buckets inline
 
 # (b"IPC stream", "", 0, 0) inline, (b"", file, offset, length) spilled: tuples have a fast coder.
 Piece = tuple[bytes, str, int, int]
@@ -55,6 +57,16 @@ def spill(
             pieces.append((shard, (b"", name, at, len(data))))
             at += len(data)
     return pieces
+
+
+def into_buckets(rows: pa.RecordBatch, by: str, staging: Staging) -> list[tuple[int, Piece]]:
+    """(bucket, piece) of rows, by the hash of the column `by` (string); few rows go inline."""
+    if not len(rows):
+        return []
+    buckets = batch.scale(batch.hash_strings(rows[by]), BUCKETS)
+    if rows.nbytes > _INLINE:
+        return spill(rows, buckets, staging)
+    return [(bucket, inline(part)) for bucket, part in cut(rows, buckets)]
 
 
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:

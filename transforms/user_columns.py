@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.features import Feature
+from recordmill.features import Feature, Features
+
+
+def user_fields(rows: pa.Schema) -> list[pa.Field]:
+    """The columns that are the user's."""
+    return [field for field in rows if not field.name.startswith("__")]
+
+
+def with_users(declared: Features, fields: Iterable[pa.Field], *, where: str) -> Features:
+    """The features declared, and those of the user's columns. where: they stand.
+
+    Raises:
+        ConfigError: a column that no feature can hold, or of a feature's name.
+    """
+    features = dict(declared)
+    for field in fields:
+        if field.name in features:
+            raise ConfigError(
+                f"column {field.name!r} of the {where} has the name of a feature that is made "
+                "here: give it another name"
+            )
+        features[field.name] = user_feature(field)
+    return features
 
 
 def is_list(kind: pa.DataType) -> bool:

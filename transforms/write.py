@@ -146,7 +146,8 @@ class _Tally:
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:
-            self.names = [*(self.names or ()), *chunk.names]
+            self.names = self.names or []
+            self.names += chunk.names
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
         self.rejects += chunk.rejects

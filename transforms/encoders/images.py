@@ -19,7 +19,7 @@ from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.pixels import Picture, process
 from transforms.kind import Context, Encoded, Sorted, Sorter
-from transforms.user_columns import user_feature
+from transforms.user_columns import user_fields, with_users
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,14 +75,7 @@ class ImageEncoder:
         }
         if context.labels:
             declared |= self._label_features(context)
-        for field in _user_fields(rows):
-            if field.name in declared:
-                raise ConfigError(
-                    f"column {field.name!r} of the listing has the name of a feature that is made "
-                    "here: give it another name"
-                )
-            declared[field.name] = user_feature(field)
-        return declared
+        return with_users(declared, user_fields(rows), where="listing")
 
     def _label_features(self, context: Context) -> dict[str, Feature]:
         shape = (None,) if self.unlabelled else ()
@@ -138,7 +131,7 @@ class ImageEncoder:
         columns = _picture_columns(kept, pictures)
         if context.labels:
             columns |= self._label_columns(kept.column(batch.LABEL), context)
-        columns |= {field.name: kept.column(field.name) for field in _user_fields(rows.schema)}
+        columns |= {field.name: kept.column(field.name) for field in user_fields(rows.schema)}
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=outcome)
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
@@ -198,7 +191,3 @@ def _binary(values: Sequence[bytes]) -> pa.Array:
     np.cumsum([len(value) for value in values], out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
-
-
-def _user_fields(rows: pa.Schema) -> list[pa.Field]:
-    return [field for field in rows if not field.name.startswith("__")]

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError
 from recordmill.features import Feature, Features
 from recordmill.weave import Ints
 from transforms import batch
@@ -23,7 +22,7 @@ from transforms.encoders.text_options import TextOptions, TfidfNorm
 from transforms.encoders.tokenizers import normalize, tokenize
 from transforms.encoders.vocabulary import TEXT, TOKENS_FILE, Vocabulary, load_vocabulary
 from transforms.kind import Context, Encoded, Sorted
-from transforms.user_columns import user_feature
+from transforms.user_columns import user_fields, with_users
 
 _PADDING = 0  # the id that fills up, but for a tokenizer's file that has its own
 _BYTES = 256
@@ -50,14 +49,7 @@ class TextEncoder:
         if context.labels:
             shape = (None,) if self.unlabelled else ()
             declared["label"] = Feature(dtype="int64", shape=shape, kind="label")
-        for field in _user_fields(rows):
-            if field.name in declared:
-                raise ConfigError(
-                    f"column {field.name!r} of the input has the name of a feature that is made "
-                    "here: give it another name"
-                )
-            declared[field.name] = user_feature(field)
-        return declared
+        return with_users(declared, _carried(rows), where="input")
 
     def _text_features(self, context: Context) -> dict[str, Feature]:
         options = self.options
@@ -124,7 +116,7 @@ class TextEncoder:
             columns |= self._given_columns(texts, context)
         if context.labels:
             columns["label"] = _label_numbers(rows[batch.LABEL], context)
-        columns |= {field.name: rows[field.name] for field in _user_fields(rows.schema)}
+        columns |= {field.name: rows[field.name] for field in _carried(rows.schema)}
         kept = Sorted(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 
@@ -220,5 +212,5 @@ def _fixed_lists(table: npt.NDArray[np.generic]) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])
 
 
-def _user_fields(rows: pa.Schema) -> list[pa.Field]:
-    return [field for field in rows if not field.name.startswith("__") and field.name != TEXT]
+def _carried(rows: pa.Schema) -> list[pa.Field]:
+    return [field for field in user_fields(rows) if field.name != TEXT]

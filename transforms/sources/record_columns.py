@@ -113,16 +113,21 @@ def sort_out(
 
     faults: the first that a row has is told. keys: string[n].
     """
-    rejects = [
-        Reject(f"{file}#{number}", "read", reason, f"row {number}: {why}")
-        for number, reason, why in rows.bad
-    ]
+    rejects = no_rows(rows, file)
     bad = np.logical_or.reduce([np.zeros(len(rows.columns), np.bool_), *(f.rows for f in faults)])
     for row in np.flatnonzero(bad).tolist():
         fault = next(fault for fault in faults if fault.rows[row])
         key = keys[row].as_py() if fault.named else f"{file}#{rows.numbers[row]}"
         rejects.append(Reject(key, "read", *fault.why(row)))
     return bad, rejects
+
+
+def no_rows(rows: Rows, file: str) -> list[Reject]:
+    """The rejects of what was no row at all."""
+    return [
+        Reject(f"{file}#{number}", "read", reason, f"row {number}: {why}")
+        for number, reason, why in rows.bad
+    ]
 
 
 def filled(column: pa.Array) -> pa.Array:

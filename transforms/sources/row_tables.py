@@ -94,9 +94,11 @@ def read_header(rows: RowInput) -> Kinds | None:
     return joined
 
 
-def learn_columns(parts: Iterable[Listed], rows: RowInput, names: Collection[str] | None) -> Kinds:
+def learn_columns(
+    parts: Iterable[pa.RecordBatch], rows: RowInput, names: Collection[str] | None
+) -> Kinds:
     """What all rows say of the columns named, or of all: in encoder processes, a part a task."""
-    batches = (part.rows for part in parts if part.rows is not None)
+    batches = iter(parts)
     first = list(itertools.islice(batches, 2))
     if len(first) < 2:
         return join(_kinds_of_part(part, rows, names) for part in first)

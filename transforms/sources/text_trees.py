@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from transforms.sources.folders import (
     read_layout,
 )
 from transforms.sources.json_lines import LINE, PlainLines
-from transforms.sources.record_columns import OURS, TEXT_FIELDS
+from transforms.sources.record_columns import OURS, TEXT_FIELDS, no_rows
 from transforms.sources.references import Sections, Unlabelled, check_unlabelled
 from transforms.sources.row_format import UTF8, RowFormat, Shape
 from transforms.sources.row_tables import numbered_keys, reading, regroup, sections_of
@@ -105,8 +105,9 @@ class TextTree:
         if not found.totals["rows"]:
             raise ConfigError(nothing_usable(root, found))
 
-    def layout(self) -> Layout:
+    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
         """Raises ConfigError if there is no such folder."""
+        del parts
         layout = read_layout(Location.parse(self.root))
         return Layout(
             columns=pa.schema(TEXT_FIELDS),
@@ -180,10 +181,7 @@ class TextTree:
                     arrays = [numbered_keys(file.key, rows.numbers), *given, rows.columns[LINE]]
                     yield Listed(
                         rows=pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS)),
-                        rejects=[
-                            Reject(f"{file.key}#{number}", "read", reason, f"row {number}: {why}")
-                            for number, reason, why in rows.bad
-                        ],
+                        rejects=no_rows(rows, file.key),
                     )
 
     def _text(self, data: bytes) -> bytes:

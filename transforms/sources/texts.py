@@ -5,7 +5,7 @@ lines.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -101,7 +101,7 @@ class TextRows:
         """Raises ConfigError for an input that cannot be understood, or has no row."""
         return list_sections(self._rows, self._notes)
 
-    def layout(self) -> RowLayout:
+    def layout(self, parts: Iterable[pa.RecordBatch]) -> RowLayout:
         """Raises ConfigError for columns that are not there, or differ between files.
 
         Where there are columns beside the text, all rows are read for their types.
@@ -109,7 +109,7 @@ class TextRows:
         kinds = read_header(self._rows)
         declared = kinds is not None
         if kinds is None:
-            kinds = learn_columns(self.scan(), self._rows, None)
+            kinds = learn_columns(parts, self._rows, None)
             if not kinds:
                 raise ConfigError(f"no line of {self.input} is a JSON object with a value in it")
         roles = self._roles(list(kinds))
@@ -125,8 +125,8 @@ class TextRows:
             self._notes["unnamed"] = (
                 "a column without name, as pandas writes its index, is left out"
             )
-        if not all(kinds[name].types for name in users):
-            kinds |= learn_columns(self.scan(), self._rows, users)
+        if declared and not all(kinds[name].types for name in users):
+            kinds |= learn_columns(parts, self._rows, users)
         return RowLayout(
             columns=pa.schema([*TEXT_FIELDS, *(carried(kinds[n].field(n)) for n in users)]),
             labelled=roles.label is not None,
