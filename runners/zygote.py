@@ -17,14 +17,15 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from runners import worker_boot
 from runners.lasting import lasting
+
+_BOOT = "runners.worker_boot"
 
 
 def main(modules: Sequence[str]) -> None:
     """Imports the modules and forks workers until its input ends."""
     with lasting():
-        for module in ("apache_beam.runners.worker.sdk_worker_main", *modules):
+        for module in (_BOOT, "apache_beam.runners.worker.sdk_worker_main", *modules):
             importlib.import_module(module)
     # Nobody asks how a worker has ended: Flink notices.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -44,7 +45,7 @@ def _become_worker(flags: list[str]) -> NoReturn:
         os.dup2(nothing, 0)
         os.dup2(2, 1)
         os.setpgid(0, 0)  # Ctrl-C is for whoever runs the pool to understand
-        code = worker_boot.main(flags)
+        code = sys.modules[_BOOT].main(flags)
     except BaseException:  # noqa: BLE001 (it must not become a second zygote)
         traceback.print_exc()
     finally:

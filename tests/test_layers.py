@@ -38,6 +38,15 @@ def test_a_whole_run_needs_beam_only():
     assert modules.isdisjoint({"tensorflow", "tensorflow_transform", "pandas"})
 
 
+def test_beam_comes_without_its_clients():
+    clients = {"boto3", "pymongo", "requests"}
+    lasting = "from runners.lasting import lasting\nwith lasting(): import pipelines.run"
+    assert loaded("import pipelines.run") >= clients, "Beam has changed what it imports"
+    assert loaded(lasting).isdisjoint(clients)
+    # Who wants one can have it.
+    assert "pymongo" in loaded(f"{lasting}\nimport apache_beam.io.mongodbio")
+
+
 def test_help_loads_nothing_heavy():
     modules = loaded("from pipelines.cli import main; main(['images', '--help'])")
     assert modules.isdisjoint(HEAVY)
