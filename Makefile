@@ -8,8 +8,9 @@ JOB_SERVER := build/flink-job-server.jar
 FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
 TEXT_PEERS := build/text-peers/stamp
+TFT := build/tft/stamp
 
-.PHONY: help setup demo test test-flink test-airflow flink flink-job-server text-peers lint bench \
+.PHONY: help setup demo test test-flink test-tft test-airflow flink flink-job-server text-peers lint bench \
     soak clean
 .DELETE_ON_ERROR:
 
@@ -19,6 +20,7 @@ help:
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
+	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
@@ -62,6 +64,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.fuzz
+	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.flink.soak
 
 clean:
@@ -98,6 +101,16 @@ $(AIRFLOW):
 	build/airflow/bin/python -m pip install --quiet --disable-pip-version-check \
 	    apache-airflow==3.3.2 apache-airflow-providers-apache-beam==6.3.1 \
 	    apache-airflow-providers-google apache-airflow-providers-standard
+	@touch $@
+
+# It brings Google's libraries and pandas, which nothing else here is to have.
+test-tft: $(TFT) $(FLINK) $(JOB_SERVER)
+	build/tft/bin/python -m pytest tests/tft
+
+$(TFT): setup.py pyproject.toml
+	rm -rf build/tft
+	$(PYTHON) -m venv build/tft
+	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tft]'
 	@touch $@
 
 # Who benchmarks.text compares with: the first brings Google's libraries, the second pandas.

@@ -31,6 +31,11 @@ _OTHERS = {
         "inspect_main",
         "show what is in a dataset, or one record of it",
     ),
+    "export-transform": (
+        "pipelines.export_command",
+        "export_transform_main",
+        "write what texts went through as a TensorFlow SavedModel",
+    ),
     "status": ("pipelines.flink_commands", "status_main", "say how a job on Flink is"),
     "cancel": ("pipelines.flink_commands", "cancel_main", "end a job on Flink"),
     "worker-pool": (
@@ -111,7 +116,7 @@ def _nearest(command: str) -> str:
 
 def _overview() -> str:
     rows = [(name, text) for name, (*_, text) in [*_KINDS.items(), *_OTHERS.items()]]
-    table = "\n".join(f"  recordmill {name:<13}{text}" for name, text in rows)
+    table = "\n".join(f"  recordmill {name:<17}{text}" for name, text in rows)
     return f"""\
 Raw data to balanced, shuffled, validated, sharded TFRecord datasets.
 

@@ -237,6 +237,7 @@ class Job:
         # classes are is not known yet, but whether there are any.
         context = Context(seed=config.seed, labels=("",) if layout.labelled else ())
         check_renames(config.rename, kind.encoder.features(layout.columns, context))
+        artifacts = store_artifacts(kind.artifacts, self.staging)
         reader = None
         if isinstance(kind.source, RowSource):
             reader = RowReader(
@@ -247,6 +248,7 @@ class Job:
                 duplicates=kind.duplicates,
                 cutter=kind.cutter,
                 labels=self.labels,
+                artifacts=artifacts,
             )
         publication = Publication(
             staging=self.staging,
@@ -276,7 +278,7 @@ class Job:
             reader=reader,
             duplicates=kind.duplicates,
             analysis=kind.analysis,
-            artifacts=store_artifacts(kind.artifacts, self.staging),
+            artifacts=artifacts,
             unique_keys=kind.source.unique_keys,
             fractions=config.splits,
             stratify=config.stratify,

@@ -21,7 +21,7 @@ from pipelines.config import in_order
 from pipelines.tables import clean, count_of, line, name_of, new_table, stack
 from recordmill.errors import Reject
 from recordmill.inspection import RejectSummary, Summary
-from recordmill.manifest import Manifest
+from recordmill.manifest import INPUT, Manifest
 from recordmill.reader import Record
 from recordmill.verify import Report
 from runners.progress import duration
@@ -121,14 +121,19 @@ def closing(
     seconds: float | None = None,
 ) -> RenderableType:
     """What a job prints at its end; with `plan` also the classes before balancing."""
-    table = new_table("split", "records", "shards", "size")
+    rates = manifest.fill_rates
+    table = new_table("split", "records", "shards", "size", *(["filled"] if rates else []))
     for name in in_order(manifest.splits):
         split = manifest.splits[name]
         table.add_row(
-            name_of(name), f"{split.records:,}", f"{len(split.shards):,}", decimal(split.bytes)
+            name_of(name),
+            f"{split.records:,}",
+            f"{len(split.shards):,}",
+            decimal(split.bytes),
+            *_filled(rates, name),
         )
     classes = {}
-    for name, split in manifest.splits.items():
+    for name, split in ({} if rates else manifest.splits).items():  # packs are of no class
         written = _with_unlabelled(split.classes, split.records)
         planned = plan.splits[name].classes if plan and name in plan.splits else {}
         classes[name] = _stages(
@@ -141,7 +146,7 @@ def closing(
     last = line(f"{records:,} records written to ", (clean(output), "bold"), took)
     return stack(
         table,
-        _classes_table(classes, labels=manifest.labels),
+        _classes_table(classes, labels=() if rates else manifest.labels),
         _ledger(manifest),
         rejects_table(sum_up(rejects)),
         *_notes(manifest),
@@ -192,7 +197,8 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
     ]:
         facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
 
-    splits = new_table("split", "records", "of them copies", "shards", "size", "a shard's size")
+    titles = ["records", "of them copies", "shards", "size", "a shard's size"]
+    splits = new_table("split", *titles, *(["filled"] if manifest.fill_rates else []))
     for name in in_order(summary.splits):
         split = summary.splits[name]
         least, middle, most = split.shard_bytes
@@ -204,6 +210,7 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
             f"{split.shards:,}",
             decimal(split.bytes),
             each if split.shards else "",
+            *_filled(manifest.fill_rates, name),
         )
 
     features = new_table("feature", words=["type", "shape", "kind"])
@@ -216,12 +223,13 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
         )
     classes = {
         name: {"written": _with_unlabelled(split.classes, split.records)}
-        for name, split in manifest.splits.items()
+        for name, split in ({} if manifest.fill_rates else manifest.splits).items()
     }
+    labels = () if manifest.fill_rates else manifest.labels
     return stack(
         facts,
         splits,
-        _classes_table(classes, labels=manifest.labels, weights=manifest.class_weights),
+        _classes_table(classes, labels=labels, weights=manifest.class_weights),
         features,
         _ledger(manifest),
         rejects_table(summary.rejects),
@@ -335,19 +343,19 @@ def _ledger(manifest: Manifest) -> Text:
     Before the colon stands the sum of what comes after it.
     """
     inputs, records = manifest.ledger.inputs, manifest.ledger.records
-    copies = manifest.ledger.copies
+    copies, unit = manifest.ledger.copies, manifest.ledger.unit
     listed = inputs.read + inputs.rejected + inputs.filtered
     sums = [
         _sum(
             count_of(listed, "input"),
             {
-                "taken as records": inputs.read,
+                "taken as records" if unit == INPUT else f"taken for {unit}s": inputs.read,
                 "rejected": inputs.rejected,
                 "filtered": inputs.filtered,
             },
         ),
         _sum(
-            count_of(records.made, "record"),
+            count_of(records.made, "record" if unit == INPUT else unit),
             {
                 "written": records.written,
                 "rejected": records.rejected,
@@ -365,6 +373,13 @@ def _ledger(manifest: Manifest) -> Text:
 def _sum(total: str, parts: Mapping[str, int]) -> str:
     counts = [f"{count:,} {what}" for what, count in parts.items() if count]
     return f"{total}: {', '.join(counts)}" if counts else total
+
+
+def _filled(rates: Mapping[str, float], split: str) -> list[str]:
+    """The cells of a column that is there where records are packed only."""
+    if not rates:
+        return []
+    return [f"{rates[split]:.1%}" if split in rates else ""]
 
 
 def _notes(manifest: Manifest) -> list[RenderableType]:

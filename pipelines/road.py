@@ -19,7 +19,7 @@ from transforms import batch, coders  # noqa: F401  (coders: registers the batch
 from transforms.analyze import Learned, learn
 from transforms.check import PrepareParts, check_part, read_rows_of
 from transforms.distinct import DropDuplicates
-from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout
+from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout, Preprocessing
 from transforms.passes import Passes, SplitReader
 from transforms.plan import Plan, PlanOptions, make_plan
 from transforms.publish import Publication, Publish
@@ -49,7 +49,7 @@ class Road:
     check: Check | None
     reader: RowReader | None
     duplicates: Duplicates | None
-    analysis: Analysis | None
+    analysis: Analysis | Preprocessing | None
     artifacts: Mapping[str, Artifact]
     unique_keys: bool
     fractions: Mapping[str, float]
@@ -125,7 +125,18 @@ class Road:
         )
         survey = AsSingleton(survey, default_value=Survey())
         learned: AsSingleton | Learned = Learned(artifacts=self.artifacts)
-        if self.analysis is not None:
+        if isinstance(self.analysis, Preprocessing):
+            from transforms import tft  # TensorFlow takes seconds to import
+
+            learned = AsSingleton(
+                tft.learn(
+                    passes,
+                    function=self.analysis.function,
+                    columns=self.layout.columns,
+                    given=self.artifacts,
+                )
+            )
+        elif self.analysis is not None:
             learned = AsSingleton(
                 learn(
                     passes,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
+import pathlib
 import sys
 from typing import Literal, get_args
 
@@ -19,12 +21,20 @@ from pipelines.options import Group, option
 from pipelines.rows import RowsConfig
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.files import Location, StorageError
+from recordmill.manifest import INPUT
+from transforms.encoders.bpe import BpeAnalysis
+from transforms.encoders.chunks import TextCutter
+from transforms.encoders.embedding_files import EmbeddingFile
+from transforms.encoders.embeddings import NAME as EMBEDDINGS
+from transforms.encoders.embeddings import PreparedEmbeddings
+from transforms.encoders.preprocessed import PreprocessedEncoder, load_function
 from transforms.encoders.same_text import SameText
-from transforms.encoders.subwords import TokenizerFile, read_tokenizer_file
+from transforms.encoders.subwords import TokenizerFile, read_tokenizer_file, refuse_impossible
 from transforms.encoders.text import TextEncoder
 from transforms.encoders.text_lengths import TextCheck
 from transforms.encoders.text_options import (
     EdgeTokens,
+    Pooling,
     TextAugmentation,
     TextFeature,
     TextOptions,
@@ -33,14 +43,14 @@ from transforms.encoders.text_options import (
     Unicode,
 )
 from transforms.encoders.vocabulary import VocabularyAnalysis
-from transforms.kind import Kind, RowSource
+from transforms.kind import Analysis, Kind, Prepared, Preprocessing, RowSource
 from transforms.sources.row_inputs import holds_rows
 from transforms.sources.stats import refuse_special
 from transforms.sources.text_trees import Documents, TextTree
 from transforms.sources.texts import TextRows
 
 TEXT = Group(30, "Text")
-_BY_NAME = ("words", "whitespace", "chars", "bytes")
+_BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")
 _DEFAULT = TextOptions()
 _COLUMNS = ("text_column", *COLUMNS)
 _SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
@@ -75,7 +85,8 @@ class TextConfig(RowsConfig):
         group=TEXT,
         metavar="|".join((*_BY_NAME, "FILE")),
         help="What splits the text: words by Unicode's word boundaries, in lower case; whitespace;"
-        " chars; bytes; or a Hugging Face tokenizer.json or SentencePiece .model.",
+        " chars; bytes; bpe, learned from train; or a Hugging Face tokenizer.json or"
+        " SentencePiece .model.",
     )
     features: tuple[TextFeature, ...] = option(
         (),
@@ -140,12 +151,67 @@ class TextConfig(RowsConfig):
         shapes_bytes=True,
         help="l2 gives every record's weights the length 1.",
     )
+    embeddings: str | None = option(
+        None,
+        group=TEXT,
+        metavar="FILE",
+        help="Vectors of words: text as of GloVe, word2vec and fastText, word2vec's .bin, or .npy.",
+    )
+    embedding_words: str | None = option(
+        None,
+        group=TEXT,
+        metavar="FILE",
+        help="The words of an .npy file, one a line.",
+    )
+    pooling: Pooling = option(
+        _DEFAULT.pooling,
+        group=TEXT,
+        shapes_bytes=True,
+        help="mean: a record is the mean of its tokens' vectors; none: it has all of them.",
+    )
     edge_tokens: EdgeTokens = option(
         _DEFAULT.edge_tokens,
         group=TEXT,
         shapes_bytes=True,
         help="Whether a tokenizer's file adds its tokens for beginning and end; auto as its library"
         " does: Hugging Face yes, SentencePiece no.",
+    )
+    pack: int | None = option(
+        None,
+        group=TEXT,
+        shapes_bytes=True,
+        metavar="TOKENS",
+        help="Fill every record with so many, text after text, for language models; with the number"
+        " of the text in the record and the position in the text.",
+    )
+    end_token: str | None = option(
+        None,
+        group=TEXT,
+        shapes_bytes=True,
+        metavar="TOKEN",
+        help="What stands behind each packed text: a token of the tokenizer's file, or a special"
+        " one.",
+    )
+    chunk: int | None = option(
+        None,
+        group=TEXT,
+        shapes_bytes=True,
+        metavar="TOKENS",
+        help="Make several records of a longer text, all in one split.",
+    )
+    chunk_overlap: int = option(
+        0,
+        group=TEXT,
+        shapes_bytes=True,
+        metavar="TOKENS",
+        help="What a chunk has from the one before it.",
+    )
+    preprocessing_fn: str | None = option(
+        None,
+        group=TEXT,
+        metavar="MODULE:FUNCTION",
+        help="Make all features by a function of yours for tensorflow-transform, which learns from"
+        " train what it needs.",
     )
     dedup: Literal["none", "drop", "group"] = option(
         "none",
@@ -178,6 +244,8 @@ class TextConfig(RowsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.preprocessing_fn is not None:
+            self._refuse_features()
         if self.tokenizer in (None, *_BY_NAME):  # of a file more is known once it is read
             self.text_options(self.tokenizer)
         if self.augment and self.balance != "oversample":
@@ -190,30 +258,105 @@ class TextConfig(RowsConfig):
                 " out, or take --dedup drop"
             )
 
+        if self.pack is not None and self.balance != "none":
+            raise ConfigError(
+                f"--balance {self.balance}: is of classes, and packed texts have none: leave one of"
+                " --balance and --pack out"
+            )
+
+        if (self.embeddings is None) == ("embeddings" in self._features):
+            raise ConfigError(
+                "--features embeddings: are looked up in the table that --embeddings names; give"
+                " both"
+            )
+        if self.embeddings is None and self.embedding_words is not None:
+            raise ConfigError("--embedding-words: are those of --embeddings; name that too")
+
+    def _refuse_features(self) -> None:
+        """Of ours there are none where a function makes them."""
+        for name in ("tokenizer", "embeddings", *_SHAPES):
+            default = getattr(_DEFAULT, name, None)
+            if name not in ("min_chars", "max_chars") and getattr(self, name) != default:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')}: is about features that are made here, and"
+                    " --preprocessing-fn makes them all: leave one out"
+                )
+
+    @property
+    def _features(self) -> tuple[TextFeature, ...]:
+        if self.embeddings is not None and not self.features:
+            return ("embeddings",)
+        return self.features
+
     def text_options(self, tokenizer: str | None) -> TextOptions:
         """How texts shall come out, the tokenizer by its kind. Raises ConfigError."""
-        shapes = {name: getattr(self, name) for name in _SHAPES}
+        shapes = {name: getattr(self, name) for name in _SHAPES} | {"features": self._features}
         return TextOptions(tokenizer=tokenizer, **shapes)  # type: ignore[arg-type]
 
 
 def kind(config: TextConfig) -> Kind:
     """What texts put on the road."""
+    if config.preprocessing_fn is not None:
+        return _preprocessed(config, config.preprocessing_fn)
     file = None
     name = config.tokenizer
     if name is not None and name not in _BY_NAME:
         file = _read_file(name)
         name = file.tokenizer
     options = config.text_options(name)
+    artifacts: dict[str, bytes | Prepared] = {}
+    shaping = {} if name is None else {"tokenizer": _described(name, file)}
+    if file is not None:
+        refuse_impossible(file, options)
+        artifacts[file.name] = file.content
+    if config.embeddings is not None:
+        table = _prepare_embeddings(config.embeddings, config.embedding_words)
+        artifacts[EMBEDDINGS] = table
+        shaping["embeddings"] = table.sha256
     return Kind(
         name="text",
         source=_source(config),
         encoder=TextEncoder(options=options, unlabelled=config.unlabelled == "keep"),
         check=TextCheck(options=options) if options.filters else None,
-        analysis=VocabularyAnalysis(options=options) if options.learns else None,
+        analysis=_analysis(options),
         duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
-        artifacts={} if file is None else {file.name: file.content},
-        shaping={} if name is None else {"tokenizer": _described(name, file)},
+        cutter=None if options.chunk is None else TextCutter(options=options),
+        unit=_unit(options),
+        artifacts=artifacts,
+        shaping=shaping,
     )
+
+
+def _analysis(options: TextOptions) -> Analysis | None:
+    if options.splitter == "bpe" and "tokens" in options.outcome:
+        return BpeAnalysis(options=options)
+    return VocabularyAnalysis(options=options) if options.learns else None
+
+
+def _preprocessed(config: TextConfig, function: str) -> Kind:
+    """What the function of the user's puts on the road in place of tokens and the like."""
+    if importlib.util.find_spec("tensorflow_transform") is None:
+        raise ConfigError(
+            "--preprocessing-fn: needs tensorflow-transform: pip install 'recordmill[tft]'"
+        )
+    module = sys.modules[load_function(function).__module__]
+    source = pathlib.Path(str(module.__file__)).read_bytes()
+    options = config.text_options(None)
+    return Kind(
+        name="text",
+        source=_source(config),
+        encoder=PreprocessedEncoder(unlabelled=config.unlabelled == "keep"),
+        check=TextCheck(options=options) if options.filters else None,
+        analysis=Preprocessing(function=function),
+        duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
+        shaping={"preprocessing_fn": f"{function} {hashlib.sha256(source).hexdigest()}"},
+    )
+
+
+def _unit(options: TextOptions) -> str:
+    if options.pack is not None:
+        return "pack"
+    return INPUT if options.chunk is None else "chunk"
 
 
 def _read_file(path: str) -> TokenizerFile:
@@ -226,6 +369,14 @@ def _read_file(path: str) -> TokenizerFile:
         return read_tokenizer_file(path)
     except StorageError as error:
         raise ConfigError(f"--tokenizer: {error}") from error
+
+
+def _prepare_embeddings(path: str, words: str | None) -> PreparedEmbeddings:
+    file = EmbeddingFile(path=path, words=words)
+    try:
+        return PreparedEmbeddings(file=file, sha256=file.sha256())
+    except StorageError as error:
+        raise ConfigError(f"--embeddings: {error}") from error
 
 
 def _described(name: str, file: TokenizerFile | None) -> str:

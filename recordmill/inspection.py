@@ -87,6 +87,7 @@ class Summary:
             "ledger": manifest.ledger.to_json(),
             "rejects": {name: dataclasses.asdict(some) for name, some in self.rejects.items()},
             "encoders": dict(manifest.encoders),
+            "fill_rates": dict(manifest.fill_rates),
             "notes": list(manifest.notes),
         }
 

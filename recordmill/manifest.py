@@ -247,6 +247,7 @@ class Manifest:
     class_weights: per label, from the records of train without copies.
     encoders: {library: version} of what shaped bytes.
     files: what stands beside the shards, without dataset.json, job.json and the index.
+    fill_rates: per split whose records are packed, the part of their values that is no padding.
     notes: sentences for the reader, such as why there are no TFDS files.
     """
 
@@ -260,6 +261,7 @@ class Manifest:
     ledger: Ledger
     encoders: Mapping[str, str]
     files: Mapping[str, FileInfo]
+    fill_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -309,6 +311,7 @@ class Manifest:
             "ledger": self.ledger.to_json(),
             "encoders": dict(self.encoders),
             "files": {name: dataclasses.asdict(info) for name, info in self.files.items()},
+            "fill_rates": dict(self.fill_rates),
             "notes": list(self.notes),
         }
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
@@ -351,6 +354,7 @@ class Manifest:
                     _relative(name): FileInfo.from_json(as_object(info))
                     for name, info in take(data, "files", dict).items()
                 },
+                fill_rates=take_mapping(data, "fill_rates", float),
                 notes=take_texts(data, "notes"),
             )
         except KeyError as error:

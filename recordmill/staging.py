@@ -83,6 +83,7 @@ class ShardInfo:
     rejected: int  # of copy-0 records
     filtered: Mapping[str, int]  # copy-0 records by option
     packed: int | None = None  # rows that went into its records, where these are not one to a row
+    filled: tuple[int, int] | None = None  # of those, values that are no padding, and all
 
 
 def to_json(value: Any) -> bytes:

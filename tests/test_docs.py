@@ -12,7 +12,7 @@ import sys
 import pytest
 from PIL import Image
 
-from pipelines import dataset_commands, flink_commands, options
+from pipelines import dataset_commands, export_command, flink_commands, options
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
 from pipelines.text import TextConfig
@@ -28,6 +28,7 @@ CONFIGS = {
     "text": TextConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
+    "export-transform": export_command.ExportConfig,
     "status": flink_commands.StatusConfig,
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,

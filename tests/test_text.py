@@ -276,7 +276,7 @@ def test_quotes_that_hide_rows_are_told(tmp_path, capsys):
     ("argv", "message"),
     [
         (("--text-column", "txet"), "it has 'Label', 'SMS'"),
-        (("--tokenizer", "wrods"), "expected words, whitespace, chars, bytes or a file"),
+        (("--tokenizer", "wrods"), "expected words, whitespace, chars, bytes, bpe or"),
         (("--tokenizer", "missing.json"), "--tokenizer: cannot read"),
         (("--tokenizer", str(SMS)), "expected a Hugging Face tokenizer.json or a SentencePiece"),
         (("--features", "tokens", "--augment", "word-swap"), "--augment varies oversampled copies"),

@@ -22,7 +22,8 @@ from recordmill.example import encode_examples
 from recordmill.features import Feature
 from recordmill.schema import feature_spec
 from tests.pictures import ROOT
-from tests.texts import SAMPLES, context_of, rows_of, sms
+from tests.text_models import MESSAGES, save_bpe, save_sentencepiece
+from tests.texts import SAMPLES, context_of, rows_of
 from transforms.encoders import subwords
 from transforms.encoders.subwords import read_tokenizer_file
 from transforms.encoders.text import TextEncoder
@@ -31,43 +32,17 @@ from transforms.encoders.text_options import TextOptions
 from transforms.encoders.vocabulary import VocabularyAnalysis
 from transforms.kind import Check, Context, Encoder
 
-MESSAGES = [text for _, text in sms()]
 EVERYTHING = ("text", "tokens", "bow", "tfidf")
 
 
 @pytest.fixture(scope="session")
 def tokenizer_json(tmp_path_factory):
-    """A BPE trained on the messages, whose file also truncates and pads."""
-    model = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="[UNK]"))
-    model.normalizer = tokenizers.normalizers.NFKC()
-    model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]"]
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=2000, special_tokens=special, show_progress=False
-    )
-    model.train_from_iterator(MESSAGES, trainer)
-    model.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    model.enable_truncation(5)
-    model.enable_padding(length=7, pad_id=3, pad_token="[PAD]")
-    path = tmp_path_factory.mktemp("bpe") / "tokenizer.json"
-    model.save(str(path))
-    return path
+    return save_bpe(tmp_path_factory.mktemp("bpe"))
 
 
 @pytest.fixture(scope="session")
 def sentencepiece_model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sentencepiece")
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(MESSAGES),
-        model_prefix=str(folder / "sms"),
-        vocab_size=1500,
-        pad_id=3,
-        num_threads=1,
-        minloglevel=2,
-    )
-    return folder / "sms.model"
+    return save_sentencepiece(tmp_path_factory.mktemp("sentencepiece"))
 
 
 def learned(texts, options):
@@ -486,7 +461,7 @@ def test_lengths_of_no_rows():
         ({"features": ("bow",), "tfidf": "dense"}, "--tfidf dense: says nothing without"),
         ({"features": ("bow",), "tfidf_norm": "none"}, "--tfidf-norm none: says nothing without"),
         ({"tokenizer": "bytes", "vocab_size": 9}, "--vocab-size: is about a vocabulary that is"),
-        ({"min_frequency": 9}, "--min-frequency: is about .* --tokenizer words, whitespace or ch"),
+        ({"min_frequency": 9}, "--min-frequency: is about .* --tokenizer words, whitespace, ch"),
         ({"tokenizer": "words", "edge_tokens": "no"}, "--edge-tokens no: is about a tokenizer's"),
     ],
 )

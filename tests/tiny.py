@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Filtered, Reason, RecordError, Reject, RunError
 from recordmill.features import Feature, Features
-from transforms.kind import Context, Encoded, Layout, Listed, Sorted, Sorter
+from transforms.kind import Artifact, Context, Encoded, Layout, Listed, Sorted, Sorter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,10 @@ class TinyCutter:
 
     size: int
 
-    def cut(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    def cut(
+        self, rows: pa.RecordBatch, artifacts: Mapping[str, Artifact]
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        del artifacts
         pieces = [
             (row, value[at : at + self.size])
             for row, value in enumerate(rows["value"].to_pylist())

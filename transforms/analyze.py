@@ -23,7 +23,7 @@ from recordmill.pool import shared_pool
 from recordmill.staging import Staging
 from transforms import batch, spill
 from transforms.encode import count_rows
-from transforms.kind import Analysis, Artifact
+from transforms.kind import Analysis, Artifact, Prepared
 from transforms.listing import SYSTEM
 from transforms.passes import Passes, SplitReader
 from transforms.spill import Piece
@@ -47,10 +47,17 @@ def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return found[0] if found else counts[0].slice(0, 0)
 
 
-def store_artifacts(contents: Mapping[str, bytes], staging: Staging) -> dict[str, Artifact]:
-    """Writes files for encoders to read: {name in the dataset: content}."""
+def store_artifacts(
+    contents: Mapping[str, bytes | Prepared], staging: Staging
+) -> dict[str, Artifact]:
+    """Writes files for encoders to read: {name in the dataset: content, or what makes them}."""
     stored = {}
     for name, content in contents.items():
+        if not isinstance(content, bytes):
+            place = staging.place(f"artifacts/{content.sha256[:16]}/{name}")
+            content.write(place)
+            stored[name] = Artifact(path=str(place), sha256=content.sha256, published=False)
+            continue
         sha256 = hashlib.sha256(content).hexdigest()
         place = staging.place(f"artifacts/{sha256[:16]}/{name.rpartition('/')[2]}")
         if not place.exists():

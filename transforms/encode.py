@@ -27,7 +27,7 @@ class EncodedChunk:
 
     data: the frames, for gzip one member. lengths: int64[k] of each frame, uncompressed. kept:
     int64[k], its row in the chunk. names: of the Examples, where they are not one to a row: then
-    `lengths` is theirs, and `kept` the rows that went into them.
+    `lengths` is theirs, and `kept` the rows that went into them; filled: as in `Encoded`.
     """
 
     data: bytes
@@ -36,6 +36,7 @@ class EncodedChunk:
     rejects: Sequence[Reject]
     filtered: Sequence[tuple[str, str]]
     names: Sequence[str] | None = None
+    filled: tuple[int, int] | None = None
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
@@ -67,6 +68,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
         rejects=encoded.rows.rejects,
         filtered=encoded.rows.filtered,
         names=None if encoded.names is None else encoded.names.to_pylist(),
+        filled=encoded.filled,
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
 from recordmill.features import Features
+from recordmill.files import Location
 from recordmill.manifest import INPUT
 
 
@@ -102,10 +103,29 @@ class Artifact:
     """A file that an encoder needs beside its rows: given by the user, or learned from train.
 
     path: where it stands while the job runs, as a path or URI. sha256: hex, of its content.
+    published: whether it becomes part of the dataset.
     """
 
     path: str
     sha256: str
+    published: bool = True
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """What encoders need of a file of the user's that is too large to be held in memory, or to be
+    published.
+    """
+
+    @property
+    def sha256(self) -> str:
+        """Of the file, hex: what is made of it depends on nothing else."""
+
+    def write(self, folder: Location) -> None:
+        """Makes it, into a folder; ends at once where an earlier run has.
+
+        Raises ConfigError for a file that is not what it should be.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,12 +170,14 @@ class Encoded:
     """The Examples of a batch: `columns` has a row per kept record, a column per feature.
 
     names: where an Example holds several records, or parts of them (string[m], unique): then
-      `columns` has a row per name, and no Example is of a class or a copy.
+      `columns` has a row per name, and no Example is of a class or a copy. filled: of these, the
+      values that are no padding, and all that there is room for.
     """
 
     columns: pa.RecordBatch
     rows: Sorted
     names: pa.Array | None = None
+    filled: tuple[int, int] | None = None
 
 
 @runtime_checkable
@@ -194,10 +216,13 @@ class Cutter(Protocol):
     The road names them, and keeps those of one record in one split.
     """
 
-    def cut(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """The user's columns of the records, and the row each is of, ascending.
+    def cut(
+        self, rows: pa.RecordBatch, artifacts: Mapping[str, Artifact]
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        """The user's columns of the records, and the row each is of, ascending; a row at least is
+        of each. Runs in an encoder process.
 
-        Runs in an encoder process.
+        artifacts: files of the user's, by their name in the dataset.
         """
 
 
@@ -227,10 +252,20 @@ class Analysis(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """A function of the user's, `module:function`, for which tensorflow-transform learns from the
+    records of train, before balancing.
+    """
+
+    function: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of data: all that it takes beside the road.
 
-    artifacts: files of the user's that the encoder needs, {name in the dataset: content}.
+    artifacts: files of the user's that the encoder needs, {name in the dataset: content}, and what
+      is made of some and not published.
     shaping: options by what they mean, {name: value}, where a path says nothing.
     unit: what a record is, where it is no input: what the cutter makes, or the encoder.
     """
@@ -239,10 +274,10 @@ class Kind:
     source: Source
     encoder: Encoder
     check: Check | None = None
-    analysis: Analysis | None = None
+    analysis: Analysis | Preprocessing | None = None
     duplicates: Duplicates | None = None
     cutter: Cutter | None = None
-    artifacts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT
 

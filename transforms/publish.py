@@ -209,7 +209,8 @@ def describe(
         ).encode(),
     }
     for name, artifact in context.artifacts.items():
-        files[name] = Location.parse(artifact.path).read_bytes()
+        if artifact.published:
+            files[name] = Location.parse(artifact.path).read_bytes()
     if context.labels:
         files[LABELS] = "".join(f"{label}\n" for label in context.labels).encode()
     manifest = Manifest(
@@ -223,9 +224,20 @@ def describe(
         ledger=ledger,
         encoders=publication.encoders,
         files={name: file_info(content) for name, content in files.items()},
+        fill_rates=_fill_rates(infos),
         notes=tuple(tfds.notes),
     )
     return manifest, files | {JOB: to_json(publication.job) + b"\n"}
+
+
+def _fill_rates(infos: Iterable[ShardInfo]) -> dict[str, float]:
+    used: Counter[str] = Counter()
+    room: Counter[str] = Counter()
+    for info in infos:
+        if info.filled is not None:
+            used[info.split] += info.filled[0]
+            room[info.split] += info.filled[1]
+    return {split: used[split] / room[split] for split in sorted(room) if room[split]}
 
 
 def _publish(

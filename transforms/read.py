@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from recordmill.staging import Part, Staging
 from transforms import batch
-from transforms.kind import Check, Cutter, Duplicates, Layout, Listed, RowSource
+from transforms.kind import Artifact, Check, Cutter, Duplicates, Layout, Listed, RowSource
 from transforms.listing import known_labels, prepare, read_part, write_kept
 
 SAME = "__same__"  # string: equal for rows of which one is to stay
@@ -21,7 +22,8 @@ SAME = "__same__"  # string: equal for rows of which one is to stay
 class RowReader:
     """Reads parts of a listing into parts of rows, which have passed the check.
 
-    labels: the classes there may be; a row of another one is rejected.
+    labels: the classes there may be; a row of another one is rejected. artifacts: files of the
+    user's.
     """
 
     source: RowSource
@@ -31,6 +33,7 @@ class RowReader:
     duplicates: Duplicates | None = None
     cutter: Cutter | None = None
     labels: tuple[str, ...] | None = None
+    artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
     def read(self, part: Part) -> list[Part]:
         """Writes the rows of a part, and beside them what was left out; done already on resume."""
@@ -75,7 +78,7 @@ class RowReader:
         """Several records of a long one, each with its number in it behind the key."""
         if self.cutter is None:
             return rows
-        users, parents = self.cutter.cut(rows)
+        users, parents = self.cutter.cut(rows, self.artifacts)
         counts = np.bincount(parents, minlength=len(rows))
         numbers = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
         suffix = pa.array([f"/{number}" for number in numbers.tolist()], pa.string())

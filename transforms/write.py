@@ -29,7 +29,7 @@ from recordmill.pool import ProcessPool, shared_pool
 from recordmill.staging import ShardInfo, Staging, to_json
 from transforms import batch
 from transforms.encode import EncodedChunk, encode_chunk, pack_encoder
-from transforms.kind import Artifact, Encoder
+from transforms.kind import Encoder
 from transforms.plan import Plan, SplitPlan
 from transforms.reshuffle import Shard as ShardId
 from transforms.reshuffle import sort_pieces
@@ -143,11 +143,15 @@ class _Tally:
         self.rejected = 0
         self.filtered: Counter[str] = Counter()
         self.names: list[str] | None = None
+        self.filled: tuple[int, int] | None = None
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:
             self.names = self.names or []
             self.names += chunk.names
+        if chunk.filled is not None:
+            used, room = self.filled or (0, 0)
+            self.filled = (used + chunk.filled[0], room + chunk.filled[1])
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
         self.rejects += chunk.rejects
@@ -242,7 +246,7 @@ class ShardWriter:
 
     def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
         given = {
-            name: Artifact(path="", sha256=a.sha256) for name, a in plan.context.artifacts.items()
+            name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
         }
         context = dataclasses.replace(plan.context, artifacts=given)
         learned = to_json([context, plan.splits[split].task_rows, self.groups])
@@ -308,6 +312,7 @@ class ShardWriter:
             rejected=tally.rejected,
             filtered=dict(tally.filtered),
             packed=packed,
+            filled=tally.filled,
         )
 
 

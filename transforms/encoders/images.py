@@ -17,6 +17,7 @@ from transforms import batch
 from transforms.encoders.augment import check_names, generator_for
 from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
+from transforms.encoders.labels import label_numbers
 from transforms.encoders.pixels import Picture, process
 from transforms.kind import Context, Encoded, Sorted, Sorter
 from transforms.user_columns import user_fields, with_users
@@ -135,19 +136,14 @@ class ImageEncoder:
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=outcome)
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
-        numbers = {label: number for number, label in enumerate(context.labels)}
-        classes = np.array(
-            [-1 if label is None else numbers[label] for label in labels.to_pylist()], np.int64
-        )
-        unlabelled = classes < 0
-        columns = {
-            "image/class/label": pa.array(classes + context.label_offset, mask=unlabelled),
-            "image/class/text": labels,
-        }
+        numbers = label_numbers(labels, context)
+        columns = {"image/class/label": numbers, "image/class/text": labels}
         if self.one_hot_label:
-            hot = (classes[:, None] == np.arange(len(numbers))).astype(np.float32)
+            count = len(context.labels)
+            classes = np.asarray(numbers.fill_null(-1)) - context.label_offset
+            hot = (classes[:, None] == np.arange(count)).astype(np.float32)
             columns["image/class/one_hot"] = pa.FixedSizeListArray.from_arrays(
-                pa.array(hot.ravel()), len(numbers), mask=pa.array(unlabelled)
+                pa.array(hot.ravel()), count, mask=numbers.is_null()
             )
         return columns
 

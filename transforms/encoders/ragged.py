@@ -68,6 +68,11 @@ class Flat:
         data, edges = string_bytes(pc.binary_join_element_wise(texts, ends, " "))
         return cls(data=data, starts=edges[:-1])
 
+    @property
+    def ends(self) -> Ints:
+        """Where each text ends, int64[texts]."""
+        return np.append(self.starts[1:], self.data.size) - 1 if self.starts.size else self.starts
+
     def cut(self, starts: Places, stops: Places) -> Coded:
         """The stretches data[starts[i]:stops[i]], ascending, each within one text."""
         edges = np.empty(2 * len(starts), np.int32)

@@ -26,9 +26,10 @@ from transforms.kind import Artifact
 
 FileTokenizer = Literal["huggingface", "sentencepiece"]
 
+MODEL_FILE = "vocabulary/sentencepiece.model"
 _NAMES: Mapping[FileTokenizer, str] = {
     "huggingface": "vocabulary/tokenizer.json",
-    "sentencepiece": "vocabulary/sentencepiece.model",
+    "sentencepiece": MODEL_FILE,
 }
 _LIBRARIES: Mapping[FileTokenizer, str] = {
     "huggingface": "tokenizers",
@@ -49,17 +50,27 @@ class TokenizerFile:
 class Subwords(Protocol):
     """A tokenizer as its file describes it.
 
-    size: more than any of its ids is. padding: the id that fills up.
+    size: more than any of its ids is. padding: the id that fills up. edges: ids that it adds to
+    every text.
     """
 
     size: int
     padding: int
+    edges: int
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
         """The ids of texts (string[n]), int64[...], and the edges of rows in them, int64[n + 1].
 
         max_length: ids of a row at most; the tokens for beginning and end stay.
         """
+
+    def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
+        """The character behind each token of texts, int64[...], without those for beginning and
+        end, and the edges of rows in them, int64[n + 1].
+        """
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token; None where it has none."""
 
 
 def read_tokenizer_file(path: str) -> TokenizerFile:
@@ -84,18 +95,42 @@ def read_tokenizer_file(path: str) -> TokenizerFile:
     return TokenizerFile(tokenizer=tokenizer, name=_NAMES[tokenizer], content=content)
 
 
-def library_version(tokenizer: FileTokenizer) -> Mapping[str, str]:
+def refuse_impossible(file: TokenizerFile, options: TextOptions) -> None:
+    """Raises ConfigError for options that a tokenizer's file has no token for, or no room."""
+    subwords = _load(file.tokenizer, file.content, edge_tokens=options.edge_tokens)
+    if options.end_token is not None and subwords.id_of(options.end_token) is None:
+        raise ConfigError(
+            f"--end-token {options.end_token}: the tokenizer's file has no such token; take one of "
+            "its own"
+        )
+    if options.chunk is not None and options.chunk - subwords.edges <= options.chunk_overlap:
+        raise ConfigError(
+            f"--chunk {options.chunk}: the tokenizer's own tokens for beginning and end are "
+            f"{subwords.edges} of them, and --chunk-overlap {options.chunk_overlap} takes the rest;"
+            " take more"
+        )
+
+
+def library_version(options: TextOptions) -> Mapping[str, str]:
     """{library: version} of what makes the ids."""
+    tokenizer = _of(options)
     library = _library(tokenizer)
     return {_LIBRARIES[tokenizer]: str(library.__version__)}
 
 
 def load_subwords(options: TextOptions, artifacts: Mapping[str, Artifact]) -> Subwords:
-    """The tokenizer of the options, made once per process."""
-    assert options.splitter == "huggingface" or options.splitter == "sentencepiece"
-    return _load_artifact(
-        options.splitter, artifacts[_NAMES[options.splitter]], options.edge_tokens
-    )
+    """The tokenizer of the options, given or learned, made once per process."""
+    tokenizer = _of(options)
+    return _load_artifact(tokenizer, artifacts[_NAMES[tokenizer]], options.edge_tokens)
+
+
+def _of(options: TextOptions) -> FileTokenizer:
+    return "huggingface" if options.splitter == "huggingface" else "sentencepiece"
+
+
+def has_subwords(artifacts: Mapping[str, Artifact]) -> bool:
+    """Whether a tokenizer's file is there; one that is learned is not, before it is."""
+    return any(name in artifacts for name in _NAMES.values())
 
 
 @functools.lru_cache(maxsize=4)
@@ -137,6 +172,7 @@ class _HuggingFace:
         self.padding: int = padding["pad_id"] if padding else usual
         self.size = max(ids.values(), default=0) + 1
         self._edges = edges
+        self.edges = self._tokenizer.num_special_tokens_to_add(is_pair=False) if edges else 0
         self._tokenizer.no_padding()
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
@@ -148,6 +184,15 @@ class _HuggingFace:
             texts.to_pylist(), add_special_tokens=self._edges
         )
         return _flat([encoding.ids for encoding in encodings])
+
+    def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
+        self._tokenizer.no_truncation()
+        encodings = self._tokenizer.encode_batch(texts.to_pylist(), add_special_tokens=False)
+        return _flat([[end for _, end in encoding.offsets] for encoding in encodings])
+
+    def id_of(self, token: str) -> int | None:
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
 
 
 class _SentencePiece:
@@ -162,6 +207,7 @@ class _SentencePiece:
         self.size = int(self._model.get_piece_size())
         self._begin = edges and self._model.bos_id() >= 0
         self._end = edges and self._model.eos_id() >= 0
+        self.edges = int(self._begin) + int(self._end)
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
         found = self._model.encode(
@@ -174,6 +220,16 @@ class _SentencePiece:
                 for ids in found
             ]
         return _flat(found)
+
+    def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
+        found = self._model.encode(
+            texts.to_pylist(), out_type="offset_mapping", add_bos=False, add_eos=False
+        )
+        return _flat([[end for _, end in row["offsets"]] for row in found])
+
+    def id_of(self, token: str) -> int | None:
+        found = self._model.piece_to_id(token)
+        return None if self._model.is_unknown(found) else int(found)
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:

@@ -9,16 +9,18 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recordmill.features import Feature, Features
 from recordmill.weave import Ints
 from transforms import batch
-from transforms.encoders.ragged import Coded, list_array, stretches, string_array, string_bytes
-from transforms.encoders.subwords import library_version, load_subwords
+from transforms.encoders.embeddings import NAME, load_embeddings
+from transforms.encoders.labels import label_numbers
+from transforms.encoders.packing import end_each, pack
+from transforms.encoders.ragged import Coded, list_array, stretches, string_bytes
+from transforms.encoders.subwords import has_subwords, library_version, load_subwords
 from transforms.encoders.terms import Counts, count_by_row, terms_of
 from transforms.encoders.text_augment import augment_words
-from transforms.encoders.text_options import TextOptions, TfidfNorm
+from transforms.encoders.text_options import SUBWORDS, TextOptions, TfidfNorm
 from transforms.encoders.tokenizers import normalize, tokenize
 from transforms.encoders.vocabulary import TEXT, TOKENS_FILE, Vocabulary, load_vocabulary
 from transforms.kind import Context, Encoded, Sorted
@@ -45,11 +47,21 @@ class TextEncoder:
 
         The sizes of vocabularies stand in it only where the context has them.
         """
+        if self.options.pack is not None:
+            return self._pack_features(context)
         declared = self._text_features(context)
         if context.labels:
             shape = (None,) if self.unlabelled else ()
             declared["label"] = Feature(dtype="int64", shape=shape, kind="label")
         return with_users(declared, _carried(rows), where="input")
+
+    def _pack_features(self, context: Context) -> dict[str, Feature]:
+        shape = (self.options.pack,)
+        return {
+            "tokens": Feature(dtype="int64", shape=shape, kind="index", size=self._ids(context)),
+            "tokens/segments": Feature(dtype="int64", shape=shape),
+            "tokens/positions": Feature(dtype="int64", shape=shape),
+        }
 
     def _text_features(self, context: Context) -> dict[str, Feature]:
         options = self.options
@@ -73,6 +85,10 @@ class TextEncoder:
             declared["tfidf/values"] = Feature(dtype="float32", shape=(None,))
         elif "tfidf" in options.outcome:
             declared["tfidf"] = Feature(dtype="float32", shape=(lines,))
+        if "embeddings" in options.outcome:
+            width = load_embeddings(context.artifacts).width if NAME in context.artifacts else None
+            tokens = () if options.pooling == "mean" else (options.max_length,)
+            declared["embeddings"] = Feature(dtype="float32", shape=(*tokens, width))
         return declared
 
     def _lines(self, context: Context) -> int | None:
@@ -89,13 +105,14 @@ class TextEncoder:
         if options.learns:
             lines = self._lines(context)
             return None if lines is None else 1 + options.oov_buckets + lines
-        return load_subwords(options, context.artifacts).size if context.artifacts else None
+        known = has_subwords(context.artifacts)
+        return load_subwords(options, context.artifacts).size if known else None
 
     def versions(self) -> Mapping[str, str]:
         """Of what knows Unicode, or makes the ids."""
         splitter = self.options.splitter
-        if splitter == "huggingface" or splitter == "sentencepiece":
-            found = dict(library_version(splitter))
+        if splitter in SUBWORDS:
+            found = dict(library_version(self.options))
         else:
             found = {"pyarrow": pa.__version__} if splitter == "words" else {}
         if self.options.unicode != "none":
@@ -107,18 +124,58 @@ class TextEncoder:
         options = self.options
         texts = normalize(rows[TEXT], options.unicode)
         texts = augment_words(texts, rows, options.augment, seed=context.seed)
+        if options.pack is not None:
+            return self._pack(texts, rows[batch.KEY], context)
         columns: dict[str, pa.Array] = {}
         if "text" in options.outcome:
             columns["text"] = texts
         if options.learns:
             columns |= self._learned_columns(texts, load_vocabulary(context.artifacts))
         elif "tokens" in options.outcome:
-            columns |= self._given_columns(texts, context)
+            columns |= self._id_columns(*self._given_ids(texts, context))
+        if "embeddings" in options.outcome:
+            columns["embeddings"] = self._vectors(texts, context)
         if context.labels:
-            columns["label"] = _label_numbers(rows[batch.LABEL], context)
+            columns["label"] = label_numbers(rows[batch.LABEL], context)
         columns |= {field.name: rows[field.name] for field in _carried(rows.schema)}
         kept = Sorted(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
+
+    def _pack(self, texts: pa.StringArray, keys: pa.StringArray, context: Context) -> Encoded:
+        """The ids of all texts in records of `options.pack`."""
+        options = self.options
+        assert options.pack is not None
+        assert options.splitter is not None
+        if options.learns:
+            tokens = tokenize(texts, options.splitter)
+            ids, edges = self._ids_of(tokens, load_vocabulary(context.artifacts)), tokens.offsets
+            padding = _PADDING
+        else:
+            ids, edges, padding = self._given_ids(texts, context)
+        if options.end_token is not None:
+            ids, edges = end_each(ids, edges, self._end_id(context))
+        packs = pack(ids, edges, length=options.pack, padding=padding)
+        columns = {
+            "tokens": _fixed_lists(packs.ids),
+            "tokens/segments": _fixed_lists(packs.segments),
+            "tokens/positions": _fixed_lists(packs.positions),
+        }
+        return Encoded(
+            columns=pa.RecordBatch.from_pydict(columns),
+            rows=Sorted(kept=np.arange(len(texts))),
+            names=packs.names(keys),
+            filled=(packs.used, packs.ids.size),
+        )
+
+    def _end_id(self, context: Context) -> int:
+        options = self.options
+        assert options.end_token is not None
+        if options.splitter in SUBWORDS:
+            found = load_subwords(options, context.artifacts).id_of(options.end_token)
+            assert found is not None  # refuse_impossible has seen to it
+            return found
+        others = options.oov_buckets if options.learns else 0
+        return 1 + others + options.special_tokens.index(options.end_token)
 
     def _learned_columns(self, texts: pa.StringArray, known: Vocabulary) -> dict[str, pa.Array]:
         options = self.options
@@ -126,23 +183,35 @@ class TextEncoder:
         tokens = tokenize(texts, options.splitter)
         columns: dict[str, pa.Array] = {}
         if "tokens" in options.outcome:
-            ids = known.ids(tokens.distinct, oov_buckets=options.oov_buckets)
-            columns |= self._id_columns(ids[tokens.codes], tokens.offsets, _PADDING)
+            columns |= self._id_columns(self._ids_of(tokens, known), tokens.offsets, _PADDING)
         if "bow" in options.outcome or "tfidf" in options.outcome:
             counts = _count_lines(tokens, known, ngrams=options.ngrams)
             columns |= self._term_columns(counts, known)
         return columns
 
-    def _given_columns(self, texts: pa.StringArray, context: Context) -> dict[str, pa.Array]:
-        """Ids that need nothing learned: of bytes, or of a tokenizer's file."""
+    def _ids_of(self, tokens: Coded, known: Vocabulary) -> Ints:
+        return known.ids(tokens.distinct, oov_buckets=self.options.oov_buckets)[tokens.codes]
+
+    def _vectors(self, texts: pa.StringArray, context: Context) -> pa.Array:
+        assert self.options.splitter is not None
+        tokens = tokenize(texts, self.options.splitter)
+        table = load_embeddings(context.artifacts)
+        if self.options.pooling == "mean":
+            return table.mean(tokens)
+        return table.of_tokens(tokens, length=self.options.max_length)
+
+    def _given_ids(self, texts: pa.StringArray, context: Context) -> tuple[Ints, Ints, int]:
+        """Ids that need nothing learned, where rows begin and end in them, and the one that pads:
+        of bytes, or of a tokenizer's file.
+        """
         options = self.options
         if options.splitter == "bytes":
             data, edges = string_bytes(texts)
             ids = data.astype(np.int64) + (1 + len(options.special_tokens))
-            return self._id_columns(ids, edges, _PADDING)
+            return ids, edges, _PADDING
         subwords = load_subwords(options, context.artifacts)
         ids, edges = subwords.encode(texts, max_length=options.max_length)
-        return self._id_columns(ids, edges, subwords.padding)
+        return ids, edges, subwords.padding
 
     def _id_columns(self, ids: Ints, offsets: Ints, padding: int) -> dict[str, pa.Array]:
         length = self.options.max_length
@@ -200,12 +269,6 @@ def _weigh(counts: Counts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDArray
     rows = counts.rows
     squares = np.bincount(rows, weights=values**2, minlength=len(counts.offsets) - 1)
     return values / np.sqrt(squares)[rows]
-
-
-def _label_numbers(labels: pa.StringArray, context: Context) -> pa.Array:
-    """int64[n], null where there is no label."""
-    classes = pc.index_in(labels, value_set=string_array(context.labels))
-    return pc.add(classes.cast(pa.int64()), context.label_offset)
 
 
 def _fixed_lists(table: npt.NDArray[np.generic]) -> pa.FixedSizeListArray:

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.weave import offsets_of
+from recordmill.weave import Ints, offsets_of
 from transforms.encoders.ragged import (
     Coded,
     Flat,
+    Places,
     blocks_of,
     byte_table,
     string_array,
@@ -20,7 +21,7 @@ from transforms.encoders.ragged import (
     translate,
 )
 from transforms.encoders.text_options import Tokenizer, Unicode
-from transforms.encoders.words import find_words
+from transforms.encoders.words import find_words, word_edges
 
 # Capitals whose lower case hangs on what is next to them, or is two code points: Arrow does not
 # know it, Python and TensorFlow do.
@@ -61,6 +62,20 @@ def tokenize(texts: pa.StringArray, tokenizer: Tokenizer) -> Coded:
     raise ValueError(f"expected words, whitespace or chars, got {tokenizer}")
 
 
+def token_starts(flat: Flat, tokenizer: Tokenizer) -> Ints:
+    """Where the tokens of texts begin in their bytes, int64[tokens]."""
+    match tokenizer:
+        case "words":
+            return word_edges(flat)[0].astype(np.int64)
+        case "whitespace":
+            return _between_spaces(flat)[0].astype(np.int64)
+        case "chars":
+            heads = flat.data & 0xC0 != 0x80
+            heads[flat.ends] = False  # the spaces between texts
+            return np.flatnonzero(heads)
+    raise ValueError(f"expected words, whitespace or chars, got {tokenizer}")
+
+
 def words(texts: pa.StringArray) -> Coded:
     """Words in lower case; what a word is stands in `word_pattern`."""
     # No word goes across whitespace, and most of what stands between comes again and again.
@@ -71,6 +86,10 @@ def words(texts: pa.StringArray) -> Coded:
 def split_whitespace(texts: pa.StringArray) -> Coded:
     r"""What ASCII whitespace separates, as tf.strings.split does: space, \t, \n, \v, \f, \r."""
     flat = Flat.of(texts)
+    return flat.cut(*_between_spaces(flat))
+
+
+def _between_spaces(flat: Flat) -> tuple[Places, Places]:
     found = [np.zeros(0, np.int32)]
     before = 1
     for block in blocks_of(flat.data):
@@ -79,7 +98,7 @@ def split_whitespace(texts: pa.StringArray) -> Coded:
         found.append(changes.astype(np.int32))
         before = space[-1]
     edges = np.concatenate(found)
-    return flat.cut(edges[::2], edges[1::2])
+    return edges[::2], edges[1::2]
 
 
 def characters(texts: pa.StringArray) -> Coded:

@@ -70,14 +70,19 @@ _BETWEEN = (
 def find_words(texts: pa.StringArray) -> Coded:
     """The words of texts (string[n], no null) as they stand there."""
     flat = Flat.of(texts)
+    return flat.cut(*word_edges(flat))
+
+
+def word_edges(flat: Flat) -> tuple[Ints, Ints]:
+    """Where words begin and end in the bytes of texts, int64[words] each."""
     if not flat.data.size:
-        return flat.cut(flat.starts, flat.starts)
+        return flat.starts, flat.starts
     places, classes = _classes(flat.data)
     # Segments are what stays together; every space is one.
     begins = np.append(0, np.flatnonzero(~_together(classes)) + 1)
     words = np.flatnonzero(_wordlike(classes, begins))
     ends = np.append(begins, len(classes))[words + 1]
-    return flat.cut(places[begins[words]], np.append(places, flat.data.size)[ends])
+    return places[begins[words]], np.append(places, flat.data.size)[ends]
 
 
 def _together(classes: Bytes) -> _Bools:

@@ -1,0 +1,105 @@
+"""A SavedModel gives, for the texts of a dataset, what stands in it."""
+
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.cli import main
+from tests.image_runs import Made, encoders_kept
+from tests.test_text import make
+from tests.texts import SMS
+
+INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def export(made: Made, folder: pathlib.Path) -> tf.Module:
+    argv = ["export-transform", "--dataset", str(made.folder), "--output", str(folder / "model")]
+    assert main(argv) == 0
+    return tf.saved_model.load(str(folder / "model"))
+
+
+def expect_equal(got, wanted) -> None:
+    if wanted and isinstance(wanted[0], float):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-7)
+    else:
+        assert np.ravel(got).tolist() == list(wanted)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--features", "text,tokens,bow,tfidf"),
+        ("--features", "text,tokens,bow,tfidf", "--ngrams", 2, "--tfidf-norm", "none"),
+        ("--features", "text,tokens", "--max-length", 9, "--oov-buckets", 5, "--vocab-size", 300),
+        ("--features", "text,tfidf", "--tfidf", "dense", "--vocab-size", 200),
+        ("--features", "text,tokens", "--tokenizer", "whitespace", "--special-tokens", "<a>,<b>"),
+        ("--features", "text,tokens,bow", "--tokenizer", "chars", "--rename", "tokens=ids"),
+        ("--features", "text,tokens", "--tokenizer", "bytes"),
+    ],
+)
+def test_the_model_gives_what_is_stored(tmp_path, argv):
+    made = make(tmp_path / "out", *INPUT, *argv)
+    model = export(made, tmp_path)
+    stored = [example for split in ("train", "test") for example in made.examples(split).values()]
+    # TensorFlow's lower case and ours differ beyond ASCII, as docs/text.md says.
+    stored = [example for example in stored if example["text"][0].isascii()][:2000]
+    texts = tf.constant([example["text"][0] for example in stored])
+    found = model(texts)
+    assert set(found) == {name for example in stored for name in example} - {"label"}
+    served = model.signatures["serving_default"](texts=texts)
+    assert set(served) >= set(found)
+    for name, values in found.items():
+        rows = values.to_list() if isinstance(values, tf.RaggedTensor) else values.numpy()
+        for row, padded, example in zip(rows, served[name].numpy(), stored, strict=True):
+            wanted = example.get(name, [])
+            assert len(np.ravel(row)) == len(wanted)
+            expect_equal(row, wanted)
+            expect_equal(np.ravel(padded)[: len(wanted)], wanted)
+    assert model(tf.constant([], tf.string)).keys() == found.keys()
+
+
+def test_packed_ids_are_those_of_texts_by_themselves(tmp_path):
+    made = make(tmp_path / "out", *INPUT, "--tokenizer", "words", "--pack", 64)
+    model = export(made, tmp_path)
+    key, example = next(iter(made.examples("train").items()))
+    row = int(key[0].rpartition("#")[2].partition("@")[0])
+    text = SMS.read_text(encoding="utf-8").split("\n")[row].split("\t", 1)[1]
+    ids = model(tf.constant([text]))["tokens"].to_list()[0]
+    assert example["tokens"][: len(ids)] == ids[:64]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--unicode", "nfc", "--tokenizer", "words"), "--unicode nfc: TensorFlow by itself"),
+        (("--tokenizer", "bpe", "--vocab-size", 600), "--tokenizer bpe: TensorFlow by itself"),
+        (("--tokenizer", "words", "--embeddings", "T", "--features", "embeddings"), "embeddings:"),
+    ],
+)
+def test_what_tensorflow_cannot_do_is_told(tmp_path, capsys, argv, message):
+    (tmp_path / "t.txt").write_text("a 1 2\nb 3 4\n")
+    words = [tmp_path / "t.txt" if word == "T" else word for word in argv]
+    made = make(tmp_path / "out", *INPUT, *words)
+    argv = ["export-transform", "--dataset", str(made.folder), "--output", str(tmp_path / "model")]
+    assert main(argv) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+
+
+def test_outputs_that_cannot_be(tmp_path, capsys):
+    argv = ["export-transform", "--dataset", str(tmp_path / "none"), "--output"]
+    assert main([*argv, str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main([*argv, str(tmp_path / "model")]) == 1
+    assert "no dataset" in capsys.readouterr().err
+    assert main([*argv, "s3://bucket/model"]) == 2
+    assert "expected a local folder" in capsys.readouterr().err

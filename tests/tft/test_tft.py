@@ -1,0 +1,104 @@
+"""--preprocessing-fn: what tensorflow-transform learns from train, stored and published."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from pipelines.cli import main
+from tests.flink.conftest import flink  # noqa: F401  (a fixture)
+from tests.flink.jobs import Job
+from tests.image_runs import Made
+from tests.tensorflow_reads import parse
+from tests.texts import SMS
+
+FUNCTION = "tests.tft.preprocessing:words_and_weights"
+OPTIONS = (*("--format", "tsv", "--preprocessing-fn", FUNCTION, "--splits", "train=0.8,test=0.2"),)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Made:
+    folder = tmp_path_factory.mktemp("tft") / "out"
+    job = Job(folder, *OPTIONS, source=SMS, kind="text")
+    job.finish()
+    assert main(["verify", "--dataset", str(folder)]) == 0
+    return Made(folder)
+
+
+def texts(made: Made, split: str) -> list[str]:
+    found = made.examples(split)
+    return [found[at]["text"][0].decode() for at in sorted(found) if at[1] == 0]
+
+
+def test_the_published_function_gives_what_is_stored(made):
+    output = tft.TFTransformOutput(str(made.folder / "transform_fn"))
+    for split in ("train", "test"):
+        examples = parse(made, split)
+        assert len(examples) == made.manifest.splits[split].records
+        inputs = {"text": tf.stack([example["text"] for example in examples])}
+        found = output.transform_raw_features(inputs)
+        for name in ("tokens", "tfidf/indices", "tfidf/values"):
+            rows = tf.RaggedTensor.from_sparse(found[name]).to_list()
+            for row, example in zip(rows, examples, strict=True):
+                stored = tf.sparse.to_dense(example[name]).numpy().tolist()
+                assert stored == row
+        stored = [example["length"].numpy() for example in examples]
+        np.testing.assert_allclose(stored, found["length"].numpy(), rtol=1e-6)
+        assert [e["first"].numpy()[0] for e in examples] == found["first"].numpy()[:, 0].tolist()
+
+
+def test_it_is_learned_from_train_alone_and_not_from_copies(made):
+    train = texts(made, "train")
+    counts: dict[str, int] = {}
+    for text in train:
+        for word in tf.strings.split(tf.strings.lower(text)).numpy().tolist():
+            counts[word] = counts.get(word, 0) + 1
+    vocabulary = made.folder / "transform_fn/transform_fn/assets/words"
+    lines = vocabulary.read_bytes().split(b"\n")[:-1]
+    assert len(lines) == 1000
+    assert [counts[line] for line in lines] == sorted(counts.values(), reverse=True)[:1000]
+    lengths = np.array([len(text.encode()) for text in train], np.float64)
+    example = parse(made, "test")[0]
+    length = len(example["text"].numpy())
+    expected = (length - lengths.mean()) / lengths.std()
+    assert example["length"].numpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_same_bytes_with_one_worker_and_on_flink(made, flink, tmp_path):  # noqa: F811
+    one = Job(tmp_path / "one", *OPTIONS, "--workers", "1", source=SMS, kind="text")
+    one.finish()
+    assert Made(one.output).manifest.digest == made.manifest.digest
+    job = Job(tmp_path / "flink", *OPTIONS, source=SMS, kind="text").on(flink, "loopback")
+    job.finish()
+    assert Made(job.output).manifest.digest == made.manifest.digest
+
+
+def test_nothing_is_done_twice(made):
+    again = Job(made.folder, *OPTIONS, source=SMS, kind="text").run()
+    assert again.code == 0
+    assert "nothing has changed" in again.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("tests.tft.preprocessing:missing",), "has no function 'missing'"),
+        (("tests.tft.nowhere:f",), "cannot import tests.tft.nowhere"),
+        ((FUNCTION, "--tokenizer", "words"), "--tokenizer: is about features that are made here"),
+        ((FUNCTION, "--pack", "9"), "--pack: is about features that are made here"),
+        (("tests.tft.preprocessing:fails",), "--preprocessing-fn tests.tft.preprocessing:fails"),
+    ],
+)
+def test_what_cannot_work_is_told(tmp_path: pathlib.Path, capsys, argv, message):
+    options = ["--input", str(SMS), "--format", "tsv", "--output", str(tmp_path / "out")]
+    assert main(["text", *options, "--preprocessing-fn", *argv]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_name_that_is_taken(tmp_path, capsys):
+    options = ["--input", str(SMS), "--format", "tsv", "--output", str(tmp_path / "out")]
+    argv = ["--preprocessing-fn", "tests.tft.preprocessing:label", "--quiet"]
+    assert main(["text", *options, *argv]) == 1
+    assert "makes a feature 'label'" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""Long texts in several records, each of so many tokens at most."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.weave import Ints
+from transforms.encoders.ragged import Flat, string_array
+from transforms.encoders.subwords import load_subwords
+from transforms.encoders.text_options import FROM_FILE, TextOptions
+from transforms.encoders.tokenizers import normalize, token_starts
+from transforms.encoders.vocabulary import TEXT
+from transforms.kind import Artifact
+
+_SPACE = np.frombuffer(b" \t\n\v\f\r", np.uint8)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Places:
+    """Where texts can be cut.
+
+    at: int64[places], ascending, the byte of `Flat` where a token begins; the first of a text is
+    its beginning. before: int64[places], tokens of its text before each. offsets: int64[texts + 1],
+    the places of a text. tokens: int64[texts], of each. good: bool[places], where both sides come
+    out as the same tokens that they are together.
+    """
+
+    at: Ints
+    before: Ints
+    offsets: Ints
+    tokens: Ints
+    good: npt.NDArray[np.bool_]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextCutter:
+    """Cuts the column `text` into chunks of `options.chunk` tokens at most; each begins with the
+    last `options.chunk_overlap` of the one before.
+    """
+
+    options: TextOptions
+
+    def cut(
+        self, rows: pa.RecordBatch, artifacts: Mapping[str, Artifact]
+    ) -> tuple[pa.RecordBatch, Ints]:
+        texts = normalize(rows[TEXT], self.options.unicode)
+        flat = Flat.of(texts)
+        if self.options.splitter in FROM_FILE:
+            places, size = self._subword_places(texts, flat, artifacts)
+        else:
+            places, size = self._token_places(flat), self._size
+        data = flat.data.tobytes()
+        starts, ends, tokens = (a.tolist() for a in (flat.starts, flat.ends, places.tokens))
+        chunks: list[str] = []
+        parents: list[int] = []
+        for row in range(len(rows)):
+            edges = [starts[row], ends[row]]
+            pieces = [edges]
+            if tokens[row] > size:
+                own = slice(int(places.offsets[row]), int(places.offsets[row + 1]))
+                cuts = _cuts(
+                    places.before[own],
+                    places.good[own],
+                    tokens=tokens[row],
+                    size=size,
+                    overlap=self.options.chunk_overlap,
+                )
+                at = [*places.at[own].tolist(), ends[row]]
+                pieces = [[at[first], at[last]] for first, last in cuts]
+            chunks += [data[first:last].decode() for first, last in pieces]
+            parents += [row] * len(pieces)
+        columns = {TEXT: string_array(chunks)}
+        return pa.RecordBatch.from_pydict(columns), np.array(parents, np.int64)
+
+    @property
+    def _size(self) -> int:
+        assert self.options.chunk is not None
+        return self.options.chunk
+
+    def _token_places(self, flat: Flat) -> _Places:
+        """Every token of ours is the same, whatever stands before and after it."""
+        assert self.options.splitter is not None
+        # Bytes are cut where characters begin.
+        in_bytes = self.options.splitter == "bytes"
+        at = token_starts(flat, "chars" if in_bytes else self.options.splitter)
+        offsets = np.append(np.searchsorted(at, flat.starts), at.size)
+        counts = np.diff(offsets)
+        at[offsets[:-1][counts > 0]] = flat.starts[counts > 0]
+        before = np.arange(at.size) - np.repeat(offsets[:-1], counts)
+        if in_bytes:
+            before, counts = at - np.repeat(flat.starts, counts), flat.ends - flat.starts
+        good = np.ones(at.size, np.bool_)
+        return _Places(at=at, before=before, offsets=offsets, tokens=counts, good=good)
+
+    def _subword_places(
+        self, texts: pa.StringArray, flat: Flat, artifacts: Mapping[str, Artifact]
+    ) -> tuple[_Places, int]:
+        """Where a token ends; what splits on both sides as it does together, is known of spaces."""
+        subwords = load_subwords(self.options, artifacts)
+        ends, offsets = subwords.ends(texts)
+        counts = np.diff(offsets)
+        rows = np.repeat(np.arange(len(texts)), counts)
+        # A token begins where the one before it ends, the first where its text does.
+        begins = np.append(0, ends[:-1])[: ends.size]
+        begins[offsets[:-1][counts > 0]] = 0
+        heads = np.flatnonzero(flat.data & 0xC0 != 0x80)
+        at = heads[np.searchsorted(heads, flat.starts)[rows] + begins]
+        at = np.maximum.accumulate(at)
+        before = np.arange(at.size) - np.repeat(offsets[:-1], counts)
+        # Of tokens that share a character, it is the last after which there is a place.
+        kept = (np.append(at[1:], -1) != at) & (at < flat.ends[rows])
+        first = np.searchsorted(rows[kept], np.arange(len(texts) + 1))
+        good = np.isin(flat.data[at[kept]], _SPACE)
+        places = _Places(at=at[kept], before=before[kept], offsets=first, tokens=counts, good=good)
+        return places, self._size - subwords.edges
+
+
+def _cuts(
+    before: Ints, good: npt.NDArray[np.bool_], *, tokens: int, size: int, overlap: int
+) -> Iterator[tuple[int, int]]:
+    """The places (and -1 for the end) between which the chunks of one text are."""
+    start = 0
+    while tokens - before[start] > size:
+        # As far as it goes, but so far that the next one begins behind this one.
+        least = int(np.searchsorted(before, before[start] + overlap, side="right"))
+        most = int(np.searchsorted(before, before[start] + size, side="right")) - 1
+        most = max(most, start + 1)
+        choice = np.flatnonzero(good[least : most + 1])
+        stop = least + int(choice[-1]) if choice.size else most
+        if stop == len(before):
+            break
+        yield start, stop
+        least = max(int(np.searchsorted(before, before[stop] - overlap)), start + 1)
+        choice = np.flatnonzero(good[least:stop])
+        start = least + int(choice[0]) if choice.size else least
+    yield start, -1

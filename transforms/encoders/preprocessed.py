@@ -1,0 +1,176 @@
+"""Features that a preprocessing function of the user's makes, once tensorflow-transform has learned
+from train what it needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, RunError, did_you_mean
+from recordmill.features import Feature, Features
+from recordmill.files import Location
+from recordmill.weave import Ints
+from transforms import batch
+from transforms.encoders.labels import label_numbers
+from transforms.encoders.ragged import list_array
+from transforms.kind import Artifact, Context, Encoded, Sorted
+from transforms.user_columns import is_list, user_feature, user_fields
+
+FOLDER = "transform_fn"  # in the dataset: what tft.TFTransformOutput reads
+FEATURES_FILE = f"{FOLDER}/features.json"  # what it makes
+
+
+def load_function(name: str) -> Any:
+    """A function of the user's by `module:function`.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    module_name, _, function_name = name.partition(":")
+    if os.getcwd() not in sys.path:  # that of the command is where it is installed
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(
+            f"--preprocessing-fn {name}: cannot import {module_name} ({error}); expected "
+            "module:function, of a module that stands here or is installed"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        known = [key for key, value in vars(module).items() if callable(value)]
+        raise ConfigError(
+            f"--preprocessing-fn {name}: {module_name} has no function {function_name!r}"
+            f"{did_you_mean(function_name, known)}"
+        )
+    return function
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessedEncoder:
+    """Applies the learned function to the user's columns.
+
+    unlabelled: rows without a label may occur, and have no label feature.
+    """
+
+    unlabelled: bool = False
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        """Those of the function stand in it once they are known."""
+        declared: dict[str, Feature] = {}
+        if FEATURES_FILE in context.artifacts:
+            declared = _stored(context.artifacts[FEATURES_FILE])["features"]
+        if context.labels:
+            if "label" in declared:
+                raise RunError(
+                    "--preprocessing-fn: makes a feature 'label', which the classes have already: "
+                    "give it another name"
+                )
+            shape = (None,) if self.unlabelled else ()
+            declared["label"] = Feature(dtype="int64", shape=shape, kind="label")
+        for field in user_fields(rows):
+            user_feature(field)  # raises for what TensorFlow cannot hold
+        return declared
+
+    def versions(self) -> Mapping[str, str]:
+        """Of what makes the values."""
+        from importlib.metadata import version
+
+        return {name: version(name) for name in ("tensorflow", "tensorflow-transform")}
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        apply = _load(context.artifacts[FEATURES_FILE])
+        columns = apply({field.name: rows[field.name] for field in user_fields(rows.schema)})
+        if context.labels:
+            columns["label"] = label_numbers(rows[batch.LABEL], context)
+        kept = Sorted(kept=np.arange(len(rows)))
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
+
+
+def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
+    """The values of a column and where rows begin and end in them: a null is none.
+
+    Values are int64, float32 or binary.
+    """
+    kind = column.type.value_type if is_list(column.type) else column.type
+    if is_list(column.type):
+        counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+        values = pc.list_flatten(column)
+    else:
+        counts = np.asarray(column.is_valid()).astype(np.int64)
+        values = column.drop_null()
+    if pa.types.is_floating(kind):
+        values = values.cast(pa.float32())
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        values = values.cast(pa.int64())
+    else:
+        values = values.cast(pa.binary())
+    return values, np.append(0, np.cumsum(counts))
+
+
+def _stored(artifact: Artifact) -> dict[str, dict[str, Feature]]:
+    """`inputs` and `features` of the function, by their names."""
+    stored = json.loads(Location.parse(artifact.path).read_bytes())
+    return {
+        what: {name: Feature.from_json(one) for name, one in features.items()}
+        for what, features in stored.items()
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _load(artifact: Artifact) -> Any:
+    """The function, with TensorFlow on one thread: encoder processes take the cores already."""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    output = tft.TFTransformOutput(os.path.dirname(artifact.path))
+    layer = output.transform_features_layer()
+
+    inputs = _stored(artifact)["inputs"]
+
+    def tensor(column: pa.Array, feature: Feature) -> Any:
+        values, edges = as_lists(column)
+        flat = tf.constant(values.to_pylist(), tf.as_dtype(feature.dtype), [len(values)])
+        if feature.shape == (None,):
+            return tf.RaggedTensor.from_row_splits(flat, edges).to_sparse()
+        return tf.reshape(flat, [len(column), *feature.shape])
+
+    def apply(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        made = layer({name: tensor(columns[name], one) for name, one in inputs.items()})
+        return {name: _array(value) for name, value in made.items()}
+
+    return apply
+
+
+def _array(value: Any) -> pa.Array:
+    """A tensor, dense, sparse or ragged, as lists by row."""
+    if hasattr(value, "indices"):  # sparse
+        rows = value.indices.numpy()[:, 0]
+        edges = np.searchsorted(rows, np.arange(int(value.dense_shape[0]) + 1))
+        return list_array(_flat(value.values.numpy()), edges)
+    if hasattr(value, "row_splits"):
+        edges = value.row_splits.numpy()
+        return list_array(_flat(value.flat_values.numpy()), edges)
+    table = value.numpy()
+    width = int(np.prod(table.shape[1:], dtype=np.int64))
+    return pa.FixedSizeListArray.from_arrays(pa.array(_flat(table.ravel())), width)
+
+
+def _flat(values: Any) -> Any:
+    if values.dtype.kind == "O":
+        return pa.array(values.tolist(), pa.binary())
+    return values.astype(np.float32 if values.dtype.kind == "f" else np.int64)

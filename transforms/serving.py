@@ -1,0 +1,153 @@
+"""What a dataset's texts became, as a TensorFlow SavedModel: for serving, where there is no Beam.
+
+Beside the loader the only module that imports TensorFlow, and no other imports it.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from transforms.encoders.text_options import TextOptions
+from transforms.encoders.word_pattern import SPLIT_WORDS, SPLIT_WORDS_REWRITE
+
+_TEXTS = [tf.TensorSpec([None], tf.string, name="texts")]
+
+
+class TextTransform(tf.Module):
+    """Called with texts (string[n]) it gives the features that a dataset of these options holds,
+    ragged where records have as many values as there are.
+
+    Its signature `serving_default` pads these to the longest of the batch: tokens with 0, indices
+    with -1, weights and counts with 0; `tokens/length` says how many there are.
+    """
+
+    def __init__(
+        self,
+        options: TextOptions,
+        *,
+        vocabulary: pathlib.Path | None = None,
+        idf: npt.NDArray[np.float64] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._options = options
+        self._rename = dict(rename or {})
+        self._size = 0
+        if vocabulary is not None:
+            initializer = tf.lookup.TextFileInitializer(
+                str(vocabulary),
+                tf.string,
+                tf.lookup.TextFileIndex.WHOLE_LINE,
+                tf.int64,
+                tf.lookup.TextFileIndex.LINE_NUMBER,
+            )
+            self._lines = tf.lookup.StaticHashTable(initializer, -1)
+            self._size = int(self._lines.size())
+        self._idf = None if idf is None else tf.constant(idf, tf.float64)
+
+    @tf.function(input_signature=_TEXTS)  # type: ignore[untyped-decorator]
+    def __call__(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self._named(self._features(texts))
+
+    @tf.function(input_signature=_TEXTS)  # type: ignore[untyped-decorator]
+    def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """As dense tensors."""
+        out = {}
+        for name, value in self._features(texts).items():
+            if isinstance(value, tf.RaggedTensor):
+                if name == "tokens":
+                    out["tokens/length"] = value.row_lengths()
+                fill = tf.constant(-1 if name.endswith("/indices") else 0, value.dtype)
+                value = value.to_tensor(fill)
+            out[name] = value
+        return self._named(out)
+
+    def _named(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {self._rename.get(name, name): value for name, value in features.items()}
+
+    def _features(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        options = self._options
+        out: dict[str, tf.Tensor] = {}
+        if "text" in options.outcome:
+            out["text"] = texts
+        if "tokens" in options.outcome:
+            out |= self._padded(self._ids(texts))
+        if "bow" in options.outcome or "tfidf" in options.outcome:
+            out |= self._terms(self._tokens(texts))
+        return out
+
+    def _tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        match self._options.splitter:
+            case "words":
+                lowered = tf.strings.lower(texts, encoding="utf-8")
+                spaced = tf.strings.regex_replace(lowered, SPLIT_WORDS, SPLIT_WORDS_REWRITE)
+                return tf.strings.split(spaced)
+            case "whitespace":
+                return tf.strings.split(texts)
+            case "chars":
+                return tf.strings.unicode_split(texts, "UTF-8")
+        raise ValueError(f"expected words, whitespace or chars, got {self._options.splitter}")
+
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        options = self._options
+        if options.splitter == "bytes":
+            split = tf.strings.bytes_split(texts)
+            values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
+            return split.with_values(tf.cast(values, tf.int64) + 1 + len(options.special_tokens))
+        tokens = self._tokens(texts)
+        found = self._lines.lookup(tokens.values)
+        unknown = tf.ones_like(found)
+        if options.oov_buckets > 1:
+            unknown += tf.strings.to_hash_bucket_fast(tokens.values, options.oov_buckets)
+        return tokens.with_values(tf.where(found < 0, unknown, found + 1 + options.oov_buckets))
+
+    def _padded(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        length = self._options.max_length
+        if length is None:
+            return {"tokens": ids}
+        sizes = tf.minimum(ids.row_lengths(), length)
+        return {
+            "tokens": ids.to_tensor(0, shape=[None, length]),
+            "tokens/mask": tf.cast(tf.sequence_mask(sizes, length), tf.int64),
+            "tokens/length": sizes,
+        }
+
+    def _terms(self, tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        options = self._options
+        if options.ngrams > 1:
+            tokens = tf.strings.ngrams(tokens, list(range(1, options.ngrams + 1)), separator=" ")
+        lines = self._lines.lookup(tokens.values)
+        places = tf.boolean_mask(tokens.value_rowids() * self._size + lines, lines >= 0)
+        found, _, counts = tf.unique_with_counts(tf.sort(places), tf.int64)
+        rows, indices = found // self._size, found % self._size
+        count = tokens.nrows()
+
+        def ragged(values: tf.Tensor) -> tf.RaggedTensor:
+            return tf.RaggedTensor.from_value_rowids(values, rows, nrows=count)
+
+        out: dict[str, tf.Tensor] = {}
+        if "bow" in options.outcome:
+            out["bow/indices"] = ragged(indices)
+            out["bow/counts"] = ragged(counts)
+        if "tfidf" in options.outcome:
+            weights = tf.cast(counts, tf.float64) * tf.gather(self._idf, indices)
+            if options.tfidf_norm == "l2":
+                squares = tf.math.unsorted_segment_sum(weights**2, rows, count)
+                weights /= tf.gather(tf.sqrt(squares), rows)
+            weights = tf.cast(weights, tf.float32)
+            if options.tfidf == "sparse":
+                out |= {"tfidf/indices": ragged(indices), "tfidf/values": ragged(weights)}
+            else:
+                shape = tf.stack([count, self._size])
+                out["tfidf"] = tf.scatter_nd(tf.stack([rows, indices], axis=1), weights, shape)
+        return out
+
+
+def save(transform: TextTransform, output: pathlib.Path) -> None:
+    """Writes it as a SavedModel into a folder."""
+    tf.saved_model.save(transform, str(output), signatures={"serving_default": transform.serve})
