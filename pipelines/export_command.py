@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import pathlib
 import shutil
 import sys
@@ -55,6 +56,7 @@ def export_transform_main(argv: Sequence[str]) -> int:
     except ManifestError as error:
         raise RunError(str(error)) from error
     options = text_options(manifest)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it tells of graphics cards at length
     try:
         from transforms import serving
     except ImportError as error:
@@ -110,7 +112,10 @@ def text_options(manifest: Manifest) -> TextOptions:
             " model in vocabulary/ with its own library"
         )
     if "embeddings" in written:
-        raise ConfigError("embeddings: the table is no part of the dataset; look them up in it")
+        raise ConfigError(
+            "--embeddings: the table is no part of the dataset, so its vectors cannot be given;"
+            " export a dataset made without it"
+        )
     if options.unicode != "none":
         raise ConfigError(
             f"--unicode {options.unicode}: TensorFlow by itself cannot normalise texts; export a"

@@ -133,7 +133,7 @@ def closing(
             *_filled(rates, name),
         )
     classes = {}
-    for name, split in ({} if rates else manifest.splits).items():  # packs are of no class
+    for name, split in manifest.splits.items():
         written = _with_unlabelled(split.classes, split.records)
         planned = plan.splits[name].classes if plan and name in plan.splits else {}
         classes[name] = _stages(
@@ -146,7 +146,7 @@ def closing(
     last = line(f"{records:,} records written to ", (clean(output), "bold"), took)
     return stack(
         table,
-        _classes_table(classes, labels=() if rates else manifest.labels),
+        None if rates else _classes_table(classes, labels=manifest.labels),
         _ledger(manifest),
         rejects_table(sum_up(rejects)),
         *_notes(manifest),
@@ -223,13 +223,12 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
         )
     classes = {
         name: {"written": _with_unlabelled(split.classes, split.records)}
-        for name, split in ({} if manifest.fill_rates else manifest.splits).items()
+        for name, split in manifest.splits.items()
     }
-    labels = () if manifest.fill_rates else manifest.labels
     return stack(
         facts,
         splits,
-        _classes_table(classes, labels=labels, weights=manifest.class_weights),
+        _classes_table(classes, labels=manifest.labels, weights=manifest.class_weights),
         features,
         _ledger(manifest),
         rejects_table(summary.rejects),
@@ -364,6 +363,8 @@ def _ledger(manifest: Manifest) -> Text:
             },
         ),
     ]
+    if manifest.ledger.packs is not None:
+        sums.append(count_of(manifest.ledger.packs, "pack"))
     if copies.planned:
         planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
         sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))

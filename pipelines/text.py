@@ -321,7 +321,7 @@ def kind(config: TextConfig) -> Kind:
         analysis=_analysis(options),
         duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
         cutter=None if options.chunk is None else TextCutter(options=options),
-        unit=_unit(options),
+        unit=INPUT if options.chunk is None else "chunk",
         artifacts=artifacts,
         shaping=shaping,
     )
@@ -351,12 +351,6 @@ def _preprocessed(config: TextConfig, function: str) -> Kind:
         duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
         shaping={"preprocessing_fn": f"{function} {hashlib.sha256(source).hexdigest()}"},
     )
-
-
-def _unit(options: TextOptions) -> str:
-    if options.pack is not None:
-        return "pack"
-    return INPUT if options.chunk is None else "chunk"
 
 
 def _read_file(path: str) -> TokenizerFile:

@@ -163,13 +163,15 @@ INPUT = "input"
 class Ledger:
     """Where every input, record and copy went.
 
-    unit: what a record is: an input, or a chunk or a pack of them; then their numbers differ.
+    unit: what a record is: an input, or a chunk of one; then their numbers differ. packs: records
+    of the dataset, where each holds several of those that are counted here.
     """
 
     inputs: InputCounts
     records: RecordCounts
     copies: CopyCounts
     unit: str = INPUT
+    packs: int | None = None
 
     def open_items(self) -> list[str]:
         """A sentence for every sum that does not close; nothing was lost if there is none."""
@@ -204,6 +206,7 @@ class Ledger:
             records=_counts(data, "records", RecordCounts),
             copies=_counts(data, "copies", CopyCounts),
             unit=take(data, "unit", str) if "unit" in data else INPUT,
+            packs=None if data.get("packs") is None else take(data, "packs", int),
         )
 
 
@@ -278,6 +281,8 @@ class Manifest:
         """The ledger's open items, and whether the splits hold what it says was written."""
         items = self.ledger.open_items()
         written = self.ledger.records.written + self.ledger.copies.written
+        if self.ledger.packs is not None:
+            written = self.ledger.packs
         held = sum(split.records for split in self.splits.values())
         if written != held:
             items.append(f"{written} records and copies were written, but the splits hold {held}")

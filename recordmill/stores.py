@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import io
 import os
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -15,6 +16,7 @@ from pyarrow import fs
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+T = TypeVar("T")
 Kind = Literal["file", "dir"]
 Guard = AbstractContextManager[None]
 
@@ -80,7 +82,7 @@ class ArrowFiles:
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         with self.filesystem.open_input_file(self.path(path)) as file:
-            data: bytes = file.read_at(length, offset)
+            data: bytes = patiently(file.read_at, length, offset)
             return data
 
     def write_bytes(self, path: str, data: bytes) -> None:
@@ -127,6 +129,27 @@ def entry(info: Any) -> Entry:
     )
 
 
+# What a store says when it may answer the next time.
+_PASSING = ("INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "REQUEST_TIMEOUT")
+_PAUSES = (0.1, 0.5, 2.0)  # s
+
+
+def patiently(call: Callable[..., T], *arguments: Any) -> T:
+    """Calls again where a store had no answer for the moment.
+
+    pyarrow does so by itself, but not where what it was to read is shorter than the words of the
+    error that came in its place.
+    """
+    for pause in _PAUSES:
+        try:
+            return call(*arguments)
+        except OSError as error:
+            if not any(word in str(error) for word in _PASSING):
+                raise
+        time.sleep(pause)
+    return call(*arguments)
+
+
 class ExplainedStream(io.RawIOBase):
     """A raw stream of any store; `guard()` is a context that turns its errors into ours."""
 
@@ -146,11 +169,11 @@ class ExplainedStream(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         with self._guard():
-            return int(self._raw.readinto(buffer))
+            return int(patiently(self._raw.readinto, buffer))
 
     def readall(self) -> bytes:
         with self._guard():
-            return bytes(self._raw.read())
+            return bytes(patiently(self._raw.read))
 
     def write(self, data: ReadableBuffer) -> int:
         with self._guard():

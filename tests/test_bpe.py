@@ -87,6 +87,7 @@ def test_packed_with_an_end(tmp_path):
     ("argv", "code", "message"),
     [
         (("--vocab-size", "511"), 2, "--vocab-size 511: expected 512 and more"),
+        (("--special-tokens", "<eot>,<0x41>"), 2, "--special-tokens: <0x41> has an id already"),
         (("--oov-buckets", "3"), 2, "--oov-buckets: is about a vocabulary that is learned"),
         (("--chunk", "9"), 2, "--chunk: texts are cut before --tokenizer bpe is learned"),
         (("--min-tokens", "9"), 2, "take --min-chars or --max-chars"),

@@ -82,6 +82,7 @@ def prepared(file: EmbeddingFile, folder: pathlib.Path) -> Context:
         pytest.param(saved("glove.txt", as_text()), id="GloVe"),
         pytest.param(saved("w2v.txt", as_text(head=True, end=" \n")), id="word2vec"),
         pytest.param(saved("dos.txt", as_text(end="\r\n")), id="DOS"),
+        pytest.param(saved("tab.txt", as_text().replace(b" ", b"\t")), id="tabs"),
         pytest.param(saved("cut.txt", as_text().removesuffix(b"\n")), id="no newline at the end"),
         pytest.param(saved("ft.vec.gz", gzip.compress(as_text(head=True))), id="fastText"),
         pytest.param(saved("w2v.bin", as_binary(newline=b"\n")), id="binary"),
@@ -115,7 +116,9 @@ def test_words_with_spaces_and_those_that_come_twice(tmp_path):
         ("t.txt", b"3 2\na 1 2\nb 1 x\nc 1 2\n", "line 3 has what is no number"),
         ("t.txt", b"", "expected lines of a word and its numbers"),
         ("t.txt", b"word\n", "expected lines of a word and its numbers"),
-        ("t.txt", b"9 3\n", "has no vectors"),
+        ("t.txt", b"9 3\n", "has 0 words, and its first line says 9"),
+        ("t.txt", b"3 2\na 1 2\nb 1 2\n", "has 2 words, and its first line says 3"),
+        ("t.txt", b"1 1\na \0\0\0\0", "word2vec's binary form has the extension .bin"),
         ("t.txt.gz", b"a 1 2\n", "Not a gzipped file"),
         ("t.txt.gz", gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-9], "ended before"),
         ("t.bin", b"a 1 2\n", "expected a first line with the number of words and their width"),
@@ -133,7 +136,7 @@ def test_files_that_are_no_tables(tmp_path, name, content, message):
     [
         (np.zeros(3, np.float32), r"expected rows of floats.*got float32 of shape \(3,\)"),
         (np.zeros((3, 2), np.int64), "got int64"),
-        (np.asfortranarray(np.zeros((3, 2), np.float32)), "expected rows of floats"),
+        (np.asfortranarray(np.zeros((3, 2), np.float32)), "is stored column by column"),
         (np.zeros((2, 2), np.float32), "has 2 rows, and .* 3 words"),
     ],
 )

@@ -82,7 +82,10 @@ def test_packed_ids_are_those_of_texts_by_themselves(tmp_path):
     [
         (("--unicode", "nfc", "--tokenizer", "words"), "--unicode nfc: TensorFlow by itself"),
         (("--tokenizer", "bpe", "--vocab-size", 600), "--tokenizer bpe: TensorFlow by itself"),
-        (("--tokenizer", "words", "--embeddings", "T", "--features", "embeddings"), "embeddings:"),
+        (
+            ("--tokenizer", "words", "--embeddings", "T", "--features", "embeddings"),
+            "--embeddings:",
+        ),
     ],
 )
 def test_what_tensorflow_cannot_do_is_told(tmp_path, capsys, argv, message):

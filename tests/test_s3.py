@@ -93,6 +93,15 @@ def test_requests_that_fail_are_tried_again(local):
         assert files(Location.parse(out)) == files(Location.parse(str(local)))
 
 
+def test_a_few_bytes_are_read_in_spite_of_errors():
+    with s3_server(fail=0.05) as uri:
+        place = Location.parse(uri("tiny"))
+        place.write_bytes(b"tiny")
+        for _ in range(100):
+            assert place.read_bytes() == b"tiny"
+            assert place.read_range(1, 2) == b"in"
+
+
 def test_two_at_once_exclude_each_other(s3, capfd):
     source, out = fill(s3, "held"), s3("held-out")
     with lock.held(Location.parse(out) / FOLDER):

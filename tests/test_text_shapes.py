@@ -96,8 +96,10 @@ def test_packing_changes_nothing_but_where_records_end(tmp_path, files, tokenize
         room = 256 * packed.manifest.splits[split].records
         assert packed.manifest.fill_rates[split] == len(ids) / room > 0.97
     ledger = packed.manifest.ledger
-    assert (ledger.unit, ledger.inputs.read) == ("pack", 5574)
-    assert ledger.records.made == sum(s.records for s in packed.manifest.splits.values())
+    assert (ledger.records.written, ledger.inputs.read) == (5574, 5574)
+    assert ledger.packs == sum(split.records for split in packed.manifest.splits.values())
+    assert packed.manifest.labels == ()
+    assert not (packed.folder / "labels.txt").exists()
 
 
 def test_texts_end_with_the_token_that_is_asked_for(tmp_path, files):
@@ -156,9 +158,10 @@ def test_chunks_are_the_text(tmp_path, files, tokenizer, size):
     for row, text in enumerate(TEXTS):
         assert "".join(chunks[i] for i in np.flatnonzero(parents == row)) == text
     counts = [len(tokens) for tokens in tokens_of(chunks, options, artifacts)]
-    if tokenizer in files:  # a word that is cut may come out as a token more
-        assert max(counts) <= size + 1
-        assert np.mean(np.array(counts) > size) < 0.1
+    if tokenizer in files:
+        long = [chunk for chunk, count in zip(chunks, counts, strict=True) if count > size]
+        assert all(len(chunk) == 1 for chunk in long)  # which is six tokens by itself
+        assert max(counts) > size * 0.8
         return
     assert max(counts) == size
     # No chunk could have been longer, but at the end of its text.
@@ -177,6 +180,7 @@ def test_chunks_overlap(tmp_path, files, tokenizer):
     artifacts = context_of(tmp_path, content).artifacts
     cut, parents = TextCutter(options=options).cut(rows_of(LONG), artifacts)
     chunks = cut["text"].to_pylist()
+    assert max(map(len, tokens_of(chunks, options, artifacts))) <= 64
     for row, text in enumerate(LONG):
         own = [chunks[i] for i in np.flatnonzero(parents == row)]
         assert len(own) > 1
@@ -249,6 +253,7 @@ def test_a_tokenizer_file_travels_to_where_texts_are_cut(tmp_path, files):
         (("--tokenizer", "words", "--chunk-overlap", "9"), "--chunk-overlap: is of chunks"),
         (("--tokenizer", "words", "--chunk", "9", "--chunk-overlap", "9"), "expected 0 to 8"),
         (("--tokenizer", "bytes", "--chunk", "9", "--chunk-overlap", "6"), "expected 0 to 5"),
+        (("--tokenizer", "bytes", "--chunk", "3"), "--chunk 3: expected 4 or more"),
         (("--tokenizer", "BPE", "--chunk", "2"), "--chunk 2: the tokenizer's own tokens"),
     ],
 )

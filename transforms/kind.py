@@ -267,7 +267,7 @@ class Kind:
     artifacts: files of the user's that the encoder needs, {name in the dataset: content}, and what
       is made of some and not published.
     shaping: options by what they mean, {name: value}, where a path says nothing.
-    unit: what a record is, where it is no input: what the cutter makes, or the encoder.
+    unit: what a record is, where it is no input: what the cutter makes.
     """
 
     name: str

@@ -78,12 +78,12 @@ def close_ledger(
     rejects += sum(part.unread for part in parts)
     filtered += sum(part.skipped for part in parts)
     kept = sum(part.rows for part in parts)
-    originals = sum(info.shard.records - info.copies for info in infos)
+    # Where Examples hold several records, these are counted, and the Examples beside them.
+    packed = [info.packed for info in infos if info.packed is not None]
+    packs = sum(info.shard.records for info in infos) if packed else None
+    originals = sum(packed) or sum(info.shard.records - info.copies for info in infos)
     rejected = plan.rejected + sum(info.rejected for info in infos)
     left_out = plan.filtered + sum(sum(info.filtered.values()) for info in infos)
-    # Examples that hold several records are made at writing, and all that are made are written.
-    packed = [info.packed for info in infos if info.packed is not None]
-    made = originals + rejected + left_out if packed else kept + plan.rejected + plan.filtered
     copies_planned = sum(split.copies for split in plan.splits.values())
     copies_written = sum(info.copies for info in infos)
     ledger = Ledger(
@@ -93,7 +93,7 @@ def close_ledger(
             filtered=filtered,
         ),
         records=RecordCounts(
-            made=made,
+            made=kept + plan.rejected + plan.filtered,
             written=originals,
             rejected=rejected,
             filtered=left_out,
@@ -105,13 +105,9 @@ def close_ledger(
             rejected=sum(info.planned_copies for info in infos) - copies_written,
         ),
         unit=unit,
+        packs=packs,
     )
     problems = ledger.open_items()
-    if packed and sum(packed) + rejected + left_out != kept + plan.rejected + plan.filtered:
-        problems.append(
-            f"{kept} rows were to be packed, {sum(packed)} were, and {rejected - plan.rejected} "
-            f"rejected, {left_out - plan.filtered} filtered"
-        )
     for name, split in plan.splits.items():
         found = [info for info in infos if info.split == name]
         if sorted(info.number for info in found) != list(range(split.shards)):
@@ -165,7 +161,7 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication)
         verdict = refusal(rejected, seen, publication.max_reject_fraction)
     if verdict is None and problems:
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
-    if verdict is None and not ledger.records.written:
+    if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
     if verdict is not None:
         staging.give_verdict(verdict)
@@ -185,18 +181,19 @@ def describe(
     """The manifest, and the files beside the shards."""
     context = plan.context
     declared = publication.encoder.features(publication.columns, context)
+    labels = context.labels if ledger.packs is None else ()  # a pack is of no class
     features: Features = {context.name(name): feature for name, feature in declared.items()}
     splits = {
         name: SplitInfo.of(info.shard for info in infos if info.split == name)
         for name in dict.fromkeys([*publication.split_names, *plan.splits])
     }
-    originals: Counter[str] = Counter(dict.fromkeys(context.labels, 0))
+    originals: Counter[str] = Counter(dict.fromkeys(labels, 0))
     for info in infos:
         if info.split == TRAIN:
             originals.update(info.originals)
     tfds = tfds_files(
         features=features,
-        labels=context.labels,
+        labels=labels,
         label_offset=context.label_offset,
         compression=publication.compression,
         splits=splits,
@@ -204,21 +201,19 @@ def describe(
     files = {
         **tfds.files,
         REJECTS: b"".join(map(reject_line, rejects)),
-        SCHEMA: schema_text(
-            features, labels=context.labels, label_offset=context.label_offset
-        ).encode(),
+        SCHEMA: schema_text(features, labels=labels, label_offset=context.label_offset).encode(),
     }
     for name, artifact in context.artifacts.items():
         if artifact.published:
             files[name] = Location.parse(artifact.path).read_bytes()
-    if context.labels:
-        files[LABELS] = "".join(f"{label}\n" for label in context.labels).encode()
+    if labels:
+        files[LABELS] = "".join(f"{label}\n" for label in labels).encode()
     manifest = Manifest(
         digest=digest_of(splits),
         seed=publication.seed,
         options=publication.options,
         features=features,
-        labels=context.labels,
+        labels=labels,
         class_weights=class_weights(originals),
         splits=splits,
         ledger=ledger,

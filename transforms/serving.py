@@ -50,18 +50,19 @@ class TextTransform(tf.Module):
             self._size = int(self._lines.size())
         self._idf = None if idf is None else tf.constant(idf, tf.float64)
 
-    @tf.function(input_signature=_TEXTS)  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=_TEXTS, autograph=False)  # type: ignore[untyped-decorator]
     def __call__(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._named(self._features(texts))
 
-    @tf.function(input_signature=_TEXTS)  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=_TEXTS, autograph=False)  # type: ignore[untyped-decorator]
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """As dense tensors."""
         out = {}
         for name, value in self._features(texts).items():
             if isinstance(value, tf.RaggedTensor):
                 if name == "tokens":
-                    out["tokens/length"] = value.row_lengths()
+                    lengths = f"{self._rename.get(name, name)}/length"
+                    out[lengths] = value.row_lengths()
                 fill = tf.constant(-1 if name.endswith("/indices") else 0, value.dtype)
                 value = value.to_tensor(fill)
             out[name] = value

@@ -102,7 +102,9 @@ class EmbeddingFile:
             shape, by_column, dtype = read_header(file)
         except (ValueError, AttributeError) as error:
             raise self._unusable("expected an array as numpy.save writes it") from error
-        if len(shape) != 2 or dtype.kind != "f" or by_column:
+        if by_column:
+            raise self._unusable("is stored column by column; save numpy.ascontiguousarray of it")
+        if len(shape) != 2 or dtype.kind != "f":
             raise self._unusable(
                 f"expected rows of floats, [words, width], got {dtype} of shape {shape}"
             )
@@ -159,20 +161,30 @@ class EmbeddingFile:
         width = len(first.split()) - 1 if size is None else size[1]
         if width < 1:
             raise self._unusable("expected lines of a word and its numbers, with spaces between")
+        if b"\0" in first:
+            raise self._unusable("is no text; word2vec's binary form has the extension .bin")
         rest = first if size is None else b""
         number = 1 if size is None else 2
+        count = 0
         while True:
             data = file.read(_BLOCK)
             whole, newline, after = (rest + data).rpartition(b"\n")
             if not data:
                 whole, newline, after = rest, b"", b""
-            lines = (whole + newline).replace(b"\r\n", b"\n").replace(b" \n", b"\n")
+            lines = whole + newline
+            if b"\0" in lines:
+                raise self._unusable("is no text; word2vec's binary form has the extension .bin")
+            lines = lines.replace(b"\r\n", b"\n").replace(b"\t", b" ").replace(b" \n", b"\n")
             if lines.strip(b"\n"):
-                yield self._parse(lines, width, number)
+                block = self._parse(lines, width, number)
+                count += len(block[0])
+                yield block
                 number += lines.count(b"\n")
             rest = after
             if not data:
-                return
+                break
+        if size is not None and count != size[0]:
+            raise self._unusable(f"has {count} words, and its first line says {size[0]}")
 
     def _parse(self, lines: bytes, width: int, number: int) -> Block:
         """The vectors of some lines, the first of which has this number."""

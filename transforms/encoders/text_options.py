@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection
 from typing import Any, Literal, get_args
 
@@ -22,6 +23,8 @@ FROM_FILE: tuple[Tokenizer, ...] = ("huggingface", "sentencepiece")
 SUBWORDS: tuple[Tokenizer, ...] = ("bpe", *FROM_FILE)  # of a model, learned or given
 UNKNOWN = "[UNK]"  # what TensorFlow calls a token that is not in the vocabulary
 MAX_NGRAMS = 5
+
+_OF_PIECES = re.compile("<pad>|<unk>|<0x[0-9A-F]{2}>")  # that every learned `bpe` has
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,6 +158,10 @@ class TextOptions:
                 "--chunk: texts are cut before --tokenizer bpe is learned; take another one, or "
                 "the model of an earlier run as a file"
             )
+        if self.splitter == "bytes" and self.chunk < 4:
+            raise ConfigError(
+                f"--chunk {self.chunk}: expected 4 or more, as a character may be 4 bytes"
+            )
         # A character may be four of the tokens.
         most = self.chunk - (4 if self.splitter == "bytes" else 1)
         if not 0 <= self.chunk_overlap <= most:
@@ -222,6 +229,11 @@ class TextOptions:
             raise ConfigError(
                 f"--vocab-size {self.vocab_size}: expected 512 and more with --tokenizer bpe, as "
                 "its first pieces are the 256 bytes"
+            )
+        taken = [token for token in self.special_tokens if _OF_PIECES.fullmatch(token)]
+        if self.splitter == "bpe" and taken:
+            raise ConfigError(
+                f"--special-tokens: {taken[0]} has an id already with --tokenizer bpe; leave it out"
             )
         if self.special_tokens and not self.learns and self.splitter not in ("bytes", "bpe"):
             raise ConfigError(
