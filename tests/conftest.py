@@ -1,6 +1,13 @@
 import pathlib
 
+import hypothesis
 import pytest
+
+# How long an example may take says nothing on a machine with other work.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

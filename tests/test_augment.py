@@ -63,7 +63,7 @@ def test_brightness_keeps_alpha(photo):
     copy=st.integers(0, 1000),
     seed=st.integers(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_pixel_is_made_up(width, height, copy, seed):
     white = Image.new("L", (width, height), 255)
     result = augment(white, ["crop", "rotate"], generator_for(seed, key="k", copy=copy))

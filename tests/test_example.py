@@ -200,7 +200,7 @@ def plain(features: dict) -> dict[str, tuple[str, str] | None]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batch=tables())
 def test_bytes_are_those_of_protobuf(tf, batch):
     expected = protobufs(tf, batch)
@@ -210,7 +210,6 @@ def test_bytes_are_those_of_protobuf(tf, batch):
     assert frames.lengths.tolist() == [16 + len(one) for one in expected]
 
 
-@settings(deadline=None)
 @given(batch=tables())
 def test_what_is_encoded_is_decoded(batch):
     expected = [
@@ -220,7 +219,6 @@ def test_what_is_encoded_is_decoded(batch):
     assert [plain(decode_example(one)) for one in split(encode_examples(batch))] == expected
 
 
-@settings(deadline=None)
 @given(batch=tables(), step=st.integers(1, 50))
 def test_rows_are_encoded_whatever_stands_beside_them(batch, step):
     with pytest.MonkeyPatch.context() as patch:
@@ -441,7 +439,7 @@ EDITS = st.tuples(
 )
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 @given(edits=st.lists(EDITS, max_size=4))
 def test_agrees_with_protobuf_on_damaged_bytes(tf, edits):
     from google.protobuf.unknown_fields import UnknownFieldSet

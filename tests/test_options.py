@@ -250,7 +250,6 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]) | BREAKS, min_size=1)
 
 @settings(
     max_examples=100,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

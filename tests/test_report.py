@@ -249,7 +249,7 @@ def test_names_may_hold_anything(name: str, expected: str) -> None:
 COUNTS = st.integers(0, 10**12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), st.tuples(COUNTS, COUNTS), min_size=1, max_size=40))
 def test_every_class_is_one_row(classes: dict[str, tuple[int, int]]) -> None:
     text = shown(report.plan_table(planned({**classes})))

@@ -27,7 +27,7 @@ SIDES = st.integers(1, 300)
 
 
 @given(SIDES, SIDES, SIDES, SIDES, st.sampled_from(["crop", "pad", "stretch", "fit"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_geometry(width, height, target_height, target_width, resize_mode):
     options = ImageOptions(size=(target_height, target_width), resize_mode=resize_mode)
     plan = plan_resize((width, height), options)
@@ -58,7 +58,7 @@ def test_geometry(width, height, target_height, target_width, resize_mode):
 
 
 @given(SIDES, SIDES, st.integers(1, 80), st.integers(1, 80), st.sampled_from(["JPEG", "PNG"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_sizes_come_out_as_planned(width, height, target_height, target_width, kind):
     data = saved(Image.new("RGB", (width, height), (90, 120, 30)), kind)
     for resize_mode in ("crop", "pad", "stretch", "fit"):
@@ -110,7 +110,7 @@ def test_scaled_decoding_costs_no_quality(shared_data, monkeypatch):
 
 
 @given(st.integers(1, 900), st.integers(1, 900), st.integers(1, 60), st.integers(1, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_scaled_decoding_never_enlarges(width, height, target_height, target_width):
     data = saved(Image.new("L", (width, height)), "JPEG")
     seen = []

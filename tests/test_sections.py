@@ -65,7 +65,7 @@ def chunks_of(data: bytes, size: int) -> Iterator[bytes]:
 TABLE = st.text(alphabet='a,",""\n\r;', max_size=60).map(str.encode)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(TABLE, st.integers(1, 30), st.sampled_from([b",", None]), st.sampled_from([NO_LIMIT, 3, 8]))
 @example(b'a,"b""', 1, b",", NO_LIMIT)
 @example(b'"a""\n"\nb', 4, b",", NO_LIMIT)
@@ -137,7 +137,7 @@ def ends_row(data: bytes) -> bytes:
     return data.rstrip(b"\r\n")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     TABLE, st.integers(1, 40), st.integers(1, 50), st.booleans(), st.sampled_from(["", "\ufeff"])
 )
@@ -185,7 +185,7 @@ def test_sections_of_tables(
     assert bad == spoilt
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.sampled_from(
@@ -238,7 +238,7 @@ def some_objects(draw: st.DrawFn) -> list[str]:
 DEEP = '{"a": ' + "[" * 600 + "]" * 600 + "}"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some_objects())
 @example(['{"a": 1}{"a": 2}', '{"a": 3}'])
 @example(['{"a": 1}', '{"a": 1, "a": 2}', '{"a": NaN}'])
@@ -255,7 +255,7 @@ def test_whole_blocks_of_json_are_read_as_their_lines_are(
     assert repr(whole) == repr(by_line)  # NaN is not NaN
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.text(alphabet="a \r\té", max_size=5), max_size=12), st.booleans(), st.integers(1, 9)
 )

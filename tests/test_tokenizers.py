@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.texts import SAMPLES, listed, rows_of, sms, strings
@@ -32,7 +32,6 @@ TEXTS = st.lists(TEXT, max_size=6)
 
 @given(TEXTS)
 @example(SAMPLES)
-@settings(deadline=None)
 def test_whitespace_is_that_of_tensorflow(texts):
     expected = tf.strings.split(tf.constant(texts, tf.string)).to_list()
     found = [[piece.encode() for piece in row] for row in listed(split_whitespace(strings(texts)))]
@@ -52,7 +51,6 @@ def test_characters_are_code_points(texts):
 
 @pytest.mark.parametrize("tokenizer", ["words", "whitespace", "chars"])
 @given(texts=TEXTS, more=TEXTS)
-@settings(deadline=None)
 def test_rows_do_not_know_of_each_other(tokenizer, texts, more):
     together = listed(tokenize(strings(texts + more), tokenizer))
     apart = [listed(tokenize(strings(some), tokenizer)) for some in (texts, more)]
@@ -110,7 +108,6 @@ def grams(tokens, most):
 
 
 @given(st.lists(st.text("ab ", max_size=12), max_size=5), st.integers(1, 5))
-@settings(deadline=None)
 def test_ngrams(texts, most):
     coded = split_whitespace(strings(texts))
     terms = terms_of(coded, ngrams=most)
@@ -157,7 +154,6 @@ def test_fingerprints_of_every_length_are_those_of_tensorflow():
 
 
 @given(st.lists(TEXT | st.text(min_size=60, max_size=300), min_size=1, max_size=8))
-@settings(deadline=None)
 def test_fingerprints_of_any_text_are_those_of_tensorflow(texts):
     texts = [text.encode(errors="replace").decode() for text in texts]
     agrees(texts)

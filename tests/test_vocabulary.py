@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -140,7 +140,6 @@ def add_up(parts):
     vocab_size=st.integers(1, 6),
     min_frequency=st.integers(1, 3),
 )
-@settings(deadline=None)
 def test_parts_and_buckets_do_not_matter(texts, parts, seed, vocab_size, min_frequency):
     options = {
         "tokenizer": "whitespace",

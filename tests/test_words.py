@@ -75,7 +75,6 @@ def test_words_are_those_of_tensorflow():
 
 
 @given(st.lists(TEXTS | KNOTS | KNOTS_THAT_DIFFER, max_size=5))
-@settings(deadline=None)
 def test_words_of_any_text_are_those_of_tensorflow(texts):
     # Letters that later releases of Unicode added are lower case in one library only.
     texts = [
@@ -87,7 +86,7 @@ def test_words_of_any_text_are_those_of_tensorflow(texts):
 
 @given(st.lists(TEXTS | KNOTS | KNOTS_THAT_DIFFER, max_size=5))
 @example(SAMPLES)
-@settings(deadline=None, max_examples=50)  # Arrow makes the pattern anew each time
+@settings(max_examples=50)  # Arrow makes the pattern anew each time
 def test_words_of_any_text_are_those_of_the_pattern(texts):
     assert listed(find_words(strings(texts))) == by_pattern(texts)
 
