@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import apache_beam as beam
 import pytest
+from apache_beam.transforms import core
+
+from runners.lasting import lasting
 
 HEAVY = ("tensorflow", "tensorflow_transform", "pandas", "apache_beam")
 
@@ -45,6 +49,30 @@ def test_beam_comes_without_its_clients():
     assert loaded(lasting).isdisjoint(clients)
     # Who wants one can have it.
     assert "pymongo" in loaded(f"{lasting}\nimport apache_beam.io.mongodbio")
+
+
+def test_beam_finds_the_parameters_that_methods_have(monkeypatch):
+    find = getattr(core.get_function_args_defaults, "__wrapped__", core.get_function_args_defaults)
+    monkeypatch.setattr(core, "get_function_args_defaults", find)
+
+    class Adds(beam.DoFn):
+        def process(self, element, *others, window=1, timestamp=beam.DoFn.TimestampParam):
+            yield element
+
+    class AddsMore(beam.DoFn):
+        def process(self, element, bound=2):
+            yield element
+
+    dofns = Adds(), AddsMore(), Adds()
+    expected = [find(dofn.process) for dofn in dofns]
+    with lasting():
+        pass
+    assert core.get_function_args_defaults is not find
+    for _ in range(2):
+        found = [core.get_function_args_defaults(dofn.process) for dofn in dofns]
+        assert found == expected
+        found[0][0].append("to a list of its own")
+    assert core.get_function_args_defaults(Adds.process) == find(Adds.process)
 
 
 def test_help_loads_nothing_heavy():
