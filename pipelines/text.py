@@ -9,6 +9,7 @@ a folder of `class/...` or `split/class/...` with text files. `recordmill text` 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import pathlib
@@ -257,13 +258,11 @@ class TextConfig(RowsConfig):
                 "--dedup group makes groups of its own, and --group-column names others: leave one"
                 " out, or take --dedup drop"
             )
-
         if self.pack is not None and self.balance != "none":
             raise ConfigError(
                 f"--balance {self.balance}: is of classes, and packed texts have none: leave one of"
                 " --balance and --pack out"
             )
-
         if (self.embeddings is None) == ("embeddings" in self._features):
             raise ConfigError(
                 "--features embeddings: are looked up in the table that --embeddings names; give"
@@ -296,14 +295,26 @@ class TextConfig(RowsConfig):
 
 def kind(config: TextConfig) -> Kind:
     """What texts put on the road."""
-    if config.preprocessing_fn is not None:
-        return _preprocessed(config, config.preprocessing_fn)
     file = None
     name = config.tokenizer
     if name is not None and name not in _BY_NAME:
         file = _read_file(name)
         name = file.tokenizer
     options = config.text_options(name)
+    of_texts = functools.partial(
+        Kind,
+        name="text",
+        source=_source(config),
+        check=TextCheck(options=options) if options.filters else None,
+        duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
+    )
+    unlabelled = config.unlabelled == "keep"
+    if config.preprocessing_fn is not None:
+        return of_texts(
+            encoder=PreprocessedEncoder(unlabelled=unlabelled),
+            analysis=Preprocessing(function=config.preprocessing_fn),
+            shaping={"preprocessing_fn": _described_function(config.preprocessing_fn)},
+        )
     artifacts: dict[str, bytes | Prepared] = {}
     shaping = {} if name is None else {"tokenizer": _described(name, file)}
     if file is not None:
@@ -313,13 +324,9 @@ def kind(config: TextConfig) -> Kind:
         table = _prepare_embeddings(config.embeddings, config.embedding_words)
         artifacts[EMBEDDINGS] = table
         shaping["embeddings"] = table.sha256
-    return Kind(
-        name="text",
-        source=_source(config),
-        encoder=TextEncoder(options=options, unlabelled=config.unlabelled == "keep"),
-        check=TextCheck(options=options) if options.filters else None,
+    return of_texts(
+        encoder=TextEncoder(options=options, unlabelled=unlabelled),
         analysis=_analysis(options),
-        duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
         cutter=None if options.chunk is None else TextCutter(options=options),
         unit=INPUT if options.chunk is None else "chunk",
         artifacts=artifacts,
@@ -333,24 +340,15 @@ def _analysis(options: TextOptions) -> Analysis | None:
     return VocabularyAnalysis(options=options) if options.learns else None
 
 
-def _preprocessed(config: TextConfig, function: str) -> Kind:
-    """What the function of the user's puts on the road in place of tokens and the like."""
+def _described_function(name: str) -> str:
+    """A function of the user's by what it does. Raises ConfigError."""
     if importlib.util.find_spec("tensorflow_transform") is None:
         raise ConfigError(
             "--preprocessing-fn: needs tensorflow-transform: pip install 'recordmill[tft]'"
         )
-    module = sys.modules[load_function(function).__module__]
+    module = sys.modules[load_function(name).__module__]
     source = pathlib.Path(str(module.__file__)).read_bytes()
-    options = config.text_options(None)
-    return Kind(
-        name="text",
-        source=_source(config),
-        encoder=PreprocessedEncoder(unlabelled=config.unlabelled == "keep"),
-        check=TextCheck(options=options) if options.filters else None,
-        analysis=Preprocessing(function=function),
-        duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
-        shaping={"preprocessing_fn": f"{function} {hashlib.sha256(source).hexdigest()}"},
-    )
+    return f"{name} {hashlib.sha256(source).hexdigest()}"
 
 
 def _read_file(path: str) -> TokenizerFile:

@@ -81,7 +81,8 @@ def close_ledger(
     # Where Examples hold several records, these are counted, and the Examples beside them.
     packed = [info.packed for info in infos if info.packed is not None]
     packs = sum(info.shard.records for info in infos) if packed else None
-    originals = sum(packed) or sum(info.shard.records - info.copies for info in infos)
+    written = sum(info.shard.records - info.copies for info in infos)
+    originals = sum(packed) if packed else written
     rejected = plan.rejected + sum(info.rejected for info in infos)
     left_out = plan.filtered + sum(sum(info.filtered.values()) for info in infos)
     copies_planned = sum(split.copies for split in plan.splits.values())

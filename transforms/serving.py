@@ -1,6 +1,6 @@
 """What a dataset's texts became, as a TensorFlow SavedModel: for serving, where there is no Beam.
 
-Beside the loader the only module that imports TensorFlow, and no other imports it.
+It imports TensorFlow: only `export-transform` imports it, where that is asked for.
 """
 
 from __future__ import annotations

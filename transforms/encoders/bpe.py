@@ -7,21 +7,19 @@ words, and what is learned from are the most frequent of them.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import io
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, RunError
+from recordmill.errors import RunError
 from transforms import batch
-from transforms.encoders.subwords import MODEL_FILE
+from transforms.encoders.subwords import MODEL_FILE, library
 from transforms.encoders.text_options import TextOptions
 from transforms.encoders.tokenizers import normalize, split_whitespace
-from transforms.encoders.vocabulary import TEXT
+from transforms.encoders.vocabulary import TEXT, most_frequent
 
 _WORDS = 1 << 20  # that it learns from
 _LONGEST = 1000  # bytes of one
@@ -49,8 +47,7 @@ class BpeAnalysis:
 
     def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
         """Those of `min_frequency` and more, a million of them at most."""
-        found = counts.filter(pc.greater_equal(counts[_COUNT], self.options.min_frequency))
-        return found.take(pc.sort_indices(found, sort_keys=_ORDER)[:_WORDS])
+        return most_frequent(counts, least=self.options.min_frequency, at_most=_WORDS)
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
         """The model.
@@ -66,7 +63,7 @@ class BpeAnalysis:
             )
         model = io.BytesIO()
         try:
-            _trainer().train(
+            library("sentencepiece").SentencePieceTrainer.train(
                 sentence_iterator=_lines(selected),
                 input_format="tsv",
                 model_writer=model,
@@ -93,19 +90,7 @@ class BpeAnalysis:
         return {MODEL_FILE: model.getvalue()}
 
 
-_ORDER = [(_COUNT, "descending"), (_ITEM, "ascending")]
-
-
 def _lines(counts: pa.RecordBatch) -> Iterator[str]:
     for some in pa.Table.from_batches([counts]).to_batches(max_chunksize=batch.ROWS):
         for word, count in zip(some[_ITEM].to_pylist(), some[_COUNT].to_pylist(), strict=True):
             yield f"{word}\t{count}"
-
-
-def _trainer() -> Any:
-    try:
-        return importlib.import_module("sentencepiece").SentencePieceTrainer
-    except ImportError as error:
-        raise ConfigError(
-            "--tokenizer bpe: needs the package sentencepiece: pip install 'recordmill[text]'"
-        ) from error

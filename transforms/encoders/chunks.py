@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.weave import Ints
+from recordmill.weave import Ints, offsets_of
 from transforms.encoders.ragged import Flat, string_array
 from transforms.encoders.subwords import Subwords, load_subwords
 from transforms.encoders.text_options import FROM_FILE, TextOptions
@@ -18,7 +18,6 @@ from transforms.encoders.tokenizers import normalize, token_starts
 from transforms.encoders.vocabulary import TEXT
 from transforms.kind import Artifact
 
-_NEVER = np.iinfo(np.int64).max  # a size that no text has
 _SPACE = np.frombuffer(b" \t\n\v\f\r", np.uint8)
 
 
@@ -53,62 +52,33 @@ class TextCutter:
         texts = normalize(rows[TEXT], self.options.unicode)
         flat = Flat.of(texts)
         size = self._size
+        subwords = None
         if self.options.splitter in FROM_FILE:
             subwords = load_subwords(self.options, artifacts)
             size -= subwords.edges
             places = _subword_places(subwords, texts, flat)
-            chunks = self._chunks(flat, places, np.full(len(rows), size))
-            chunks = self._shorter(chunks, subwords, flat, places, size)
         else:
-            chunks = self._chunks(flat, self._token_places(flat), np.full(len(rows), size))
+            places = self._token_places(flat)
+        data = flat.data.tobytes()
+
+        def cut(row: int, size: int) -> list[str]:
+            own = slice(int(places.offsets[row]), int(places.offsets[row + 1]))
+            start, stop = int(flat.starts[row]), int(flat.ends[row])
+            tokens = int(places.tokens[row])
+            if tokens <= size:
+                return [data[start:stop].decode()]
+            overlap = min(self.options.chunk_overlap, size - 1)
+            before, good = places.before[own], places.good[own]
+            at = [*places.at[own].tolist(), stop]
+            cuts = _cuts(before, good, tokens=tokens, size=size, overlap=overlap)
+            return [data[at[first] : at[last]].decode() for first, last in cuts]
+
+        chunks = [cut(row, size) for row in range(len(rows))]
+        if subwords is not None:
+            _shorten(chunks, np.flatnonzero(places.tokens > size), subwords, cut, size)
         columns = {TEXT: string_array(list(itertools.chain.from_iterable(chunks)))}
         parents = np.repeat(np.arange(len(rows)), [len(own) for own in chunks])
         return pa.RecordBatch.from_pydict(columns), parents
-
-    def _chunks(self, flat: Flat, places: _Places, sizes: Ints) -> list[list[str]]:
-        """Those of each text, of its size at most."""
-        data = flat.data.tobytes()
-        starts, ends, tokens = (a.tolist() for a in (flat.starts, flat.ends, places.tokens))
-        chunks = []
-        for row, size in enumerate(sizes.tolist()):
-            pieces = [[starts[row], ends[row]]]
-            if tokens[row] > size:
-                own = slice(int(places.offsets[row]), int(places.offsets[row + 1]))
-                cuts = _cuts(
-                    places.before[own],
-                    places.good[own],
-                    tokens=tokens[row],
-                    size=size,
-                    overlap=min(self.options.chunk_overlap, size - 1),
-                )
-                at = [*places.at[own].tolist(), ends[row]]
-                pieces = [[at[first], at[last]] for first, last in cuts]
-            chunks.append([data[first:last].decode() for first, last in pieces])
-        return chunks
-
-    def _shorter(
-        self, chunks: list[list[str]], subwords: Subwords, flat: Flat, places: _Places, size: int
-    ) -> list[list[str]]:
-        """Cuts texts shorter of which a chunk, by itself, comes out as more tokens than it had as a
-        part of them.
-        """
-        sizes = np.full(len(chunks), size)
-        cut = np.ones(len(chunks), np.bool_)
-        while cut.any():
-            rows = np.flatnonzero(cut)
-            pieces = list(itertools.chain.from_iterable(chunks[row] for row in rows))
-            _, edges = subwords.encode(string_array(pieces), max_length=None)
-            counts = np.diff(edges) - subwords.edges
-            firsts = np.cumsum([0, *(len(chunks[row]) for row in rows)])[:-1]
-            beyond = np.maximum.reduceat(counts, firsts) - size
-            again = rows[(beyond > 0) & (sizes[rows] > 1)]
-            sizes[rows] = np.maximum(sizes[rows] - np.maximum(beyond, 0), 1)
-            cut[:] = False
-            cut[again] = True
-            made = self._chunks(flat, places, np.where(cut, sizes, _NEVER))
-            for row in again.tolist():
-                chunks[row] = made[row]
-        return chunks
 
     @property
     def _size(self) -> int:
@@ -148,6 +118,30 @@ def _subword_places(subwords: Subwords, texts: pa.StringArray, flat: Flat) -> _P
     first = np.searchsorted(rows[kept], np.arange(len(texts) + 1))
     good = np.isin(flat.data[at[kept]], _SPACE)
     return _Places(at=at[kept], before=before[kept], offsets=first, tokens=counts, good=good)
+
+
+def _shorten(
+    chunks: list[list[str]],
+    rows: Ints,
+    subwords: Subwords,
+    cut: Callable[[int, int], list[str]],
+    size: int,
+) -> None:
+    """Cuts those of the texts shorter of which a chunk, by itself, comes out as more tokens than it
+    had as a part of them.
+    """
+    sizes = np.full(len(chunks), size)
+    while rows.size:
+        pieces = list(itertools.chain.from_iterable(chunks[row] for row in rows))
+        _, edges = subwords.encode(string_array(pieces), max_length=None)
+        counts = np.diff(edges) - subwords.edges
+        firsts = offsets_of(np.array([len(chunks[row]) for row in rows]))[:-1]
+        beyond = np.maximum.reduceat(counts, firsts) - size
+        rows, beyond = rows[beyond > 0], beyond[beyond > 0]
+        rows, beyond = rows[sizes[rows] > 1], beyond[sizes[rows] > 1]
+        sizes[rows] = np.maximum(sizes[rows] - beyond, 1)
+        for row in rows.tolist():
+            chunks[row] = cut(row, int(sizes[row]))
 
 
 def _cuts(

@@ -69,7 +69,7 @@ class EmbeddingFile:
           ConfigError: it is no such file, or its vectors are not of one width.
           StorageError
         """
-        with self._open(self.path) as file:
+        with self._open() as file:
             if self._is_array:
                 yield from self._read_array(file)
             elif self.path.removesuffix(".gz").endswith(".bin"):
@@ -78,9 +78,9 @@ class EmbeddingFile:
                 yield from self._read_text(file)
 
     @contextlib.contextmanager
-    def _open(self, path: str) -> Iterator[BinaryIO]:
-        with Location.parse(path).open_input() as file:
-            if not path.endswith(".gz"):
+    def _open(self) -> Iterator[BinaryIO]:
+        with Location.parse(self.path).open_input() as file:
+            if not self.path.endswith(".gz"):
                 yield file
                 return
             try:
@@ -121,7 +121,7 @@ class EmbeddingFile:
             yield some, np.frombuffer(data, dtype).reshape(-1, shape[1]).astype(np.float32)
 
     def _read_binary(self, file: BinaryIO) -> Iterator[Block]:
-        count, width = self._size(file.readline(_WORD)) or (0, 0)
+        count, width = _size(file.readline(_WORD)) or (0, 0)
         if not width:
             raise self._unusable("expected a first line with the number of words and their width")
         size = 4 * width
@@ -129,7 +129,7 @@ class EmbeddingFile:
         for _ in range(count):
             end = data.find(b" ", at)
             if end < 0 or len(data) < end + 1 + size:
-                yield from self._cut(data, words, starts, width)
+                yield from _cut(data, words, starts, width)
                 words, starts = [], []
                 data = data[at:] + file.read(max(_BLOCK, _WORD + size))
                 at = 0
@@ -139,30 +139,14 @@ class EmbeddingFile:
             words.append(data[at:end].lstrip(b"\n"))
             starts.append(end + 1)
             at = end + 1 + size
-        yield from self._cut(data, words, starts, width)
-
-    def _cut(
-        self, data: bytes, words: list[bytes], starts: list[int], width: int
-    ) -> Iterator[Block]:
-        if words:
-            found = b"".join([data[start : start + 4 * width] for start in starts])
-            yield words, np.frombuffer(found, "<f4").reshape(-1, width).astype(np.float32)
-
-    def _size(self, line: bytes) -> tuple[int, int] | None:
-        """Words and width, where the line is a head that says so."""
-        fields = line.split()
-        if len(fields) == 2 and all(field.isdigit() for field in fields):
-            return int(fields[0]), int(fields[1])
-        return None
+        yield from _cut(data, words, starts, width)
 
     def _read_text(self, file: BinaryIO) -> Iterator[Block]:
         first = file.readline(_BLOCK)
-        size = self._size(first)
+        size = _size(first)
         width = len(first.split()) - 1 if size is None else size[1]
         if width < 1:
             raise self._unusable("expected lines of a word and its numbers, with spaces between")
-        if b"\0" in first:
-            raise self._unusable("is no text; word2vec's binary form has the extension .bin")
         rest = first if size is None else b""
         number = 1 if size is None else 2
         count = 0
@@ -228,3 +212,17 @@ class EmbeddingFile:
                 )
             words.append(word)
         return words, np.array(rows, np.float32).reshape(-1, width)
+
+
+def _cut(data: bytes, words: list[bytes], starts: list[int], width: int) -> Iterator[Block]:
+    if words:
+        found = b"".join([data[start : start + 4 * width] for start in starts])
+        yield words, np.frombuffer(found, "<f4").reshape(-1, width).astype(np.float32)
+
+
+def _size(line: bytes) -> tuple[int, int] | None:
+    """Words and width, where the line is a head that says so."""
+    fields = line.split()
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        return int(fields[0]), int(fields[1])
+    return None

@@ -20,7 +20,7 @@ from recordmill.files import Location
 from recordmill.weave import Ints
 from transforms import batch
 from transforms.encoders.embedding_files import EmbeddingFile, Floats
-from transforms.encoders.ragged import Coded, list_array, stretches
+from transforms.encoders.ragged import Coded, fixed_lists, list_array, padded
 from transforms.kind import Artifact
 
 NAME = "embeddings"  # of the artifact
@@ -85,26 +85,17 @@ class Embeddings:
         """The vectors of the tokens of each row, zeros for a token without one, flat. float32 lists
         of any size; of length * width, where it is given.
         """
-        found = self.find(tokens.distinct)
-        known = np.zeros((len(found), self.width), np.float32)
-        known[found >= 0] = self.vectors[found[found >= 0]]
+        vectors, _ = self._of_distinct(tokens)
         if length is None:
-            return list_array(known[tokens.codes].ravel(), tokens.offsets * self.width)
-        sizes = np.minimum(tokens.counts, length)
-        out = np.zeros((len(sizes), length, self.width), np.float32)
-        out[np.arange(length) < sizes[:, None]] = known[
-            tokens.codes[stretches(tokens.offsets[:-1], sizes)]
-        ]
-        return _fixed(out.reshape(len(sizes), length * self.width))
+            return list_array(vectors[tokens.codes].ravel(), tokens.offsets * self.width)
+        codes, _ = padded(tokens.codes, tokens.offsets, length=length, fill=len(tokens.distinct))
+        return fixed_lists(vectors[codes].reshape(len(codes), length * self.width))
 
     def mean(self, tokens: Coded) -> pa.Array:
         """The mean over the tokens of each row that have a vector, zeros where none has: lists of
         `width` float32.
         """
-        found = self.find(tokens.distinct)
-        known = found >= 0
-        vectors = np.zeros((len(found), self.width), np.float32)
-        vectors[known] = self.vectors[found[known]]
+        vectors, known = self._of_distinct(tokens)
         out = np.zeros((len(tokens.offsets) - 1, self.width), np.float32)
         edges = tokens.offsets.tolist()
         for row in range(len(out)):
@@ -112,7 +103,17 @@ class Embeddings:
             codes = codes[known[codes]]
             if codes.size:
                 out[row] = vectors[codes].mean(axis=0, dtype=np.float64)
-        return _fixed(out)
+        return fixed_lists(out)
+
+    def _of_distinct(self, tokens: Coded) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """The vector of each distinct token, zeros where it has none and in one row more, and
+        whether it has one, bool[distinct].
+        """
+        found = self.find(tokens.distinct)
+        known = found >= 0
+        vectors = np.zeros((len(found) + 1, self.width), np.float32)
+        vectors[:-1][known] = self.vectors[found[known]]
+        return vectors, known
 
 
 def load_embeddings(artifacts: Mapping[str, Artifact]) -> Embeddings:
@@ -135,7 +136,3 @@ def _map(place: Location, dtype: type[_Number]) -> npt.NDArray[_Number]:
     if place.is_local:
         return np.memmap(place.local_path, dtype, mode="r")
     return np.frombuffer(place.read_bytes(), dtype)
-
-
-def _fixed(table: Floats) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])

@@ -3,8 +3,14 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.features import Feature
 from transforms.encoders.ragged import string_array
 from transforms.kind import Context
+
+
+def label_feature(*, unlabelled: bool) -> Feature:
+    """The class as a number; none of a record without one, where there may be such."""
+    return Feature(dtype="int64", shape=(None,) if unlabelled else (), kind="label")
 
 
 def label_numbers(labels: pa.StringArray, context: Context) -> pa.Array:

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, RunError, did_you_mean
 from recordmill.features import Feature, Features
 from recordmill.files import Location
-from recordmill.weave import Ints
+from recordmill.weave import Ints, offsets_of
 from transforms import batch
-from transforms.encoders.labels import label_numbers
+from transforms.encoders.labels import label_feature, label_numbers
 from transforms.encoders.ragged import list_array
 from transforms.kind import Artifact, Context, Encoded, Sorted
 from transforms.user_columns import is_list, user_feature, user_fields
@@ -77,8 +77,7 @@ class PreprocessedEncoder:
                     "--preprocessing-fn: makes a feature 'label', which the classes have already: "
                     "give it another name"
                 )
-            shape = (None,) if self.unlabelled else ()
-            declared["label"] = Feature(dtype="int64", shape=shape, kind="label")
+            declared["label"] = label_feature(unlabelled=self.unlabelled)
         for field in user_fields(rows):
             user_feature(field)  # raises for what TensorFlow cannot hold
         return declared
@@ -116,7 +115,7 @@ def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
         values = values.cast(pa.int64())
     else:
         values = values.cast(pa.binary())
-    return values, np.append(0, np.cumsum(counts))
+    return values, offsets_of(counts)
 
 
 def _stored(artifact: Artifact) -> dict[str, dict[str, Feature]]:

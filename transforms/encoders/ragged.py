@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +15,7 @@ import pyarrow.compute as pc
 
 from recordmill.weave import Bytes, Ints, offsets_of
 
+_Number = TypeVar("_Number", bound=np.generic)
 Places = Ints | npt.NDArray[np.int32]
 
 _BLOCK = 1 << 18  # bytes
@@ -68,7 +72,7 @@ class Flat:
         data, edges = string_bytes(pc.binary_join_element_wise(texts, ends, " "))
         return cls(data=data, starts=edges[:-1])
 
-    @property
+    @functools.cached_property
     def ends(self) -> Ints:
         """Where each text ends, int64[texts]."""
         return np.append(self.starts[1:], self.data.size) - 1 if self.starts.size else self.starts
@@ -98,6 +102,30 @@ def stretches(starts: Ints, sizes: Ints) -> Ints:
 def list_array(values: npt.NDArray[np.generic], offsets: Ints) -> pa.ListArray:
     """Rows of numbers as Arrow's lists."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
+
+
+def flattened(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Rows of integers as one, int64[...], and where they begin and end in it, int64[n + 1]."""
+    edges = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
+    values = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(edges[-1]))
+    return values, edges
+
+
+def fixed_lists(table: npt.NDArray[np.generic]) -> pa.FixedSizeListArray:
+    """Rows of numbers, [rows, width], as Arrow's lists of that width."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])
+
+
+def padded(
+    values: npt.NDArray[_Number], offsets: Ints, *, length: int, fill: int
+) -> tuple[npt.NDArray[_Number], Ints]:
+    """The first `length` values of each row, [rows, length], `fill` where a row has fewer; and how
+    many of them are the row's own, int64[rows].
+    """
+    sizes = np.minimum(np.diff(offsets), length)
+    table = np.full((sizes.size, length), fill, values.dtype)
+    table[np.arange(length) < sizes[:, None]] = values[stretches(offsets[:-1], sizes)]
+    return table, sizes
 
 
 def string_bytes(strings: pa.StringArray) -> tuple[Bytes, Ints]:

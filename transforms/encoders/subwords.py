@@ -9,18 +9,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.files import Location
-from recordmill.weave import Ints, offsets_of
+from recordmill.weave import Ints
 from transforms.encoders.artifacts import read_artifact
+from transforms.encoders.hugging_face import HuggingFace
+from transforms.encoders.ragged import flattened
 from transforms.encoders.text_options import TextOptions
 from transforms.kind import Artifact
 
@@ -35,7 +35,6 @@ _LIBRARIES: Mapping[FileTokenizer, str] = {
     "huggingface": "tokenizers",
     "sentencepiece": "sentencepiece",
 }
-_PADDING = ("[PAD]", "<pad>", "<|padding|>")  # tokens that tokenizer.json files pad with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,12 +50,13 @@ class Subwords(Protocol):
     """A tokenizer as its file describes it.
 
     size: more than any of its ids is. padding: the id that fills up. edges: ids that it adds to
-    every text.
+    every text. by_chance: whether a text may have other ids the next time.
     """
 
     size: int
     padding: int
     edges: int
+    by_chance: bool
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
         """The ids of texts (string[n]), int64[...], and the edges of rows in them, int64[n + 1].
@@ -98,6 +98,11 @@ def read_tokenizer_file(path: str) -> TokenizerFile:
 def refuse_impossible(file: TokenizerFile, options: TextOptions) -> None:
     """Raises ConfigError for options that a tokenizer's file has no token for, or no room."""
     subwords = _load(file.tokenizer, file.content, edge_tokens=options.edge_tokens)
+    if subwords.by_chance:
+        raise ConfigError(
+            "--tokenizer: the file's model has a dropout, which makes other ids each time: set it "
+            "to null there"
+        )
     if options.end_token is not None and subwords.id_of(options.end_token) is None:
         raise ConfigError(
             f"--end-token {options.end_token}: the tokenizer's file has no such token; take one of "
@@ -111,11 +116,21 @@ def refuse_impossible(file: TokenizerFile, options: TextOptions) -> None:
         )
 
 
+def library(tokenizer: FileTokenizer) -> Any:
+    """The package that makes such ids. Raises ConfigError where it is not there."""
+    try:
+        return importlib.import_module(_LIBRARIES[tokenizer])
+    except ImportError as error:
+        raise ConfigError(
+            f"--tokenizer: this one needs the package {_LIBRARIES[tokenizer]}: "
+            "pip install 'recordmill[text]'"
+        ) from error
+
+
 def library_version(options: TextOptions) -> Mapping[str, str]:
     """{library: version} of what makes the ids."""
     tokenizer = _of(options)
-    library = _library(tokenizer)
-    return {_LIBRARIES[tokenizer]: str(library.__version__)}
+    return {_LIBRARIES[tokenizer]: str(library(tokenizer).__version__)}
 
 
 def load_subwords(options: TextOptions, artifacts: Mapping[str, Artifact]) -> Subwords:
@@ -143,66 +158,30 @@ class _NotATokenizer(ValueError):
 
 
 def _load(tokenizer: FileTokenizer, content: bytes, *, edge_tokens: str) -> Subwords:
-    library = _library(tokenizer)
     if tokenizer == "huggingface":
-        return _HuggingFace(library, content, edges=edge_tokens != "no")
-    return _SentencePiece(library, content, edges=edge_tokens == "yes")
+        return _hugging_face(content, edges=edge_tokens != "no")
+    return _SentencePiece(content, edges=edge_tokens == "yes")
 
 
-def _library(tokenizer: FileTokenizer) -> Any:
+def _hugging_face(content: bytes, *, edges: bool) -> HuggingFace:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # read at every call
+    tokenizers = library("huggingface")
     try:
-        return importlib.import_module(_LIBRARIES[tokenizer])
-    except ImportError as error:
-        raise ConfigError(
-            f"--tokenizer: such a file needs the package {_LIBRARIES[tokenizer]}: "
-            "pip install 'recordmill[text]'"
-        ) from error
-
-
-class _HuggingFace:
-    def __init__(self, library: Any, content: bytes, *, edges: bool) -> None:
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # read at every call
-        try:
-            self._tokenizer = library.Tokenizer.from_str(content.decode())
-        except Exception as error:
-            raise _NotATokenizer("the library tokenizers cannot read it") from error
-        padding = self._tokenizer.padding
-        ids = self._tokenizer.get_vocab(with_added_tokens=True)
-        usual = next((ids[token] for token in _PADDING if token in ids), 0)
-        self.padding: int = padding["pad_id"] if padding else usual
-        self.size = max(ids.values(), default=0) + 1
-        self._edges = edges
-        self.edges = self._tokenizer.num_special_tokens_to_add(is_pair=False) if edges else 0
-        self._tokenizer.no_padding()
-
-    def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
-        if max_length is None:
-            self._tokenizer.no_truncation()
-        else:
-            self._tokenizer.enable_truncation(max_length)
-        encodings = self._tokenizer.encode_batch_fast(
-            texts.to_pylist(), add_special_tokens=self._edges
-        )
-        return _flat([encoding.ids for encoding in encodings])
-
-    def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
-        self._tokenizer.no_truncation()
-        encodings = self._tokenizer.encode_batch(texts.to_pylist(), add_special_tokens=False)
-        return _flat([[end for _, end in encoding.offsets] for encoding in encodings])
-
-    def id_of(self, token: str) -> int | None:
-        found: int | None = self._tokenizer.token_to_id(token)
-        return found
+        tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+    except Exception as error:
+        raise _NotATokenizer("the library tokenizers cannot read it") from error
+    return HuggingFace(tokenizer, edges=edges)
 
 
 class _SentencePiece:
-    def __init__(self, library: Any, content: bytes, *, edges: bool) -> None:
+    def __init__(self, content: bytes, *, edges: bool) -> None:
         try:
             if not content:  # the library would take it for no model yet
                 raise RuntimeError("an empty file")
-            self._model = library.SentencePieceProcessor(model_proto=content)
+            self._model = library("sentencepiece").SentencePieceProcessor(model_proto=content)
         except RuntimeError as error:
             raise _NotATokenizer("the library sentencepiece cannot read it") from error
+        self.by_chance = False
         self.padding = max(self._model.pad_id(), 0)
         self.size = int(self._model.get_piece_size())
         self._begin = edges and self._model.bos_id() >= 0
@@ -219,20 +198,14 @@ class _SentencePiece:
                 ids if len(ids) <= max_length else ids[: max_length - len(end)] + end
                 for ids in found
             ]
-        return _flat(found)
+        return flattened(found)
 
     def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
         found = self._model.encode(
             texts.to_pylist(), out_type="offset_mapping", add_bos=False, add_eos=False
         )
-        return _flat([[end for _, end in row["offsets"]] for row in found])
+        return flattened([[end for _, end in row["offsets"]] for row in found])
 
     def id_of(self, token: str) -> int | None:
         found = self._model.piece_to_id(token)
         return None if self._model.is_unknown(found) else int(found)
-
-
-def _flat(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    edges = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
-    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(edges[-1]))
-    return ids, edges

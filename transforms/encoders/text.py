@@ -14,9 +14,9 @@ from recordmill.features import Feature, Features
 from recordmill.weave import Ints
 from transforms import batch
 from transforms.encoders.embeddings import NAME, load_embeddings
-from transforms.encoders.labels import label_numbers
+from transforms.encoders.labels import label_feature, label_numbers
 from transforms.encoders.packing import end_each, pack
-from transforms.encoders.ragged import Coded, list_array, stretches, string_bytes
+from transforms.encoders.ragged import Coded, fixed_lists, list_array, padded, string_bytes
 from transforms.encoders.subwords import has_subwords, library_version, load_subwords
 from transforms.encoders.terms import Counts, count_by_row, terms_of
 from transforms.encoders.text_augment import augment_words
@@ -51,8 +51,7 @@ class TextEncoder:
             return self._pack_features(context)
         declared = self._text_features(context)
         if context.labels:
-            shape = (None,) if self.unlabelled else ()
-            declared["label"] = Feature(dtype="int64", shape=shape, kind="label")
+            declared["label"] = label_feature(unlabelled=self.unlabelled)
         return with_users(declared, _carried(rows), where="input")
 
     def _pack_features(self, context: Context) -> dict[str, Feature]:
@@ -129,12 +128,8 @@ class TextEncoder:
         columns: dict[str, pa.Array] = {}
         if "text" in options.outcome:
             columns["text"] = texts
-        if options.learns:
-            columns |= self._learned_columns(texts, load_vocabulary(context.artifacts))
-        elif "tokens" in options.outcome:
-            columns |= self._id_columns(*self._given_ids(texts, context))
-        if "embeddings" in options.outcome:
-            columns["embeddings"] = self._vectors(texts, context)
+        if options.outcome != {"text"}:
+            columns |= self._token_columns(texts, context)
         if context.labels:
             columns["label"] = label_numbers(rows[batch.LABEL], context)
         columns |= {field.name: rows[field.name] for field in _carried(rows.schema)}
@@ -145,20 +140,14 @@ class TextEncoder:
         """The ids of all texts in records of `options.pack`."""
         options = self.options
         assert options.pack is not None
-        assert options.splitter is not None
-        if options.learns:
-            tokens = tokenize(texts, options.splitter)
-            ids, edges = self._ids_of(tokens, load_vocabulary(context.artifacts)), tokens.offsets
-            padding = _PADDING
-        else:
-            ids, edges, padding = self._given_ids(texts, context)
+        ids, edges, padding = self._token_ids(texts, self._tokens(texts), context)
         if options.end_token is not None:
             ids, edges = end_each(ids, edges, self._end_id(context))
         packs = pack(ids, edges, length=options.pack, padding=padding)
         columns = {
-            "tokens": _fixed_lists(packs.ids),
-            "tokens/segments": _fixed_lists(packs.segments),
-            "tokens/positions": _fixed_lists(packs.positions),
+            "tokens": fixed_lists(packs.ids),
+            "tokens/segments": fixed_lists(packs.segments),
+            "tokens/positions": fixed_lists(packs.positions),
         }
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
@@ -177,53 +166,59 @@ class TextEncoder:
         others = options.oov_buckets if options.learns else 0
         return 1 + others + options.special_tokens.index(options.end_token)
 
-    def _learned_columns(self, texts: pa.StringArray, known: Vocabulary) -> dict[str, pa.Array]:
+    def _tokens(self, texts: pa.StringArray) -> Coded | None:
+        """Split once for all features; None where no feature is of such tokens."""
         options = self.options
+        if not options.learns and "embeddings" not in options.outcome:
+            return None
         assert options.splitter is not None
-        tokens = tokenize(texts, options.splitter)
-        columns: dict[str, pa.Array] = {}
-        if "tokens" in options.outcome:
-            columns |= self._id_columns(self._ids_of(tokens, known), tokens.offsets, _PADDING)
-        if "bow" in options.outcome or "tfidf" in options.outcome:
-            counts = _count_lines(tokens, known, ngrams=options.ngrams)
-            columns |= self._term_columns(counts, known)
-        return columns
+        return tokenize(texts, options.splitter)
 
-    def _ids_of(self, tokens: Coded, known: Vocabulary) -> Ints:
-        return known.ids(tokens.distinct, oov_buckets=self.options.oov_buckets)[tokens.codes]
-
-    def _vectors(self, texts: pa.StringArray, context: Context) -> pa.Array:
-        assert self.options.splitter is not None
-        tokens = tokenize(texts, self.options.splitter)
-        table = load_embeddings(context.artifacts)
-        if self.options.pooling == "mean":
-            return table.mean(tokens)
-        return table.of_tokens(tokens, length=self.options.max_length)
-
-    def _given_ids(self, texts: pa.StringArray, context: Context) -> tuple[Ints, Ints, int]:
-        """Ids that need nothing learned, where rows begin and end in them, and the one that pads:
-        of bytes, or of a tokenizer's file.
-        """
+    def _token_ids(
+        self, texts: pa.StringArray, tokens: Coded | None, context: Context
+    ) -> tuple[Ints, Ints, int]:
+        """Ids, where rows begin and end in them, and the one that pads."""
         options = self.options
+        if options.learns:
+            assert tokens is not None
+            known = load_vocabulary(context.artifacts)
+            ids = known.ids(tokens.distinct, oov_buckets=options.oov_buckets)
+            return ids[tokens.codes], tokens.offsets, _PADDING
         if options.splitter == "bytes":
             data, edges = string_bytes(texts)
-            ids = data.astype(np.int64) + (1 + len(options.special_tokens))
-            return ids, edges, _PADDING
+            return data.astype(np.int64) + (1 + len(options.special_tokens)), edges, _PADDING
         subwords = load_subwords(options, context.artifacts)
         ids, edges = subwords.encode(texts, max_length=options.max_length)
         return ids, edges, subwords.padding
+
+    def _token_columns(self, texts: pa.StringArray, context: Context) -> dict[str, pa.Array]:
+        options = self.options
+        tokens = self._tokens(texts)
+        columns: dict[str, pa.Array] = {}
+        if "tokens" in options.outcome:
+            columns |= self._id_columns(*self._token_ids(texts, tokens, context))
+        if "bow" in options.outcome or "tfidf" in options.outcome:
+            assert tokens is not None
+            known = load_vocabulary(context.artifacts)
+            columns |= self._term_columns(_count_lines(tokens, known, ngrams=options.ngrams), known)
+        if "embeddings" in options.outcome:
+            assert tokens is not None
+            table = load_embeddings(context.artifacts)
+            mean = options.pooling == "mean"
+            columns["embeddings"] = (
+                table.mean(tokens) if mean else table.of_tokens(tokens, length=options.max_length)
+            )
+        return columns
 
     def _id_columns(self, ids: Ints, offsets: Ints, padding: int) -> dict[str, pa.Array]:
         length = self.options.max_length
         if length is None:
             return {"tokens": list_array(ids, offsets)}
-        sizes = np.minimum(np.diff(offsets), length)
+        table, sizes = padded(ids, offsets, length=length, fill=padding)
         mask = np.arange(length) < sizes[:, None]
-        padded = np.full(mask.shape, padding)
-        padded[mask] = ids[stretches(offsets[:-1], sizes)]
         return {
-            "tokens": _fixed_lists(padded),
-            "tokens/mask": _fixed_lists(mask.astype(np.int64)),
+            "tokens": fixed_lists(table),
+            "tokens/mask": fixed_lists(mask.astype(np.int64)),
             "tokens/length": pa.array(sizes),
         }
 
@@ -240,7 +235,7 @@ class TextEncoder:
             else:
                 dense = np.zeros((len(counts.offsets) - 1, len(known.lines)), np.float32)
                 dense[counts.rows, counts.indices] = values
-                columns["tfidf"] = _fixed_lists(dense)
+                columns["tfidf"] = fixed_lists(dense)
         return columns
 
 
@@ -269,10 +264,6 @@ def _weigh(counts: Counts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDArray
     rows = counts.rows
     squares = np.bincount(rows, weights=values**2, minlength=len(counts.offsets) - 1)
     return values / np.sqrt(squares)[rows]
-
-
-def _fixed_lists(table: npt.NDArray[np.generic]) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])
 
 
 def _carried(rows: pa.Schema) -> list[pa.Field]:

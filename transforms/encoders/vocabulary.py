@@ -122,10 +122,12 @@ class VocabularyAnalysis:
     def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
         """Those of `min_frequency` and more, `vocab_size` of them at most, and special tokens."""
         special = pc.is_in(counts[_ITEM], value_set=self._special)
-        frequent = pc.greater_equal(counts[_COUNT], self.options.min_frequency)
-        learned = counts.filter(pc.and_(frequent, pc.invert(special)))
-        order = pc.sort_indices(learned, sort_keys=_ORDER)[: self.options.vocab_size]
-        return batch.concat([counts.filter(special), learned.take(order)])
+        learned = most_frequent(
+            counts.filter(pc.invert(special)),
+            least=self.options.min_frequency,
+            at_most=self.options.vocab_size,
+        )
+        return batch.concat([counts.filter(special), learned])
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
         """The files of the vocabulary.
@@ -154,8 +156,12 @@ class VocabularyAnalysis:
         return string_array(self.options.special_tokens)
 
 
-# Equal counts by UTF-8, which is how Arrow compares strings.
-_ORDER = [(_COUNT, "descending"), (_ITEM, "ascending")]
+def most_frequent(counts: pa.RecordBatch, *, least: int, at_most: int) -> pa.RecordBatch:
+    """Of items and their `count` those that come `least` times and more, by descending count."""
+    found = counts.filter(pc.greater_equal(counts[_COUNT], least))
+    # Equal counts by UTF-8, which is how Arrow compares strings.
+    order = [(_COUNT, "descending"), (_ITEM, "ascending")]
+    return found.take(pc.sort_indices(found, sort_keys=order)[:at_most])
 
 
 def inverse_frequency(documents: Ints, records: int) -> npt.NDArray[np.float64]:
