@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -80,9 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     module_name, config_name, _ = _KINDS[command]
+    from recordmill import pool
+
+    for name, value in pool.ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     with lasting():
         from pipelines import options
-        from recordmill import pool
 
         module = importlib.import_module(module_name)
     parsed = options.parse(

@@ -185,7 +185,7 @@ class CommonConfig:
         help="Where it runs: direct is this machine; flink is a cluster, or a Flink embedded here.",
     )
     spill_above: int = option(
-        64 * 2**20,
+        4 * 2**20,
         group=RUN,
         parse=values.byte_size,
         show=values.show_bytes,

@@ -14,6 +14,8 @@ LONGEST = 10  # bytes of a varint of 64 bits
 _BLOCK = 1 << 14  # values encoded at once, so that memory stays small
 _FEW = 32  # bytes of varints that a loop decodes before numpy has begun
 _SIXTY_FOUR = (1 << 64) - 1
+# By size, which of 4 bytes are used: bools, as integers of 4 bytes.
+_USED = np.array([[at < size for at in range(4)] for size in range(5)]).view("<u4").ravel()
 
 
 def encode_varint(value: int) -> bytes:
@@ -55,10 +57,38 @@ def encode_varints(
 
 
 def _encode_block(
-    rest: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]
+    values: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]:
     """Encodes uint64[n] and fills in sizes, int64[n]."""
-    width = max(1, -(-int(rest.max()).bit_length() // 7))
+    bits = int(values.max()).bit_length()
+    if bits <= 7:
+        sizes[:] = 1
+        return values.astype(np.uint8)
+    if bits <= 28:
+        return _encode_short(values.astype("<u4"), bits, sizes)
+    return _encode_long(values, bits, sizes)
+
+
+def _encode_short(
+    values: npt.NDArray[np.uint32], bits: int, sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """Of up to 4 bytes, which are laid in an integer each: uint32[n]."""
+    laid = values & np.uint32(0x7F)
+    size = np.ones(values.size, np.uint8)
+    for place in range(1, -(-bits // 7)):
+        low = np.uint32(1 << 7 * place)
+        more = values >= low
+        size += more
+        laid |= (values & low * np.uint32(0x7F)) << np.uint32(place)
+        laid |= more.astype("<u4") << np.uint32(8 * place - 1)  # the byte before goes on
+    sizes[:] = size
+    return laid.view(np.uint8)[_USED[size].view(np.bool_)]
+
+
+def _encode_long(
+    rest: npt.NDArray[np.uint64], bits: int, sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    width = -(-bits // 7)
     rows = np.empty((rest.size, width), np.uint8)
     used = np.empty((rest.size, width), np.bool_)
     used[:, 0] = True
@@ -70,8 +100,7 @@ def _encode_block(
         used[:, i + 1] = more = rest != 0
         sizes += more
     rows[:, width - 1] = rest
-    if width > 1:
-        rows[np.arange(len(rows)), sizes - 1] &= 0x7F
+    rows[np.arange(len(rows)), sizes - 1] &= 0x7F
     return rows[used]
 
 

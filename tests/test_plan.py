@@ -203,11 +203,16 @@ def test_spilling_counts_the_copies(new):
 
 
 @pytest.mark.parametrize(
-    ("each", "rows"), [(0, 4096), (1, 4096), (10_000, 838), (1 << 22, 2), (1 << 30, 1)]
-)
-def test_rows_of_a_task(each, rows):
+    ("records", "each", "rows"),
+    [
+        (10**9, 0, 16384), (10**9, 1, 16384), (10**9, 10_000, 838), (10**9, 1 << 22, 2),
+        (10**9, 1 << 30, 1), (0, 1, 1024), (16_384, 1, 1024), (32_000, 1, 2000),
+    ],
+)  # fmt: skip
+def test_rows_of_a_task(records, each, rows):
     estimate = plan.Estimate(record_bytes=each // 2, input_bytes=each - each // 2, seconds=0)
-    assert SplitPlan(before={}, after={}, shards=1, estimate=estimate).task_rows == rows
+    after = {"a": records}
+    assert SplitPlan(before=after, after=after, shards=1, estimate=estimate).task_rows == rows
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ from transforms.splits import TRAIN
 from transforms.survey import Survey
 
 TASK_BYTES = 8 << 20  # what a task of an encoder process reads and writes, about
-_TASK_ROWS = 4096  # of a task, at most
+_TASK_ROWS = 1 << 14  # of a task, at most: what comes often in them is looked up once
+_TASKS = 16  # of a split, at least, where tasks are of a thousand rows or more
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -45,7 +46,7 @@ class PlanOptions:
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     max_reject_fraction: float = 0.01
     listing_rejects: int = 0
-    spill_above: int = 64 << 20  # bytes of references
+    spill_above: int = 4 << 20  # bytes of references
     workers: int = 0
 
 
@@ -84,7 +85,8 @@ class SplitPlan:
     def task_rows(self) -> int:
         """Rows that are encoded together, and gzipped together: a function of the plan alone."""
         each = self.estimate.record_bytes + self.estimate.input_bytes
-        return min(max(TASK_BYTES // max(each, 1), 1), _TASK_ROWS)
+        rows = min(_TASK_ROWS, max(self.records // _TASKS, 1024))
+        return min(max(TASK_BYTES // max(each, 1), 1), rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -157,6 +157,7 @@ class _NotATokenizer(ValueError):
     """Content that is no tokenizer of the kind."""
 
 
+@functools.lru_cache(maxsize=2)
 def _load(tokenizer: FileTokenizer, content: bytes, *, edge_tokens: str) -> Subwords:
     if tokenizer == "huggingface":
         return _hugging_face(content, edges=edge_tokens != "no")

@@ -49,7 +49,10 @@ class Vocabulary:
 
     def find(self, tokens: pa.StringArray) -> Ints:
         """The line of each token from 0 on, int64[n], -1 for what is in none."""
-        numbers = self._numbers  # Arrow's index_in would hash all lines again at every call
+        if len(tokens) > len(self.lines) // 4:  # Arrow hashes all lines again at every call
+            lines = pc.index_in(tokens, value_set=self.lines)
+            return np.asarray(lines.fill_null(-1)).astype(np.int64)
+        numbers = self._numbers
         found = (numbers.get(token, -1) for token in tokens.to_pylist())
         return np.fromiter(found, np.int64, len(tokens))
 
