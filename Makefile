@@ -110,7 +110,7 @@ test-tft: $(TFT) $(FLINK) $(JOB_SERVER)
 $(TFT): setup.py pyproject.toml
 	rm -rf build/tft
 	$(PYTHON) -m venv build/tft
-	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tft]'
+	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[text,tft]' pytest hypothesis
 	@touch $@
 
 # Who benchmarks.text compares with: the first brings Google's libraries, the second pandas.

@@ -1,6 +1,7 @@
 """Texts in records that are no texts: packed, or cut into chunks."""
 
 import itertools
+import json
 import pathlib
 from collections.abc import Iterator
 
@@ -261,3 +262,13 @@ def test_what_cannot_work_is_told(tmp_path, capsys, files, argv, message):
     given_ = [str(files["bpe"]) if word == "BPE" else word for word in argv]
     assert main(["text", *map(str, INPUT), "--output", str(tmp_path / "out"), *given_]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_ids_by_chance_are_refused(tmp_path, capsys, files):
+    file = json.loads(files["bpe"].read_text())
+    file["model"]["dropout"] = 0.1
+    path = tmp_path / "dropout.json"
+    path.write_text(json.dumps(file))
+    argv = ["--output", str(tmp_path / "out"), "--tokenizer", str(path)]
+    assert main(["text", *map(str, INPUT), *argv]) == 2
+    assert "has a dropout, which makes other ids each time" in capsys.readouterr().err
