@@ -12,6 +12,7 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
+import numpy as np
 import sentencepiece
 import tokenizers
 
@@ -58,7 +59,7 @@ def compare(what: str, tokenizer: pathlib.Path, folder: pathlib.Path, source: pa
         in_order = []
         for example in read_examples(str(plain), split):
             texts.append(example["text"][0].decode())
-            ids.append(example.get("tokens", []))
+            ids.append(np.asarray(example.get("tokens", ())).tolist())
             in_order += ids[-1]
         found = [
             i
