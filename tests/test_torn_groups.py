@@ -28,7 +28,8 @@ def test_groups_that_the_input_tears_apart_are_named(tmp_path, stratify):
     assert outcome.status == "refused"
     assert outcome.verdict.message.startswith(
         "expected every group in one split, got 2 whose rows the input puts into several: 'also"
-        " torn' (test, train), 'torn' (test, train); "
+        " torn' (test: key-00007, train: key-00006), 'torn' (test: key-00001,"
+        " train: key-00003); "
     )
     assert tree(tmp_path / "out") == {}
 
@@ -50,6 +51,10 @@ def test_groups_in_one_split_each_pass(tmp_path):
 
 
 def test_rows_without_a_group_are_nobodys():
-    columns = {batch.GROUP: pa.array([None, None], pa.string()), batch.SPLIT: ["train", "test"]}
+    columns = {
+        batch.GROUP: pa.array([None, None], pa.string()),
+        batch.SPLIT: ["train", "test"],
+        batch.KEY: ["one", "other"],
+    }
     rows = pa.RecordBatch.from_pydict(columns)
     assert list(splits_of(rows, ["1"])) == []

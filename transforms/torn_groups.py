@@ -3,7 +3,7 @@
 Found over 8-byte hashes as repeated keys are, so that only groups that may be torn are ever named.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apache_beam as beam
 import numpy as np
@@ -46,31 +46,38 @@ def torn(met: tuple[int, Iterable[bytes]]) -> list[str]:
     return [str(value) for value in groups[splits > 1][:_ENOUGH].tolist()]
 
 
-def splits_of(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The distinct (group, split) of the rows whose group's hash is among those given."""
+def splits_of(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """(group, (split, key of a row)) of the rows whose group's hash is among those given."""
     if hashes:
         grouped = _grouped(rows)
         hits = np.isin(_hashes(grouped[batch.GROUP]), np.array(list(map(int, hashes)), np.uint64))
         some = grouped.filter(pa.array(hits))
-        pairs = zip(some[batch.GROUP].to_pylist(), some[batch.SPLIT].to_pylist(), strict=True)
-        yield from sorted(set(pairs))
+        columns = [some[name].to_pylist() for name in (batch.GROUP, batch.SPLIT, batch.KEY)]
+        first: dict[tuple[str, str], str] = {}
+        for group, split, key in zip(*columns, strict=True):
+            first[group, split] = min(key, first.get((group, split), key))
+        yield from ((group, (split, key)) for (group, split), key in sorted(first.items()))
 
 
-def _distinct(group: str, splits: Iterable[str]) -> tuple[str, list[str]]:
-    return group, sorted(set(splits))
+def _first_of_each(group: str, rows: Iterable[tuple[str, str]]) -> tuple[str, Mapping[str, str]]:
+    """{split: the first of the keys}."""
+    return group, dict(sorted(rows, reverse=True))
 
 
-def _complain(_: bytes, found: Sequence[tuple[str, list[str]]]) -> list[str]:
+def _complain(_: bytes, found: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
     """The sentence for the user, where groups are torn."""
-    groups = sorted((group, splits) for group, splits in found if len(splits) > 1)
+    groups = sorted((group, sorted(rows.items())) for group, rows in found if len(rows) > 1)
     if not groups:
         return []
-    shown = ", ".join(f"{group!r} ({', '.join(splits)})" for group, splits in groups[:5])
+    shown = ", ".join(
+        f"{group!r} ({', '.join(f'{split}: {key}' for split, key in rows)})"
+        for group, rows in groups[:5]
+    )
     return [
         f"expected every group in one split, got {len(groups)}"
         f"{' or more' if len(groups) >= _ENOUGH else ''} whose rows the input puts into several:"
         f" {shown}{', ...' if len(groups) > 5 else ''}; name one split for each group, or leave"
-        " --group-column out"
+        " --group-column out (with --dedup group, where equal texts are one: take --dedup drop)"
     ]
 
 
@@ -87,9 +94,10 @@ def find_torn_groups(read: Read) -> beam.PCollection[str]:
     )
     found = (
         read("CompareGroups", hashes)
-        | "SplitsOfTorn" >> beam.FlatMap(splits_of, hashes).with_output_types(tuple[str, str])
+        | "SplitsOfTorn"
+        >> beam.FlatMap(splits_of, hashes).with_output_types(tuple[str, tuple[str, str]])
         | "MeetByName" >> beam.GroupByKey()
-        | "DistinctSplits" >> beam.MapTuple(_distinct)
+        | "DistinctSplits" >> beam.MapTuple(_first_of_each)
     )
     return (
         found.pipeline
