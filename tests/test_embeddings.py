@@ -212,7 +212,7 @@ def test_a_dataset_of_vectors(tmp_path):
     [
         (("--features", "embeddings"), "give both"),
         (("--features", "text", "--embeddings", "T"), "give both"),
-        (("--embeddings", "missing.txt"), "--embeddings: cannot"),
+        (("--embeddings", "missing.txt"), "--embeddings missing.txt: there is no such file"),
         (("--embeddings", "T", "--tokenizer", "bytes"), "--features embeddings: are of words"),
         (("--embeddings", "T", "--embedding-words", "T"), "has words of its own"),
         (("--embedding-words", "T"), "are those of --embeddings"),

@@ -277,7 +277,7 @@ def test_quotes_that_hide_rows_are_told(tmp_path, capsys):
     [
         (("--text-column", "txet"), "it has 'Label', 'SMS'"),
         (("--tokenizer", "wrods"), "expected words, whitespace, chars, bytes, bpe or"),
-        (("--tokenizer", "missing.json"), "--tokenizer: cannot read"),
+        (("--tokenizer", "missing.json"), "--tokenizer missing.json: there is no such file"),
         (("--tokenizer", str(SMS)), "expected a Hugging Face tokenizer.json or a SentencePiece"),
         (("--features", "tokens", "--augment", "word-swap"), "--augment varies oversampled copies"),
         (("--dedup", "group", "--group-column", "SMS"), "--dedup group makes groups of its own"),

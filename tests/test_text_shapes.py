@@ -256,12 +256,6 @@ def test_a_tokenizer_file_travels_to_where_texts_are_cut(tmp_path, files):
         (("--tokenizer", "bytes", "--chunk", "9", "--chunk-overlap", "6"), "expected 0 to 5"),
         (("--tokenizer", "bytes", "--chunk", "3"), "--chunk 3: expected 4 or more"),
         (("--tokenizer", "BPE", "--chunk", "2"), "--chunk 2: the tokenizer's own tokens"),
-        (("--tokenizer", "no/t.json"), "--tokenizer no/t.json: there is no such file"),
-        (("--embeddings", "no/v.txt"), "--embeddings no/v.txt: there is no such file"),
-        (
-            ("--embeddings", "v.npy", "--embedding-words", "no/w.txt"),
-            "--embeddings v.npy: there is no such file",
-        ),
     ],
 )
 def test_what_cannot_work_is_told(tmp_path, capsys, files, argv, message):
