@@ -21,7 +21,7 @@ from pipelines.config import COLUMNS, refuse_given
 from pipelines.options import Group, option
 from pipelines.rows import RowsConfig
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.files import Location, MissingError, StorageError
+from recordmill.files import Location, StorageError
 from recordmill.manifest import INPUT
 from transforms.encoders.bpe import BpeAnalysis
 from transforms.encoders.chunks import TextCutter
@@ -358,22 +358,26 @@ def _read_file(path: str) -> TokenizerFile:
             f"{did_you_mean(path, _BY_NAME)}"
         )
     try:
+        _expect_there("--tokenizer", path)
         return read_tokenizer_file(path)
-    except MissingError as error:
-        raise ConfigError(f"--tokenizer {path}: there is no such file; check the path") from error
     except StorageError as error:
         raise ConfigError(f"--tokenizer: {error}") from error
 
 
 def _prepare_embeddings(path: str, words: str | None) -> PreparedEmbeddings:
     file = EmbeddingFile(path=path, words=words)
-    for given, name in (("--embeddings", path), ("--embedding-words", words)):
-        if name is not None and not Location.parse(name).exists():
-            raise ConfigError(f"{given} {name}: there is no such file; check the path")
     try:
+        _expect_there("--embeddings", path)
+        if words is not None:
+            _expect_there("--embedding-words", words)
         return PreparedEmbeddings(file=file, sha256=file.sha256())
     except StorageError as error:
         raise ConfigError(f"--embeddings: {error}") from error
+
+
+def _expect_there(given: str, path: str) -> None:
+    if not Location.parse(path).exists():
+        raise ConfigError(f"{given} {path}: there is no such file; check the path")
 
 
 def _described(name: str, file: TokenizerFile | None) -> str:

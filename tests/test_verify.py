@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill import shard_index
@@ -571,7 +571,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_single_changed_byte_goes_unnoticed(sound: pathlib.Path, data: st.DataObject) -> None:
     names = [name for name in sorted(_files(sound)) if name not in ("job.json", "dataset.json")]

@@ -53,9 +53,8 @@ def splits_of(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str
         hits = np.isin(_hashes(grouped[batch.GROUP]), np.array(list(map(int, hashes)), np.uint64))
         some = grouped.filter(pa.array(hits))
         columns = [some[name].to_pylist() for name in (batch.GROUP, batch.SPLIT, batch.KEY)]
-        first: dict[tuple[str, str], str] = {}
-        for group, split, key in zip(*columns, strict=True):
-            first[group, split] = min(key, first.get((group, split), key))
+        rows_of_splits = sorted(zip(*columns, strict=True), reverse=True)
+        first = {(group, split): key for group, split, key in rows_of_splits}
         yield from ((group, (split, key)) for (group, split), key in sorted(first.items()))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recordmill.weave import Ints, offsets_of
 from transforms.encoders.pieces import pieces, splits_at_spaces
-from transforms.encoders.ragged import flattened, stretches
+from transforms.encoders.ragged import Coded, flattened, picked, stretches
 
 _PADDING = ("[PAD]", "<pad>", "<|padding|>")  # tokens that tokenizer.json files pad with
 _KNOWN_PIECES = 1 << 18  # that are remembered
@@ -55,15 +55,9 @@ class HuggingFace:
         return flattened([encoding.ids for encoding in encodings])
 
     def _encode_pieces(self, texts: pa.StringArray, max_length: int | None) -> tuple[Ints, Ints]:
-        parts = pieces(texts)
-        ids, edges = self._known.encode(parts.distinct)
-        counts = np.diff(edges)[parts.codes]
-        starts = edges[:-1][parts.codes]
-        offsets = offsets_of(counts)[parts.offsets]
-        sizes = np.diff(offsets)
-        ids = ids[stretches(starts, counts)]
+        ids, offsets = self._known.encode(pieces(texts))
         if max_length is not None:
-            sizes = np.minimum(sizes, max_length - self.edges)
+            sizes = np.minimum(np.diff(offsets), max_length - self.edges)
             ids = ids[stretches(offsets[:-1], sizes)]
             offsets = offsets_of(sizes)
         if not self.edges:
@@ -117,17 +111,17 @@ class _KnownPieces:
         self._ids, self._edges = np.zeros(0, np.int64), np.zeros(1, np.int64)
         self._chars = 0
 
-    def encode(self, distinct: pa.StringArray) -> tuple[Ints, Ints]:
-        """The ids of pieces, int64[...], and the edges of each in them, int64[n + 1]."""
-        texts = distinct.to_pylist()
+    def encode(self, parts: Coded) -> tuple[Ints, Ints]:
+        """The ids of rows of pieces, int64[...], and the edges of rows in them, int64[rows + 1]."""
+        texts = parts.distinct.to_pylist()
         if len(self._numbers) > _KNOWN_PIECES or self._chars > _KNOWN_CHARS:
             self._forget()
         new = [text for text in texts if text not in self._numbers]
         if new:
             self._add(new)
         numbers = np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
-        starts, sizes = self._edges[numbers], self._edges[numbers + 1] - self._edges[numbers]
-        return self._ids[stretches(starts, sizes)], offsets_of(sizes)
+        ids, edges = picked(self._ids, self._edges, numbers[parts.codes])
+        return ids, edges[parts.offsets]
 
     def _add(self, texts: list[str]) -> None:
         self._tokenizer.no_truncation()

@@ -17,7 +17,7 @@ from transforms import batch
 from transforms.encoders.augment import check_names, generator_for
 from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.labels import label_numbers
+from transforms.encoders.labels import label_feature, label_numbers
 from transforms.encoders.pixels import Picture, process
 from transforms.kind import Context, Encoded, Sorted, Sorter
 from transforms.user_columns import user_fields, with_users
@@ -81,7 +81,7 @@ class ImageEncoder:
     def _label_features(self, context: Context) -> dict[str, Feature]:
         shape = (None,) if self.unlabelled else ()
         declared = {
-            "image/class/label": Feature(dtype="int64", shape=shape, kind="label"),
+            "image/class/label": label_feature(unlabelled=self.unlabelled),
             "image/class/text": Feature(dtype="string", shape=shape, kind="text"),
         }
         if self.one_hot_label:

@@ -46,13 +46,8 @@ class Coded:
 
     def split(self, parts: Coded) -> Coded:
         """Every string in its parts: row c of `parts` holds those of the string of code c."""
-        sizes = parts.counts[self.codes]
-        places = stretches(parts.offsets[:-1][self.codes], sizes)
-        return Coded(
-            codes=parts.codes[places],
-            offsets=offsets_of(sizes)[self.offsets],
-            distinct=parts.distinct,
-        )
+        codes, edges = picked(parts.codes, parts.offsets, self.codes)
+        return Coded(codes=codes, offsets=edges[self.offsets], distinct=parts.distinct)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,6 +97,13 @@ def stretches(starts: Ints, sizes: Ints) -> Ints:
 def list_array(values: npt.NDArray[np.generic], offsets: Ints) -> pa.ListArray:
     """Rows of numbers as Arrow's lists."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
+
+
+def picked(values: Ints, offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """The values of some of the rows, one after another in the order given, and their edges."""
+    starts = offsets[rows]
+    sizes = offsets[rows + 1] - starts
+    return values[stretches(starts, sizes)], offsets_of(sizes)
 
 
 def flattened(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
