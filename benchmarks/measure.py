@@ -21,6 +21,8 @@ SHARED = ROOT.parent / "shared" / "data"
 
 _INTERVAL = 0.1  # seconds between two looks at the memory, at least
 _SHARE = 0.02  # of one core, that looking takes at most
+# Modules are compiled once, as for everybody, and not anew in each process.
+_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 class FailedError(RuntimeError):
@@ -84,7 +86,12 @@ def run(command: Sequence[str], *, memory: bool, beside: Beside = dict) -> Measu
     with tempfile.TemporaryFile() as output:
         started = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=_ENVIRONMENT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         watcher = threading.Thread(target=watch, args=[process.pid])
         if memory:

@@ -164,14 +164,13 @@ class Road:
             | "OnceToPlan" >> beam.Impulse()
             | "Plan"
             >> beam.Map(
-                _plan,
+                functools.partial(
+                    _plan, encoder=self.encoder, options=self.options, staging=self.staging
+                ),
                 survey,
                 quotas,
                 forbidden,
                 learned,
-                encoder=self.encoder,
-                options=self.options,
-                staging=self.staging,
             ).with_output_types(Plan)
         )
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pipelines import report
 from pipelines.config import CommonConfig
 from pipelines.job import Job, Outcome
 from pipelines.road import Road
@@ -69,6 +68,8 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
         # What a script goes on with, --quiet or not.
         print(f"submitted to {on_flink.url}: job {on_flink.id}")
     if outcome.verdict is not None:
+        from pipelines import report
+
         table = report.rejects_table(report.sum_up(outcome.rejects))
         if table is not None:
             report.show(table, stream=sys.stderr)
@@ -117,6 +118,9 @@ def _is_running(cluster: str, job: str) -> bool:
 
 
 def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
+    # Tables take a tenth of a second to import, which who wants --quiet need not wait for.
+    from pipelines import report
+
     plan = None if outcome.plan is None else report.PlanView.from_json(outcome.plan)
     match outcome.status:
         case "planned" if plan is not None:

@@ -9,8 +9,7 @@ its socket does, so it never outlives the parent by more than a task.
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import importlib
+import dataclasses
 import os
 import pickle
 import queue
@@ -18,10 +17,10 @@ import signal
 import subprocess
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Pipe, wait
+from multiprocessing.reduction import send_handle
 from typing import Any, ParamSpec, TypeVar
 
 from recordmill.errors import RunError
@@ -48,29 +47,19 @@ class WorkerDied(RunError):
 class ProcessPool:
     """Runs module-level functions in processes that import nothing but what the functions need.
 
-    As many as there are cores start now, but for one all at the same time, as the process that
-    makes the pool has something to do meanwhile; others (of `workers`) when there are tasks for
-    them.
+    What forks them starts now, as whoever makes the pool has something to do meanwhile; they
+    themselves, up to `workers`, when there are tasks for them.
     imports: modules to have ready before the first task comes.
     """
 
     def __init__(self, workers: int, *, imports: Sequence[str] = ()) -> None:
         self.workers = workers
-        self._children = [_Child() for _ in range(workers)]
-        self._imports = _dump_task(_import, tuple(imports))
-        cores = len(os.sched_getaffinity(0))
+        self._nursery = _Nursery(imports)
         # Last in, first out: one that has not started is taken when there is no other.
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
-        for child in self._children[cores:]:
-            self._idle.put(child)
+        for _ in range(workers):
+            self._idle.put(_Child(self._nursery))
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
-        self._starters = ThreadPoolExecutor(max(1, cores - 1), thread_name_prefix="pool-start")
-        for child in self._children[:cores]:
-            self._starters.submit(self._start, child)
-
-    def _start(self, child: _Child) -> None:
-        with contextlib.suppress(Exception):  # what fails here fails in the first task too
-            self._call(child, self._imports)
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Calls the function in the next free process; a task must not submit tasks itself.
@@ -80,9 +69,7 @@ class ProcessPool:
         return self._threads.submit(self._call_next, _dump_task(function, *args, **kwargs))
 
     def _call_next(self, task: bytes) -> Any:
-        return self._call(self._idle.get(), task)
-
-    def _call(self, child: _Child, task: bytes) -> Any:
+        child = self._idle.get()
         try:
             return child.call(task)
         finally:
@@ -91,122 +78,155 @@ class ProcessPool:
     def close(self) -> None:
         """Ends the processes at once, tasks or not."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._starters.shutdown(wait=False, cancel_futures=True)
-        self.kill()
-        self._starters.shutdown()
-        for child in self._children:
-            child.close()
+        self._nursery.close()
 
     def kill(self) -> None:
         """Ends the processes and waits for nothing."""
-        for child in self._children:
-            child.kill()
+        self._nursery.kill()
 
 
 def _dump_task(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
     return pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _import(modules: Sequence[str]) -> None:
-    for module in modules:
-        importlib.import_module(module)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Process:
+    """handle: stays with this process, whoever gets its id when it has ended (pidfd_open)."""
+
+    number: int
+    handle: int
+    nursery: int  # the id of the process that forked it
+
+    def has_ended(self, timeout: float = 0.0) -> bool:
+        return bool(wait([self.handle], timeout))
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
 
 
-class _Child:
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+class _Nursery:
+    """The process that forks the others (`recordmill.nursery`), or the next where it has died."""
 
-    def start(self) -> subprocess.Popen[bytes]:
-        self._pipe, theirs = Pipe()
+    def __init__(self, imports: Sequence[str]) -> None:
+        self._imports = [*imports]
+        self._forked: list[_Process] = []
+        self._closed = False
+        self._lock = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self._control, theirs = Pipe()
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         # -P: a queue.py in the folder where the user stands is not the one we mean.
-        serve_it = f"from recordmill.pool import serve; serve({theirs.fileno()})"
+        main = f"from recordmill.nursery import main; main({theirs.fileno()}, {self._imports})"
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", serve_it],
+            [sys.executable, "-P", "-c", main],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=os.environ | ENVIRONMENT | {"PYTHONPATH": paths},
             process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
         )
         theirs.close()
-        return self._process
+
+    def fork(self, descriptor: int) -> _Process:
+        """Returns a new process, which serves a socket.
+
+        Raises:
+          EOFError, OSError: there is none.
+        """
+        with self._lock:
+            if self._closed:
+                raise EOFError
+            if self._process.poll() is not None:
+                self._control.close()
+                self._start()
+            self._control.send(None)
+            send_handle(self._control, descriptor, self._process.pid)
+            number = self._control.recv()
+            process = _Process(
+                number=number, handle=os.pidfd_open(number), nursery=self._process.pid
+            )
+            self._forked.append(process)
+            return process
+
+    def has_ended(self, process: _Process) -> bool:
+        with self._lock:
+            return self._closed or process.has_ended()
+
+    def bury(self, process: _Process) -> int | None:
+        """Returns the exit code of a process that has ended; None where nobody can tell."""
+        with self._lock:
+            if self._closed or not process.has_ended(timeout=5):
+                return None
+            self._forked.remove(process)
+            os.close(process.handle)
+            if process.nursery != self._process.pid:
+                return None
+            try:
+                self._control.send(process.number)
+                return os.waitstatus_to_exitcode(self._control.recv())
+            except (EOFError, OSError):
+                return None
+
+    def kill(self) -> None:
+        self._process.kill()
+        for process in self._forked:
+            process.kill()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for process in self._forked:
+                process.kill()
+            if not self._forked:  # it may still be importing
+                self._process.kill()
+            self._control.close()
+            self._process.wait()
+            for process in self._forked:
+                os.close(process.handle)
+
+
+class _Child:
+    def __init__(self, nursery: _Nursery) -> None:
+        self._nursery = nursery
+        self._process: _Process | None = None
 
     def call(self, task: bytes) -> Any:
-        process = self._process
-        if process is None or process.poll() is not None:
-            # It died in an earlier task, which the engine may have begun again.
-            process = self.start()
         try:
+            if self._process is not None and self._nursery.has_ended(self._process):
+                self._bury()  # killed between two tasks
+            if self._process is None:
+                self._start()
             self._pipe.send_bytes(task)
             done, result = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError) as error:
-            raise WorkerDied(_cause(process)) from error
+            raise WorkerDied(_cause(self._bury())) from error
         if done:
             return result
         raise result
 
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
+    def _start(self) -> None:
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = self._nursery.fork(theirs.fileno())
 
-    def close(self) -> None:
-        self.kill()
-        if self._process is not None:
-            self._process.wait()
-            self._pipe.close()
+    def _bury(self) -> int | None:
+        """Returns the exit code, where it is known."""
+        process, self._process = self._process, None
+        return None if process is None else self._nursery.bury(process)
 
 
-def _cause(process: subprocess.Popen[bytes]) -> str:
-    try:
-        code = process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        code = 0
+def _cause(code: int | None) -> str:
     how = f"exit code {code}"
-    if code < 0:
+    if code is None:
+        how = "nobody saw how"
+    elif code < 0:
         how = f"signal {-code}, {signal.strsignal(-code)}"
     return (
         f"an encoder process died in the middle of its work ({how}); if the machine ran out of"
         " memory, use fewer --workers; the same command continues the job"
     )
-
-
-def serve(descriptor: int) -> None:
-    """The life of a child: call what comes in, answer, end with the socket."""
-    # C libraries print what they think of bad data; only a crash of the process itself is news.
-    faulthandler.enable(os.fdopen(os.dup(2), "w"))
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    pipe = Connection(descriptor)
-    while True:
-        try:
-            task = pipe.recv_bytes()
-        except (EOFError, ConnectionError):
-            return
-        try:
-            function, args, kwargs = pickle.loads(task)
-            answer = pickle.dumps((True, function(*args, **kwargs)), protocol=5)
-        except Exception as error:  # noqa: BLE001  (all of it goes to the parent, which raises it)
-            answer = _dump_error(error)
-        try:
-            pipe.send_bytes(answer)
-        except ConnectionError:
-            return
-
-
-def _dump_error(error: Exception) -> bytes:
-    """With its traceback as a note, as the traceback itself stays behind."""
-    told = "".join(traceback.format_exception(error)).rstrip()
-    note = f"In the encoder process {os.getpid()}:\n{told}"
-    error.add_note(note)
-    try:
-        answer = pickle.dumps((False, error))
-        pickle.loads(answer)  # an error whose __init__ takes other arguments fails only here
-    except Exception as unpicklable:  # noqa: BLE001
-        words = f"{type(error).__name__}: {error} (not picklable: {unpicklable})"
-        stand_in = RuntimeError(words)
-        stand_in.add_note(note)
-        answer = pickle.dumps((False, stand_in))
-    return answer
 
 
 _lock = threading.Lock()

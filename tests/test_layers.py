@@ -43,7 +43,7 @@ def test_a_whole_run_needs_beam_only():
 
 
 def test_beam_comes_without_its_clients():
-    clients = {"boto3", "pymongo", "requests"}
+    clients = {"beartype", "boto3", "pymongo", "pyparsing", "requests"}
     lasting = "from runners.lasting import lasting\nwith lasting(): import pipelines.run"
     assert loaded("import pipelines.run") >= clients, "Beam has changed what it imports"
     assert loaded(lasting).isdisjoint(clients)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from multiprocessing.connection import wait
 
 import numpy as np
 import pytest
@@ -80,6 +81,19 @@ def process_ids(pool, folder, tasks=2):
             stack.enter_context(pipe.open("wb"))
             pipe.unlink()
     return {future.result(timeout=60) for future in futures}
+
+
+def end(number):
+    """Returns when the process has ended, whoever is to wait for it."""
+    handle = os.pidfd_open(number)
+    os.kill(number, signal.SIGKILL)
+    wait([handle])
+    os.close(handle)
+
+
+def parent(number):
+    """The id of the process that forked another."""
+    return int(pathlib.Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def unpicklable():
@@ -166,11 +180,31 @@ def test_a_process_that_dies_fails_its_task_and_is_replaced(
 def test_a_process_killed_between_tasks_is_not_missed(pool, tmp_path):
     before = process_ids(pool, tmp_path)
     for number in before:
-        os.kill(number, signal.SIGKILL)
-        os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
+        end(number)
     after = process_ids(pool, tmp_path)
     assert len(after) == 2
     assert not after & before
+
+
+def test_where_the_process_that_forks_has_died_another_one_starts(pool, tmp_path):
+    before = process_ids(pool, tmp_path)
+    (nursery,) = {parent(number) for number in before}
+    end(nursery)
+    assert process_ids(pool, tmp_path) == before  # they need it no more
+    for number in before:
+        end(number)
+    after = process_ids(pool, tmp_path)
+    assert len(after) == 2
+    assert nursery not in {parent(number) for number in after}
+    with pytest.raises(WorkerDied, match="exit code 3"):
+        pool.submit(leave, 3).result(timeout=60)
+
+
+def test_nobody_sees_how_it_died_where_what_forked_it_has_died_before(pool, tmp_path):
+    (nursery,) = {parent(number) for number in process_ids(pool, tmp_path)}
+    end(nursery)
+    with pytest.raises(WorkerDied, match="nobody saw how"):
+        pool.submit(leave, 3).result(timeout=60)
 
 
 def test_processes_start_when_there_are_tasks_for_them(tmp_path):
