@@ -182,8 +182,9 @@ def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
     assert "the same command continues" in said
     assert "while running" not in said
     done = finished(tmp_path / "out")
-    # Two shards are in hand at a time: the other of the two is finished, too.
-    assert len(done) in (3, 4)
+    # The fourth is begun when two at least are finished; the other process may finish all the rest
+    # before this one's death is noticed.
+    assert 2 <= len(done) <= 5
     assert images(*argv) == 0
     for name, inode in done.items():
         assert (tmp_path / "out" / name).stat().st_ino == inode
