@@ -2,8 +2,9 @@
 
     python -m pipelines.text --input=reviews.csv --output=out/ --tokenizer=words --max-length=256
 
-The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, lines), a glob or a folder of them, or
-a folder of `class/...` or `split/class/...` with text files. `recordmill text` is the same command.
+The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, lines), a glob or a folder of
+them, or a folder of `class/...` or `split/class/...` with text files. `recordmill text` is the same
+command.
 """
 
 from __future__ import annotations

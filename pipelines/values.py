@@ -188,6 +188,21 @@ def renames(texts: Sequence[str]) -> dict[str, str]:
     return out
 
 
+def by_column(texts: Sequence[str]) -> dict[str, str]:
+    """`age=10,hours=4`, also repeated -> {column: value}, sorted by column."""
+    out: dict[str, str] = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        column, _, value = part.rpartition("=")
+        if not column or not value:
+            raise ValueError(f"expected COLUMN=VALUE,..., got {part!r}")
+        if column in out:
+            raise ValueError(
+                f"expected one value for {column!r}, got {out[column]!r} and {value!r}"
+            )
+        out[column] = value
+    return dict(sorted(out.items()))
+
+
 def runner(text: str) -> Literal["direct", "flink"]:
     """`direct` or `flink`, also as Beam spells them, which is what schedulers pass."""
     if text.lower() not in _RUNNERS:

@@ -60,8 +60,9 @@ class Frames:
 def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
     """Encodes a row as an Example, a column as a feature.
 
-    Integers and bools become int64, floats float32, strings and binary bytes; lists of those become
-    several values, a null no feature. The bytes are those of protobuf's deterministic
+    Integers and bools become int64, floats float32, strings and binary bytes, dates the days and
+    timestamps the microseconds since 1970 (UTC), int64; lists of those become several values, a
+    null no feature. The bytes are those of protobuf's deterministic
     serialisation, features sorted by the UTF-8 of their names. (So do C++ and pure Python; Python's
     default, upb 6.33, puts "ab" before "a".)
 
@@ -195,9 +196,13 @@ def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
         return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
     if dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         return _BYTES, *_texts(values)
+    if pa.types.is_date(dtype):
+        return _values(name, values.cast(pa.date32()).cast(pa.int32()))
+    if pa.types.is_timestamp(dtype):
+        return _values(name, values.cast(pa.timestamp("us", dtype.tz), safe=False).cast(pa.int64()))
     raise ValueError(
         f"column {name!r} has the type {dtype}, which an Example cannot hold: cast it to integers "
-        "(no uint64), floats, bools, strings or binary, or to lists of those"
+        "(no uint64), floats, bools, strings, binary, dates or timestamps, or to lists of those"
     )
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 from pipelines import dataset_commands, export_command, flink_commands, options
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
+from pipelines.table import TableConfig
 from pipelines.text import TextConfig
 from recordmill.errors import Reason
 from recordmill.files import Location
@@ -26,6 +27,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONFIGS = {
     "images": ImagesConfig,
     "text": TextConfig,
+    "table": TableConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
     "export-transform": export_command.ExportConfig,
@@ -33,7 +35,7 @@ CONFIGS = {
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,
 }
-KINDS = ("images", "text")
+KINDS = ("images", "text", "table")
 PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
 EXAMPLES = ROOT / "examples" / "clothing"
 

@@ -304,7 +304,7 @@ def test_what_a_null_list_hides_does_not_count():
             pa.array([1], pa.uint64()),
             "column 'c' has the type uint64, which an Example cannot hold",
         ),
-        (pa.array([0], pa.timestamp("s")), "column 'c' has the type timestamp"),
+        (pa.array([0], pa.time32("s")), "column 'c' has the type time32"),
         (pa.array([{"a": 1}]), "column 'c' has the type struct<a: int64>"),
         (pa.nulls(2), "column 'c' has the type null"),
         (

@@ -50,8 +50,8 @@ def user_feature(field: pa.Field) -> Feature:
     if one is None:
         raise ConfigError(
             f"column {field.name!r} of the listing is of type {field.type}: expected integers (no "
-            "uint64), bools, floats, strings, bytes, or lists of those; cast it, or leave it out "
-            "with --drop-columns"
+            "uint64), bools, floats, strings, bytes, dates, timestamps, or lists of those; cast "
+            "it, or leave it out with --drop-columns"
         )
     shape: tuple[int | None, ...] = ()
     if pa.types.is_fixed_size_list(field.type):
@@ -64,6 +64,8 @@ def user_feature(field: pa.Field) -> Feature:
 def _feature_of(kind: pa.DataType) -> Feature | None:
     """One value of the type; None where an Example cannot hold it."""
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
+        return Feature(dtype="int64")
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return Feature(dtype="int64")
     if pa.types.is_floating(kind):
         return Feature(dtype="float32")

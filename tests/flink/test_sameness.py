@@ -8,6 +8,7 @@ import pytest
 from benchmarks.flink_cluster import FlinkCluster, processes, wait_until, worker_pool
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import CLOTHING, Job, command
+from tests.test_table import AIR
 from tests.texts import SMS
 
 
@@ -90,3 +91,16 @@ def test_jobs_of_two_outputs_share_a_cluster(
         _, err = process.communicate(timeout=280)
         assert process.returncode == 0, err[-2000:]
     assert [job.files for job in jobs] == [undisturbed.files] * 2
+
+
+def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
+    options = (
+        *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--vocabulary", "Time"),
+        *("--zscore", "T,RH", "--impute", "AH=median", "--bucketize", "AH=7", "--one-hot", "Date"),
+        *("--num-shards", "train=4", "--seed", "7", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=AIR, kind="table")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=AIR, kind="table").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files

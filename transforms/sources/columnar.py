@@ -30,7 +30,9 @@ _FEATHER_1 = b"FEA1"
 
 
 @dataclasses.dataclass
-class _Columnar:
+class Columnar:
+    """A file whose columns have types of their own."""
+
     origin: Origin
     oddities: Oddities = dataclasses.field(default_factory=Oddities)
 
@@ -66,13 +68,13 @@ class _Columnar:
         raise NotImplementedError
 
 
-class ParquetFile(_Columnar):
+class ParquetFile(Columnar):
     """Sections are row groups."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
         with self._opened() as file:
             groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-        yield from _gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
+        yield from gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as file:
@@ -97,7 +99,7 @@ class ParquetFile(_Columnar):
             yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
 
-class ArrowFile(_Columnar):
+class ArrowFile(Columnar):
     """Sections are record batches of a file; a stream is one section."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
@@ -108,7 +110,7 @@ class ArrowFile(_Columnar):
                 return
             count = reader.num_record_batches
             batches = [(reader.get_batch(n).num_rows, total // count) for n in range(count)]
-        yield from _gathered(batches, size)
+        yield from gathered(batches, size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as reader:
@@ -155,7 +157,7 @@ def small_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield rows
 
 
-def _gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[Section]:
+def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[Section]:
     """Sections of several (rows, bytes), of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):

@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.files import Location, is_uri
 from transforms import batch
 from transforms.kind import Listed
+from transforms.sources.column_kinds import as_nullable
 from transforms.sources.record_columns import (
     Fault,
     carried,
@@ -120,7 +121,7 @@ class FileList:
         others = [*users, *([""] if "" in kinds else [])]
         sections = list(file.sections())
         if not all(kinds[name].types for name in others):
-            kinds |= learn_kinds(file, sections, others)
+            kinds |= as_nullable(learn_kinds(file, sections, others))
         wanted = wanted_columns(sorted(roles.named()), others, kinds)
         stats = Stats(root)
         kept = 0

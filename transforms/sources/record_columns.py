@@ -22,7 +22,8 @@ from transforms.user_columns import is_list, user_feature
 
 OURS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 TEXT = "text"  # the user's column that holds the document, whatever its name was
-TEXT_FIELDS = (*(pa.field(name, pa.string()) for name in OURS), pa.field(TEXT, pa.string(), False))
+OURS_FIELDS = tuple(pa.field(name, pa.string()) for name in OURS)
+TEXT_FIELDS = (*OURS_FIELDS, pa.field(TEXT, pa.string(), False))
 
 Mask = npt.NDArray[np.bool_]
 

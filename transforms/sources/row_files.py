@@ -1,4 +1,4 @@
-"""Files of rows (CSV, TSV, JSON lines, plain lines, Parquet, Arrow), as a whole or by sections.
+"""Files of rows (CSV, TSV, JSON or plain lines, Parquet, Arrow, Avro), as a whole or by sections.
 
 A row that cannot be understood is told by its number and left out; a file that cannot is a
 ConfigError. Text carries no types: for each column they are the narrowest that hold all its values
@@ -32,6 +32,10 @@ def open_rows(origin: Origin, shape: Shape) -> RowFile:
             return ParquetFile(origin)
         case "arrow":
             return ArrowFile(origin)
+        case "avro":
+            from transforms.sources.avro import AvroFile
+
+            return AvroFile(origin)
         case _:
             return Delimited(origin, shape)
 

@@ -1,0 +1,99 @@
+"""Tables as an input: a row per record, all columns of which are its values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, did_you_mean
+from transforms.kind import Listed
+from transforms.sources.column_kinds import Kinds
+from transforms.sources.record_rows import LABELS, RecordRows, RowLayout
+from transforms.sources.roles import Roles, find_roles, quoted
+from transforms.sources.rows import Rows
+
+TYPES: Mapping[str, pa.DataType] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableRows(RecordRows):
+    """Lists the sections of files of rows; reads records out of them.
+
+    types: (column, name in `TYPES`); other columns are what all their values can be. A value that
+      is not of the type is a reject.
+    used: columns that something becomes of: they have to be there.
+    """
+
+    types: tuple[tuple[str, str], ...] = ()
+    used: tuple[str, ...] = ()
+
+    def _roles(self, names: Sequence[str]) -> Roles:
+        roles = find_roles(names, self._asked(), where=self.input, mains=(), labels=LABELS)
+        users = roles.users(names)
+        declared = [column for column, _ in self.types if column != roles.label]
+        for column in (*declared, *self.used):
+            if column not in users:
+                what = "is no value of a record" if column in names else "is not there"
+                raise ConfigError(
+                    f"column {column!r} of {self.input} {what}{did_you_mean(column, users)}: "
+                    f"it has {quoted(users)}"
+                )
+        if not users:
+            raise ConfigError(f"{self.input} has no column that is a value: it has {quoted(names)}")
+        return roles
+
+    def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
+        declared = dict(self.types)
+        self._refuse_decimal_classes(kinds, roles)
+        for name in self.used:
+            if not kinds[name].types and name not in declared:
+                raise ConfigError(
+                    f"column {name!r} of {self.input} has no value in any row: nothing can become"
+                    " of it"
+                )
+        return [
+            field.with_type(TYPES[declared[field.name]]) if field.name in declared else field
+            for field in super()._users_fields(users, kinds, roles)
+        ]
+
+    @property
+    def _learns_presence(self) -> bool:
+        return True
+
+    def _looked_at(self, roles: Roles) -> list[str]:
+        return [roles.label] if roles.label is not None else []
+
+    def _refuse_decimal_classes(self, kinds: Kinds, roles: Roles) -> None:
+        if roles.label is None or dict(self.types).get(roles.label) == "string":
+            return
+        kind, *wider = kinds[roles.label].types or (pa.string(),)
+        if pa.types.is_floating(kind) and pa.string() in wider:  # as text says, not a file's schema
+            raise ConfigError(
+                f"the classes of column {roles.label!r} are decimal numbers: name another one with "
+                f"--label-column, or say --types {roles.label}=string"
+            )
+
+    def _records(self, rows: Rows, layout: RowLayout, *, file: str, split: str | None) -> Listed:
+        rows = dataclasses.replace(rows, columns=self._without_missing(rows.columns))
+        return super()._records(rows, layout, file=file, split=split)
+
+    def _without_missing(self, columns: pa.RecordBatch) -> pa.RecordBatch:
+        """NaN is nothing, and so are the numbers that say so."""
+        cells = self.format.cells
+        arrays = []
+        for field in columns.schema:
+            column = cells.without_missing(field.name, columns[field.name])
+            if pa.types.is_floating(column.type):
+                column = pc.if_else(pc.is_nan(column), None, column)
+            arrays.append(column)
+        return pa.record_batch(arrays, names=columns.schema.names)
