@@ -86,7 +86,7 @@ def export_transform_main(argv: Sequence[str]) -> int:
 
 def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
     options = text_options(manifest)
-    from transforms import serving
+    from transforms.serving import models, texts
 
     vocabulary = idf = None
     if TOKENS_FILE in manifest.files:
@@ -94,10 +94,10 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
     if IDF_FILE in manifest.files:
         idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
-    transform = serving.TextTransform(
+    transform = texts.TextTransform(
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
-    serving.save(transform, folder / "model")
+    models.save(transform, folder / "model")
     return ", ".join(sorted(options.outcome))
 
 
@@ -105,7 +105,7 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
     recipes = table_options(manifest.options).recipes()
     if not recipes:
         raise ConfigError("the dataset's columns are as they were: there is nothing to export")
-    from transforms import serving_tables
+    from transforms.serving import models, tables
 
     numbers: Mapping[str, Numbers] = {}
     if NUMBERS_FILE in manifest.files:
@@ -116,13 +116,13 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
         if name in manifest.files:
             vocabularies[column] = folder / f"{len(vocabularies)}.txt"
             vocabularies[column].write_bytes(_read(dataset, manifest, name))
-    transform = serving_tables.TableTransform(
+    transform = tables.TableTransform(
         recipes,
         numbers=numbers,
         vocabularies=vocabularies,
         rename=manifest.options.get("rename", {}),
     )
-    serving_tables.save(transform, folder / "model")
+    models.save(transform, folder / "model")
     return ", ".join(sorted(recipes))
 
 

@@ -1,7 +1,4 @@
-"""What a table's columns became, as a TensorFlow SavedModel: for serving, where there is no Beam.
-
-It imports TensorFlow: only `export-transform` imports it, where that is asked for.
-"""
+"""What a table's columns became."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import tensorflow as tf
 
 from transforms.encoders.table_learning import Numbers
 from transforms.encoders.table_options import DatePart, Recipe
+from transforms.serving.models import Lines
 
 NONE = -1  # of a bucket, a hash or a part of a date
 
@@ -39,27 +37,12 @@ class TableTransform(tf.Module):
         self._recipes = dict(recipes)
         self._numbers = dict(numbers)
         self._rename = dict(rename or {})
-        self._tables = {
-            column: tf.lookup.StaticHashTable(
-                tf.lookup.TextFileInitializer(
-                    str(path),
-                    tf.string,
-                    tf.lookup.TextFileIndex.WHOLE_LINE,
-                    tf.int64,
-                    tf.lookup.TextFileIndex.LINE_NUMBER,
-                ),
-                -1,
-            )
-            for column, path in vocabularies.items()
-        }
-
-    @property
-    def signature(self) -> dict[str, tf.TensorSpec]:
-        """What it is called with."""
-        return {
+        self._lines = {column: Lines(path) for column, path in vocabularies.items()}
+        signature = {
             column: tf.TensorSpec([None], tf.float64 if recipe.is_numeric else tf.string)
             for column, recipe in self._recipes.items()
         }
+        self.serve = tf.function(self.__call__, input_signature=[signature], autograph=False)
 
     def __call__(self, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         out: dict[str, tf.Tensor] = {}
@@ -80,15 +63,10 @@ class TableTransform(tf.Module):
             missing = tf.zeros_like(missing)
         match recipe.last:
             case "one-hot":
-                table = self._tables[name]
-                lines = tf.where(missing, none, table.lookup(column))
-                out[name] = tf.one_hot(lines, tf.cast(table.size(), tf.int32), dtype=tf.float32)
+                lines = tf.where(missing, none, self._lines[name].find(column))
+                out[name] = tf.one_hot(lines, self._lines[name].size, dtype=tf.float32)
             case "vocabulary":
-                lines = self._tables[name].lookup(column)
-                unknown = tf.ones_like(lines)
-                if recipe.size > 1:
-                    unknown += tf.strings.to_hash_bucket_fast(column, recipe.size)
-                ids = tf.where(lines < 0, unknown, lines + 1 + recipe.size)
+                ids = self._lines[name].ids(column, oov_buckets=recipe.size)
                 out[name] = tf.where(missing, tf.zeros_like(ids), ids)
             case "hash":
                 ids = tf.strings.to_hash_bucket_fast(column, recipe.size)
@@ -144,11 +122,3 @@ def _part(dates: tf.Tensor, part: DatePart) -> tf.Tensor:
     year, month = year - early, month + 12 * early
     days = day + 13 * (month + 1) // 5 + year + year // 4 - year // 100 + year // 400
     return (days + 5) % 7 + 1
-
-
-def save(transform: TableTransform, output: pathlib.Path) -> None:
-    """Writes it as a SavedModel into a folder."""
-    transform.serve = tf.function(
-        transform.__call__, input_signature=[transform.signature], autograph=False
-    )
-    tf.saved_model.save(transform, str(output), signatures={"serving_default": transform.serve})
