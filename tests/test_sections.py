@@ -169,7 +169,8 @@ def test_sections_of_tables(
     if not quotes:
         good = [(row, row.split(b",")) for row, _ in good]
     for number, (row, fields) in enumerate(good, 1):
-        if len(fields) >= 2 and not b"".join(fields[2:]).rstrip(b"\r").strip(STRAY):
+        surplus = b"".join([*fields[2:-1], fields[-1].rstrip(b"\r")]) if fields[2:] else b""
+        if len(fields) >= 2 and not surplus.strip(STRAY):
             if re.fullmatch(b",(,[%b]*)?" % STRAY, row) is None:  # else it is as good as blank
                 wanted.append((number, [text.decode() or None for text in fields[:2]]))
         else:

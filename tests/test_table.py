@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli import main
@@ -224,6 +226,17 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
             id="spellings of nothing in JSON",
         ),
         pytest.param(
+            "t.jsonl",
+            '{"n": 1, "x": "a"}\n{"n": "one"}\n{"n": 2.5}\n{"n": null}\n{"n": "-1"}\n{"n": "7"}\n',
+            ["--types", "n=int", "--missing", "n=-1"],
+            [1, None, None, 7],
+            {
+                "t.jsonl#2": "row 2: column 'n': expected an integer (of 64 bits), got 'one'",
+                "t.jsonl#3": "row 3: column 'n': expected an integer (of 64 bits), got '2.5'",
+            },
+            id="no integers in JSON",
+        ),
+        pytest.param(
             "t.csv",
             "n,x\n2024-01-31,a\n2024-02-30,b\n1970-01-02,c\n",
             ["--types", "n=date"],
@@ -241,6 +254,35 @@ def test_values(name, content, options, values, rejects, tmp_path):
     assert [found[key]["n"][0] if "n" in found[key] else None for key in in_order] == values
     told = [json.loads(line) for line in (made.folder / "rejects.jsonl").read_text().splitlines()]
     assert {reject["key"]: reject["detail"] for reject in told} == rejects
+
+
+def test_files_with_types_are_read_the_same_way(tmp_path):
+    """Parquet: what is missing, what is always there, what is declared to be something else."""
+    columns = {
+        "whole": [1, 2, 3, 4],  # as pandas writes it: null could be there
+        "part": [0.5, math.nan, -200.0, 1.5],
+        "text": ["a", "?", None, "b"],
+        "number": ["1", "2", "three", "4"],
+    }
+    source = tmp_path / "t.parquet"
+    pq.write_table(pa.table(columns), source)
+    options = ("--missing", "-200,?", "--types", "number=int,whole=float")
+    made = make(tmp_path / "out", "--input", source, *options, "--max-reject-fraction", 1)
+    features = {name: (f.dtype, f.shape) for name, f in made.manifest.features.items()}
+    assert features == {
+        "whole": ("float32", ()),
+        "part": ("float32", (None,)),
+        "text": ("string", (None,)),
+        "number": ("int64", ()),
+    }
+    assert records(made) == {
+        "t.parquet#1": {"whole": [1.0], "part": [0.5], "text": [b"a"], "number": [1]},
+        "t.parquet#2": {"whole": [2.0], "number": [2]},
+        "t.parquet#4": {"whole": [4.0], "part": [1.5], "text": [b"b"], "number": [4]},
+    }
+    (told,) = (made.folder / "rejects.jsonl").read_text().splitlines()
+    expected = "row 3: column 'number': expected an integer (of 64 bits), got 'three'"
+    assert json.loads(told)["detail"] == expected
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ Mask = npt.NDArray[np.bool_]
 
 _PADDED = r"^[+-]?0\d"
 _INTEGER = r"^[+-]?\d+$"
+_SHOWN = 40  # characters of a value that is wrong
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,53 +52,74 @@ class Cells:
         kinds = [kind for kind in NARROW if _casts(self._plain(column, kind), kind)]
         if pa.int64() not in kinds and pc.all(pc.match_substring_regex(column, _INTEGER)).as_py():
             kinds = []
-        if kinds and kinds[0] != pa.bool_():
-            numbers, _ = self.typed(name, column, kinds[0])
-            nullable = bool(pc.any(numbers.is_null(nan_is_null=True)).as_py())
+        if kinds:
+            values = self.without_missing(name, self.cast(column, kinds[0]))
+            nullable = values.null_count > 0
         return Kind((*kinds, pa.string()), nullable)
 
-    def typed(self, name: str, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-        """Such texts as values of a type, null where there is nothing; and those that are none,
-        bool[n], which come as null.
-        """
-        values, unfit = fit(self._plain(column, kind), kind)
-        return self.without_missing(name, values), unfit
+    def cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Values as those of a type. Raises pa.ArrowInvalid where one is none."""
+        return self._plain(column, kind).cast(kind)
+
+    def fit(self, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+        """Values as those of a type, and which are none, bool[n]: these come as null."""
+        column = self._plain(column, kind)
+        try:
+            return column.cast(kind), np.zeros(len(column), np.bool_)
+        except pa.ArrowInvalid:
+            pass
+        coded = column.dictionary_encode()
+        values = coded.dictionary
+        fits = [_casts(values.slice(row, 1), kind) for row in range(len(values))]
+        unfit = pc.invert(pa.array(fits, pa.bool_()).take(coded.indices)).fill_null(False)
+        mask: Mask = np.asarray(unfit)
+        return pc.if_else(unfit, None, column).cast(kind), mask
 
     def without_missing(self, name: str, column: pa.Array) -> pa.Array:
-        """Null where a number says that there is nothing, however it is written."""
-        kind = column.type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        """Null where a value says that there is nothing: a NaN, a spelling, a number however it is
+        written.
+        """
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), None, column)
+        elif not pa.types.is_integer(column.type) and column.type != pa.string():
             return column
-        numbers, unfit = fit(self._plain(pa.array(self._spellings(name), pa.string()), kind), kind)
-        numbers = numbers.filter(pa.array(~unfit))
-        if not len(numbers):
+        spelled, unfit = self.fit(pa.array(self._spellings(name), pa.string()), column.type)
+        spelled = spelled.filter(pa.array(~unfit))
+        if not len(spelled):
             return column
-        return pc.if_else(pc.is_in(column, value_set=numbers), None, column)
+        return pc.if_else(pc.is_in(column, value_set=spelled), None, column)
 
     def _spellings(self, name: str) -> list[str]:
         return [spelling for column, spelling in self.missing if column in (None, name)]
 
     def _plain(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         """Numbers with a point."""
-        if self.decimal == "." or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+        if self.decimal == "." or not numeric or column.type != pa.string():
             return column
         # What has a point is no number here: it stands for thousands, or the option is wrong.
         pointed = pc.match_substring(column, ".")
         return pc.if_else(pointed, column, pc.replace_substring(column, self.decimal, "."))
 
 
-def fit(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """The values as a type, and those that do not fit it, bool[n], which come as null."""
-    try:
-        return column.cast(kind), np.zeros(len(column), np.bool_)
-    except pa.ArrowInvalid:
-        pass
-    coded = column.dictionary_encode()
-    values = coded.dictionary
-    fits = [_casts(values.slice(row, 1), kind) for row in range(len(values))]
-    unfit = pc.invert(pa.array(fits, pa.bool_()).take(coded.indices)).fill_null(False)
-    mask: Mask = np.asarray(unfit)
-    return pc.if_else(unfit, None, column).cast(kind), mask
+def misfit(name: str, kind: pa.DataType, value: object) -> str:
+    """What is wrong with a value that is not of its column's type."""
+    shown = repr(value)
+    if isinstance(value, str) and len(value) > _SHOWN:
+        shown = repr(f"{value[:_SHOWN]}...")
+    return f"column {name!r}: expected {_noun(kind)}, got {shown}"
+
+
+def _noun(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind):
+        return "an integer (of 64 bits)"
+    if pa.types.is_floating(kind):
+        return "a number"
+    if pa.types.is_boolean(kind):
+        return "true or false"
+    return (
+        "a date such as 2026-01-31" if pa.types.is_date(kind) else "a time such as 2026-01-31 18:00"
+    )
 
 
 def _casts(column: pa.Array, kind: pa.DataType) -> bool:

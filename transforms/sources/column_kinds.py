@@ -41,6 +41,11 @@ def as_nullable(kinds: Kinds) -> Kinds:
     return {name: kind._replace(nullable=True) for name, kind in kinds.items()}
 
 
+def has_nan(kind: Kind) -> bool:
+    """Whether values may be numbers that are none."""
+    return any(pa.types.is_floating(one) for one in kind.types)
+
+
 def type_of_values(values: list[Any]) -> pa.DataType:
     """Of values out of JSON."""
     try:

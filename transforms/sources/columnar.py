@@ -13,6 +13,7 @@ import pyarrow.parquet
 
 from recordmill.errors import ConfigError, Reason
 from transforms import batch
+from transforms.sources.cells import Cells
 from transforms.sources.column_kinds import Kind, Kinds
 from transforms.sources.columns import as_text, plain, valid_text
 from transforms.sources.rows import (
@@ -34,6 +35,7 @@ class Columnar:
     """A file whose columns have types of their own."""
 
     origin: Origin
+    cells: Cells
     oddities: Oddities = dataclasses.field(default_factory=Oddities)
 
     def header(self) -> Kinds | None:
@@ -45,9 +47,15 @@ class Columnar:
         return {field.name: Kind((_simple(field.type),), field.nullable) for field in schema}
 
     def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
-        del section
+        """As the header says, but for whether rows have a value."""
         kinds = self.header() or {}
-        return {name: kind for name, kind in kinds.items() if names is None or name in names}
+        found = {name: kind for name, kind in kinds.items() if names is None or name in names}
+        absent: set[str] = set()
+        for part in self._parts(section, list(found)):
+            for name in found.keys() - absent:
+                if self.cells.without_missing(name, plain(part[name])).null_count:
+                    absent.add(name)
+        return {name: kind._replace(nullable=name in absent) for name, kind in found.items()}
 
     def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
         number = section.row

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 from collections.abc import Collection, Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
@@ -17,8 +17,6 @@ from transforms.sources.row_cutter import LargeRow
 from transforms.sources.row_format import UTF8, Shape
 from transforms.sources.rows import SECTION_BYTES, Oddities, Origin, Rows, Section
 from transforms.sources.text_files import TextFile, to_utf8
-
-_SHOWN = 40  # characters of a value that is wrong
 
 
 class Delimited:
@@ -57,16 +55,14 @@ class Delimited:
 
     def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
         del text
+        cells = self._shape.cells
         for rows in self._texts(section, wanted.names):
-            arrays = []
-            wrong: dict[int, str] = {}
-            for field in wanted:
-                written = rows.columns[field.name]
-                values, unfit = self._shape.cells.typed(field.name, written, field.type)
-                arrays.append(values)
-                for row in np.flatnonzero(unfit).tolist():
-                    wrong.setdefault(row, _misfit(field, written[row].as_py()))
-            yield rows.replace(pa.record_batch(arrays, schema=wanted), wrong)
+            with self._origin.parsing():
+                arrays = [
+                    cells.cast(written, field.type)
+                    for field, written in zip(wanted, rows.columns.columns, strict=True)
+                ]
+            yield dataclasses.replace(rows, columns=pa.record_batch(arrays, schema=wanted))
 
     @functools.cached_property
     def _blocks(self) -> CsvBlocks:
@@ -127,21 +123,3 @@ class Delimited:
             with self._origin.parsing():
                 rows = self._blocks.parse(lines, names)
             yield rows
-
-
-def _misfit(field: pa.Field, value: str) -> str:
-    """What is wrong with a value that is not of a column's type."""
-    shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
-    return f"column {field.name!r}: expected {_nouns(field.type)}, got {shown}"
-
-
-def _nouns(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind):
-        return "an integer (of 64 bits)"
-    if pa.types.is_floating(kind):
-        return "a number"
-    if pa.types.is_boolean(kind):
-        return "true or false"
-    return (
-        "a date such as 2026-01-31" if pa.types.is_date(kind) else "a time such as 2026-01-31 18:00"
-    )

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.files import Location
 from transforms import batch
 from transforms.kind import Layout, Listed
-from transforms.sources.column_kinds import Kinds, as_nullable
+from transforms.sources.cells import misfit
+from transforms.sources.column_kinds import Kind, Kinds, as_nullable, has_nan
 from transforms.sources.columns import as_text
-from transforms.sources.record_columns import (
-    OURS_FIELDS,
-    Fault,
-    carried,
-    faults_of_labels,
-    faults_of_lists,
-    keep,
-    keyless,
-    our_columns,
-    sort_out,
-)
+from transforms.sources.record_columns import OURS_FIELDS, Fault, carried, lay_out, our_columns
 from transforms.sources.references import Unlabelled, check_unlabelled
 from transforms.sources.roles import Roles
 from transforms.sources.row_files import wanted_columns
@@ -46,9 +38,12 @@ LABELS = ("label", "class", "category", "target")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowLayout(Layout):
-    """With what `read` needs to know: which column of the files is what."""
+    """With what `read` needs to know: which column of the files is what, and the types that the
+    user's have there.
+    """
 
     roles: Roles
+    written: pa.Schema
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,30 +92,27 @@ class RecordRows:
 
         Where there are columns of the user's, all rows are read for their types.
         """
-        kinds = read_header(self._rows)
-        declared = kinds is not None
-        if kinds is None:
-            kinds = learn_columns(parts, self._rows, None)
-            if not kinds:
-                raise ConfigError(f"no line of {self.input} is a JSON object with a value in it")
+        header = read_header(self._rows)
+        kinds = learn_columns(parts, self._rows, None) if header is None else header
+        if not kinds:
+            raise ConfigError(f"no line of {self.input} is a JSON object with a value in it")
         roles = self._roles(list(kinds))
-        for name in sorted(roles.named()) if declared else ():
+        for name in sorted(roles.named()) if header is not None else ():
             as_text(pa.array([], kinds[name].field(name).type), name)
         users = roles.users(list(kinds))
         if "" in kinds:
             self._notes["unnamed"] = (
                 "a column without name, as pandas writes its index, is left out"
             )
-        looked_at = [*users, *self._looked_at(roles)]
-        if declared and not all(kinds[name].types for name in looked_at):
-            learned = learn_columns(parts, self._rows, looked_at)
-            kinds |= learned if self._learns_presence else as_nullable(learned)
+        if header is not None:
+            kinds = kinds | self._looked_up(header, [*users, *self._looked_at(roles)], parts)
         return RowLayout(
             columns=pa.schema([*self._first_fields, *self._users_fields(users, kinds, roles)]),
             labelled=roles.label is not None,
             grouped=roles.group is not None,
             presplit=roles.split is not None or self._rows.has_splits(),
             roles=roles,
+            written=pa.schema([self._written(name, header or kinds, kinds) for name in users]),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
@@ -141,8 +133,13 @@ class RecordRows:
         raise NotImplementedError
 
     @property
+    def _declared(self) -> Mapping[str, pa.DataType]:
+        """What the user says that columns are."""
+        return {}
+
+    @property
     def _learns_presence(self) -> bool:
-        """Whether a column of text that has a value in every row is one that always has one."""
+        """Whether a column that has a value in every row is one that always has one."""
         return False
 
     def _looked_at(self, roles: Roles) -> list[str]:
@@ -153,9 +150,39 @@ class RecordRows:
     def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
         """The user's columns, as they go on. Raises ConfigError."""
         del roles
-        return [carried(kinds[name].field(name)) for name in users]
+        return [self._field(name, kinds[name]) for name in users]
 
-    def _first_columns(self, rows: Rows, roles: Roles) -> tuple[list[pa.Array], list[Fault]]:
+    def _field(self, name: str, kind: Kind) -> pa.Field:
+        field = kind.field(name)
+        declared = self._declared.get(name)
+        if declared is None:
+            return carried(field)
+        try:
+            pa.array([], field.type).cast(declared)
+        except pa.ArrowNotImplementedError as error:
+            raise ConfigError(
+                f"--types {name}: the column is of {field.type} in {self.input}, of which none"
+                f" becomes {declared}: leave it out"
+            ) from error
+        return carried(field.with_type(declared))
+
+    def _looked_up(
+        self, header: Kinds, names: Sequence[str], parts: Iterable[pa.RecordBatch]
+    ) -> Kinds:
+        """What columns are, beyond what the header says."""
+        if self._learns_presence:
+            return learn_columns(parts, self._rows, names)
+        if not all(header[name].types for name in names):
+            return as_nullable(learn_columns(parts, self._rows, names))
+        some = self.format.missing  # a NaN is nothing in any case
+        return as_nullable({n: header[n] for n in names if some or has_nan(header[n])})
+
+    def _written(self, name: str, header: Kinds, kinds: Kinds) -> pa.Field:
+        """A column as it is read: what is declared to be of a type, as it is written."""
+        is_text = name in self._declared and not header[name].types
+        return pa.field(name, pa.string()) if is_text else kinds[name].field(name)
+
+    def _own_columns(self, rows: Rows, roles: Roles) -> tuple[list[pa.Array], list[Fault]]:
         """The columns between ours and the user's, and what is wrong with them."""
         del rows, roles
         return [], []
@@ -172,12 +199,28 @@ class RecordRows:
 
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[Listed]:
         named = layout.roles.named()
-        users = list(layout.columns)[len(self._first_fields) :]
-        wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *users])
+        wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *layout.written])
         for file, section, listed in sections_of(sections):
             with reading(file):
                 for rows in self._rows.open(file).read(section, wanted, named):
-                    yield self._records(rows, layout, file=file.key, split=listed[batch.SPLIT])
+                    typed = self._typed(rows)
+                    yield self._records(typed, layout, file=file.key, split=listed[batch.SPLIT])
+
+    def _typed(self, rows: Rows) -> Rows:
+        """With null where there is nothing, and what is declared of its type."""
+        cells = self.format.cells
+        columns: dict[str, pa.Array] = {}
+        wrong: dict[int, str] = {}
+        for field in rows.columns.schema:
+            column = cells.without_missing(field.name, rows.columns[field.name])
+            declared = self._declared.get(field.name, field.type)
+            if column.type != declared:
+                values, unfit = cells.fit(column, declared)
+                for row in np.flatnonzero(unfit).tolist():
+                    wrong.setdefault(row, misfit(field.name, declared, column[row].as_py()))
+                column = values
+            columns[field.name] = column
+        return rows.replace(pa.RecordBatch.from_pydict(columns), wrong)
 
     def _records(self, rows: Rows, layout: RowLayout, *, file: str, split: str | None) -> Listed:
         roles = layout.roles
@@ -186,16 +229,15 @@ class RecordRows:
             ours = ours._replace(key=numbered_keys(file, rows.numbers))
         if roles.split is None:
             ours = ours._replace(split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns)))
-        first, faults = self._first_columns(rows, roles)
-        users = layout.columns.names[len(self._first_fields) :]
-        faults = [
-            keyless(rows, ours, roles),
-            *faults,
-            *faults_of_labels(rows, ours, roles, reject_unlabelled=self.unlabelled == "reject"),
-            *faults_of_lists(rows, users),
-        ]
-        bad, rejects = sort_out(rows, faults, keys=ours.key, file=file)
-        arrays = [*ours, *first, *(rows.columns[name] for name in users)]
-        records = pa.record_batch(arrays, schema=layout.columns)
-        filtered = {BLANK: rows.blank} if rows.blank else {}
-        return Listed(rows=keep(records, bad), rejects=rejects, filtered=filtered)
+        own, faults = self._own_columns(rows, roles)
+        listed = lay_out(
+            rows,
+            ours,
+            roles,
+            own=own,
+            schema=layout.columns,
+            faults=faults,
+            file=file,
+            reject_unlabelled=self.unlabelled == "reject",
+        )
+        return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})

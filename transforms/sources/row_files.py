@@ -29,13 +29,13 @@ def open_rows(origin: Origin, shape: Shape) -> RowFile:
         case "lines":
             return PlainLines(origin, shape)
         case "parquet":
-            return ParquetFile(origin)
+            return ParquetFile(origin, shape.cells)
         case "arrow":
-            return ArrowFile(origin)
+            return ArrowFile(origin, shape.cells)
         case "avro":
             from transforms.sources.avro import AvroFile
 
-            return AvroFile(origin)
+            return AvroFile(origin, shape.cells)
         case _:
             return Delimited(origin, shape)
 

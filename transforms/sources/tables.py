@@ -6,14 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, did_you_mean
-from transforms.kind import Listed
 from transforms.sources.column_kinds import Kinds
-from transforms.sources.record_rows import LABELS, RecordRows, RowLayout
+from transforms.sources.record_rows import LABELS, RecordRows
 from transforms.sources.roles import Roles, find_roles, quoted
-from transforms.sources.rows import Rows
 
 TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int64(),
@@ -53,18 +50,18 @@ class TableRows(RecordRows):
         return roles
 
     def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
-        declared = dict(self.types)
         self._refuse_decimal_classes(kinds, roles)
         for name in self.used:
-            if not kinds[name].types and name not in declared:
+            if not kinds[name].types and name not in self._declared:
                 raise ConfigError(
                     f"column {name!r} of {self.input} has no value in any row: nothing can become"
                     " of it"
                 )
-        return [
-            field.with_type(TYPES[declared[field.name]]) if field.name in declared else field
-            for field in super()._users_fields(users, kinds, roles)
-        ]
+        return super()._users_fields(users, kinds, roles)
+
+    @property
+    def _declared(self) -> Mapping[str, pa.DataType]:
+        return {column: TYPES[kind] for column, kind in self.types}
 
     @property
     def _learns_presence(self) -> bool:
@@ -82,18 +79,3 @@ class TableRows(RecordRows):
                 f"the classes of column {roles.label!r} are decimal numbers: name another one with "
                 f"--label-column, or say --types {roles.label}=string"
             )
-
-    def _records(self, rows: Rows, layout: RowLayout, *, file: str, split: str | None) -> Listed:
-        rows = dataclasses.replace(rows, columns=self._without_missing(rows.columns))
-        return super()._records(rows, layout, file=file, split=split)
-
-    def _without_missing(self, columns: pa.RecordBatch) -> pa.RecordBatch:
-        """NaN is nothing, and so are the numbers that say so."""
-        cells = self.format.cells
-        arrays = []
-        for field in columns.schema:
-            column = cells.without_missing(field.name, columns[field.name])
-            if pa.types.is_floating(column.type):
-                column = pc.if_else(pc.is_nan(column), None, column)
-            arrays.append(column)
-        return pa.record_batch(arrays, names=columns.schema.names)
