@@ -14,8 +14,8 @@ from typing import Any, get_args
 
 import numpy as np
 
+from pipelines.columns import table_options
 from pipelines.options import Group, option, parse_command
-from pipelines.table import table_options
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location, shown
 from recordmill.manifest import Manifest, ManifestError, file_info, load

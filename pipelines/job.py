@@ -23,11 +23,13 @@ from recordmill.manifest import JOB, MANIFEST, Manifest, load
 from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
 from transforms.analyze import store_artifacts
+from transforms.cells import Windowing
 from transforms.kind import Context, Kind, Layout, RowSource, check_renames
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
 from transforms.read import RowReader
+from transforms.windows import layout_of
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "refused", "detached"]
@@ -142,9 +144,10 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
-        self._check_layout(layout)
+        records = layout if self.kind.windows is None else layout_of(layout, self.kind.windows)
+        self._check_layout(records)
         self.staging.begin()
-        run_pipeline(self._road(listing, layout, fingerprint))
+        run_pipeline(self._road(listing, layout, records, fingerprint))
         if self.config.detach:
             return Outcome(status="detached")
         verdict = self.staging.verdict()
@@ -217,7 +220,8 @@ class Job:
                     " class, name a --label-column, or leave the option out"
                 )
 
-    def _road(self, listing: Listing, layout: Layout, fingerprint: str) -> Road:
+    def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
+        """rows, records: what they are like; the same but for windows, which are of rows."""
         config, kind = self.config, self.kind
         options = PlanOptions(
             seed=config.seed,
@@ -235,14 +239,14 @@ class Job:
         )
         # A column that no feature can hold is an error now, not when all is written. What the
         # classes are is not known yet, but whether there are any.
-        context = Context(seed=config.seed, labels=("",) if layout.labelled else ())
-        check_renames(config.rename, kind.encoder.features(layout.columns, context))
+        context = Context(seed=config.seed, labels=("",) if records.labelled else ())
+        check_renames(config.rename, kind.encoder.features(records.columns, context))
         artifacts = store_artifacts(kind.artifacts, self.staging)
         reader = None
         if isinstance(kind.source, RowSource):
             reader = RowReader(
                 source=kind.source,
-                layout=layout,
+                layout=rows,
                 staging=self.staging,
                 check=kind.check,
                 duplicates=kind.duplicates,
@@ -250,10 +254,19 @@ class Job:
                 labels=self.labels,
                 artifacts=artifacts,
             )
+        windowing = None
+        if kind.windows is not None:
+            windowing = Windowing(
+                options=kind.windows,
+                schema=records.columns,
+                staging=self.staging,
+                splits=config.splits,
+                reject_unlabelled=records.labelled and config.unlabelled == "reject",
+            )
         publication = Publication(
             staging=self.staging,
             encoder=kind.encoder,
-            columns=layout.columns,
+            columns=records.columns,
             options=self.shaping,
             job={
                 "fingerprint": fingerprint,
@@ -272,11 +285,12 @@ class Job:
         return Road(
             listing=listing,
             staging=self.staging,
-            layout=layout,
+            layout=records,
             encoder=kind.encoder,
             check=kind.check,
             reader=reader,
             duplicates=kind.duplicates,
+            windowing=windowing,
             analysis=kind.analysis,
             artifacts=artifacts,
             unique_keys=kind.source.unique_keys,

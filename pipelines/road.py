@@ -17,7 +17,9 @@ from apache_beam.pvalue import AsList, AsSingleton
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.analyze import Learned, learn
+from transforms.cells import Windowing
 from transforms.check import PrepareParts, check_part, read_rows_of
+from transforms.cut_windows import CutWindows
 from transforms.distinct import DropDuplicates
 from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout, Preprocessing
 from transforms.passes import Passes, SplitReader
@@ -38,8 +40,8 @@ from transforms.write import ShardWriter, WriteShards
 class Road:
     """One run over one listing.
 
-    layout: of the rows. reader: where the listing only says where they stand. artifacts: what the
-    encoder needs, without what is learned.
+    layout: of the records. reader: where the listing only says where they stand. windowing: where
+    they are windows of the rows. artifacts: what the encoder needs, without what is learned.
     """
 
     listing: Listing
@@ -49,6 +51,7 @@ class Road:
     check: Check | None
     reader: RowReader | None
     duplicates: Duplicates | None
+    windowing: Windowing | None
     analysis: Analysis | Preprocessing | None
     artifacts: Mapping[str, Artifact]
     unique_keys: bool
@@ -80,6 +83,8 @@ class Road:
             )
         if self.duplicates is not None and self.duplicates.mode == "drop":
             parts |= DropDuplicates(self.staging)
+        if self.windowing is not None:
+            parts |= CutWindows(self.windowing, workers)
         reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
         passes = Passes(parts=parts, reader=reader)
         problems = []

@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage,
 from recordmill.features import Features
 from recordmill.files import Location
 from recordmill.manifest import INPUT
+from transforms.window_options import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -267,7 +268,8 @@ class Kind:
     artifacts: files of the user's that the encoder needs, {name in the dataset: content}, and what
       is made of some and not published.
     shaping: options by what they mean, {name: value}, where a path says nothing.
-    unit: what a record is, where it is no input: what the cutter makes.
+    unit: what a record is, where it is no input: what the cutter makes, or a window. windows: how
+    rows are cut into windows of series; then the encoder gets windows, all else rows.
     """
 
     name: str
@@ -277,6 +279,7 @@ class Kind:
     analysis: Analysis | Preprocessing | None = None
     duplicates: Duplicates | None = None
     cutter: Cutter | None = None
+    windows: WindowOptions | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT

@@ -138,7 +138,8 @@ def make_plan(
     rejected = sum(part.rejected for part in parts)
     filtered = sum(part.filtered for part in parts)
     unread = options.listing_rejects + sum(part.unread for part in parts)
-    seen = sum(part.rows for part in parts) + rejected + filtered + unread
+    # Of inputs, however many records were made of one.
+    seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
     verdict = refusal(rejected + unread, seen, options.max_reject_fraction)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     problems = [*problems, *_unusable_splits(survey), *_unknown_splits(survey, options)]

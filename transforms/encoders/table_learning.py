@@ -55,6 +55,16 @@ def compute(recipe: Recipe, values: Floats) -> Floats:
     return np.log1p(values) if recipe.log else values
 
 
+def flat(column: pa.Array) -> pa.Array:
+    """The values of lists of one length, null where one is a NaN; or a column as it is."""
+    if not pa.types.is_fixed_size_list(column.type):
+        return column
+    values = column.flatten()
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
+    return values
+
+
 def numbers_of(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """float64[n], and where there is none, bool[n]."""
     values = column.cast(pa.float64(), safe=False).fill_null(0.0)  # of large integers the nearest
@@ -133,7 +143,7 @@ class TableAnalysis:
         """`item`: column, what is counted, and of which; `count`: how many."""
         parts = [_batch([], [])]
         for recipe in self._recipes:
-            column = rows[recipe.column]
+            column = flat(rows[recipe.column])
             if recipe.last in LEARNED_VALUES:
                 parts.append(_count_values(recipe, column))
             else:

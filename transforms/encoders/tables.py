@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -19,6 +20,7 @@ from transforms.encoders.ragged import fixed_lists
 from transforms.encoders.table_learning import (
     Numbers,
     compute,
+    flat,
     load_numbers,
     load_values,
     numbers_of,
@@ -46,6 +48,7 @@ _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "minute": pc.minute,
     "second": pc.second,
 }
+NONE = -1  # of a bucket, a hash or a part of a date, where every value has one
 _INTEGER = Feature(dtype="int64")
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -128,6 +131,10 @@ class TableEncoder:
             column = rows[field.name]
             if recipe is None:
                 columns[field.name] = column
+            elif pa.types.is_fixed_size_list(field.type):
+                size = field.type.list_size
+                cooked = _cook(recipe, flat(column), context)
+                columns |= {name: _windows(values, size) for name, values in cooked.items()}
             else:
                 columns |= _cook(recipe, column, context)
         if context.labels:
@@ -138,6 +145,28 @@ class TableEncoder:
 
 
 def _features_of(recipe: Recipe, field: pa.Field, context: Context) -> Features:
+    """What is made of a column, or of each value of its lists."""
+    if not pa.types.is_fixed_size_list(field.type):
+        return _features_of_values(recipe, field, context)
+    values = pa.field(field.name, field.type.value_type, False)
+    size = field.type.list_size
+    return {
+        name: dataclasses.replace(feature, shape=(size, *feature.shape))
+        for name, feature in _features_of_values(recipe, values, context).items()
+    }
+
+
+def _windows(values: pa.Array, size: int) -> pa.FixedSizeListArray:
+    """Lists of `size` values each, or of so many lists one after another."""
+    if pa.types.is_fixed_size_list(values.type):
+        size *= values.type.list_size
+        values = values.flatten()
+    if values.null_count:
+        values = values.fill_null(math.nan if pa.types.is_floating(values.type) else NONE)
+    return pa.FixedSizeListArray.from_arrays(values, size)
+
+
+def _features_of_values(recipe: Recipe, field: pa.Field, context: Context) -> Features:
     """What `_cook` makes. Of what is to be learned the size is known once it is."""
     _refuse_type(recipe, field.type)
     name, filled = field.name, recipe.impute is not None or not field.nullable

@@ -182,14 +182,17 @@ class RecordRows:
         is_text = name in self._declared and not header[name].types
         return pa.field(name, pa.string()) if is_text else kinds[name].field(name)
 
-    def _own_columns(self, rows: Rows, roles: Roles) -> tuple[list[pa.Array], list[Fault]]:
+    def _own_columns(
+        self, rows: Rows, roles: Roles, file: str
+    ) -> tuple[list[pa.Array], list[Fault]]:
         """The columns between ours and the user's, and what is wrong with them."""
-        del rows, roles
+        del rows, roles, file
         return [], []
 
-    def _asked(self, main: str | None = None) -> Roles:
+    def _asked(self, main: str | None = None, others: Sequence[str] = ()) -> Roles:
         return Roles(
             main=main,
+            others=tuple(others),
             label=self.label_column,
             split=self.split_column,
             group=self.group_column,
@@ -229,7 +232,7 @@ class RecordRows:
             ours = ours._replace(key=numbered_keys(file, rows.numbers))
         if roles.split is None:
             ours = ours._replace(split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns)))
-        own, faults = self._own_columns(rows, roles)
+        own, faults = self._own_columns(rows, roles, file)
         listed = lay_out(
             rows,
             ours,

@@ -35,7 +35,8 @@ class TableRows(RecordRows):
     used: tuple[str, ...] = ()
 
     def _roles(self, names: Sequence[str]) -> Roles:
-        roles = find_roles(names, self._asked(), where=self.input, mains=(), labels=LABELS)
+        asked = self._asked(others=self._others)
+        roles = find_roles(names, asked, where=self.input, mains=(), labels=LABELS)
         users = roles.users(names)
         declared = [column for column, _ in self.types if column != roles.label]
         for column in (*declared, *self.used):
@@ -58,6 +59,11 @@ class TableRows(RecordRows):
                     " of it"
                 )
         return super()._users_fields(users, kinds, roles)
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        """Columns of which something else is made."""
+        return ()
 
     @property
     def _declared(self) -> Mapping[str, pa.DataType]:

@@ -54,7 +54,10 @@ class TextRows(RecordRows):
             )
         return super()._users_fields(users, kinds, roles)
 
-    def _own_columns(self, rows: Rows, roles: Roles) -> tuple[list[pa.Array], list[Fault]]:
+    def _own_columns(
+        self, rows: Rows, roles: Roles, file: str
+    ) -> tuple[list[pa.Array], list[Fault]]:
+        del file
         text = filled(rows.columns[roles.main])
 
         def no_text(row: int) -> Problem:
