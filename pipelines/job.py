@@ -261,6 +261,7 @@ class Job:
                 schema=records.columns,
                 staging=self.staging,
                 splits=config.splits,
+                by_series=kind.windows.split_by == "series" and not rows.presplit,
                 reject_unlabelled=records.labelled and config.unlabelled == "reject",
             )
         publication = Publication(

@@ -65,6 +65,7 @@ class Road:
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Puts the whole graph into a pipeline."""
+        problems: list[beam.PCollection[str]] = []
         parts = (
             pipeline
             | "Listing" >> beam.Create(self.listing.parts)
@@ -84,10 +85,10 @@ class Road:
         if self.duplicates is not None and self.duplicates.mode == "drop":
             parts |= DropDuplicates(self.staging)
         if self.windowing is not None:
-            parts |= CutWindows(self.windowing, workers)
+            parts, hopeless = parts | CutWindows(self.windowing, workers)
+            problems.append(hopeless)
         reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
         passes = Passes(parts=parts, reader=reader)
-        problems = []
         if not self.unique_keys:
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
             problems.append(find_repeated_keys(keys))

@@ -15,6 +15,7 @@ from PIL import Image
 from pipelines import dataset_commands, export_command, flink_commands, options
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
+from pipelines.sensor import SensorConfig
 from pipelines.table import TableConfig
 from pipelines.text import TextConfig
 from recordmill.errors import Reason
@@ -28,6 +29,7 @@ CONFIGS = {
     "images": ImagesConfig,
     "text": TextConfig,
     "table": TableConfig,
+    "sensor": SensorConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
     "export-transform": export_command.ExportConfig,
@@ -35,7 +37,7 @@ CONFIGS = {
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,
 }
-KINDS = ("images", "text", "table")
+KINDS = ("images", "text", "table", "sensor")
 PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
 EXAMPLES = ROOT / "examples" / "clothing"
 

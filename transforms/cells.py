@@ -19,7 +19,7 @@ from transforms import batch, spill
 from transforms.listing import outcome, read_part, write_kept, write_part
 from transforms.spill import Piece
 from transforms.splits import TRAIN
-from transforms.time_survey import SERIES, TIME, Ints, TimeSurvey, buckets_of
+from transforms.time_survey import NAMES, SERIES, TIME, Ints, TimeSurvey, buckets_of
 from transforms.window_options import WindowOptions, cuts_of
 from transforms.windows import (
     Clock,
@@ -38,24 +38,28 @@ _SPANS = 1 << 32  # cell = bucket * _SPANS + stretch of time
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spans:
-    """What times say, of all rows. starts: {bucket: when its cells begin, but for the first}."""
+    """What times say, of all rows. starts: {bucket: when its cells begin, but for the first}.
+    problem: why no dataset can be made of it, as a sentence for the user.
+    """
 
     clock: Clock
     starts: Mapping[int, Ints]
+    problem: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Windowing:
     """What it takes to cut windows.
 
-    schema: of windows. splits: their fractions, in order. reject_unlabelled: whether a window
-    without a class is a reject.
+    schema: of windows. splits: their fractions, in order. by_series: whether whole series go to
+    splits. reject_unlabelled: whether a window without a class is a reject.
     """
 
     options: WindowOptions
     schema: pa.Schema
     staging: Staging
     splits: Mapping[str, float]
+    by_series: bool
     reject_unlabelled: bool
 
     def spans(self, survey: TimeSurvey) -> Spans:
@@ -63,7 +67,18 @@ class Windowing:
         options = self.options
         step = survey.step if options.step is None else options.step
         starts = survey.starts(ROWS, step=options.step)
-        return Spans(clock=Clock(step=step, cuts=self._cuts(survey)), starts=starts)
+        clock = Clock(step=step, cuts=self._cuts(survey))
+        return Spans(clock=clock, starts=starts, problem=self._problem(survey))
+
+    def _problem(self, survey: TimeSurvey) -> str | None:
+        found = len(survey.series)
+        if not self.by_series or not 0 < found < min(len(self.splits), NAMES):
+            return None
+        return (
+            f"expected a series for each of the splits {', '.join(self.splits)} at least, got"
+            f" {', '.join(map(repr, survey.series))}: say --split-by time, or --splits train=1; if"
+            " a column has the names of series, say which with --series-column"
+        )
 
     def _cuts(self, survey: TimeSurvey) -> tuple[tuple[str, int], ...]:
         if self.options.split_by != "time" or not len(survey.samples):

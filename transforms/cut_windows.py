@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
@@ -56,9 +57,13 @@ def _cut(
     return task.result()
 
 
+def _problem(spans: Spans) -> list[str]:
+    return [] if spans.problem is None else [spans.problem]
+
+
 @dataclasses.dataclass(eq=False)
 class CutWindows(beam.PTransform):
-    """Parts of rows in, parts of windows out."""
+    """Parts of rows in; parts of windows out, and sentences about what cannot be."""
 
     windowing: Windowing
     workers: int = 0
@@ -66,16 +71,16 @@ class CutWindows(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, parts: beam.PCollection[Part]) -> beam.PCollection[Part]:
+    def expand(self, parts: beam.PCollection[Part]) -> Any:
         given = {"windowing": self.windowing, "workers": self.workers}
-        spans = AsSingleton(
+        found = (
             parts
             | "SurveyTimes" >> beam.Map(_survey, **given).with_output_types(TimeSurvey)
             | "SumTimes" >> beam.CombineGlobally(TimeSurvey.sum).without_defaults()
-            | "Spans" >> beam.Map(self.windowing.spans).with_output_types(Spans),
-            default_value=self.windowing.spans(TimeSurvey()),
+            | "Spans" >> beam.Map(self.windowing.spans).with_output_types(Spans)
         )
-        return (
+        spans = AsSingleton(found, default_value=self.windowing.spans(TimeSurvey()))
+        windows = (
             parts
             | "SpreadRows" >> beam.Reshuffle()
             | "IntoCells"
@@ -86,3 +91,4 @@ class CutWindows(beam.PTransform):
             | "CutWindows" >> beam.FlatMap(_cut, spans, **given).with_output_types(Part)
             | "SpreadWindows" >> beam.Reshuffle()
         )
+        return windows, found | "NoSeries" >> beam.FlatMap(_problem).with_output_types(str)

@@ -21,6 +21,7 @@ TIME = "__time__"  # int64: microseconds since 1970
 SERIES = "__series__"  # string: the name of the series
 
 BUCKETS = 64
+NAMES = 32  # of series that are known, at most
 _SAMPLES = 512  # of a part, about
 _STEPS = 32  # distances of neighbours that are counted of a part, the most frequent
 
@@ -30,18 +31,21 @@ Ints = npt.NDArray[np.int64]
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeSurvey:
     """samples: (bucket, time, weight), int64[n, 3]: some rows, and how many each stands for.
-    steps: {microseconds between rows that follow each other in a file: how often}.
+    steps: {microseconds between rows that follow each other in a file: how often}. series: their
+    names, the first few by name.
     """
 
     samples: Ints = dataclasses.field(default_factory=lambda: np.zeros((0, 3), np.int64))
     steps: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    series: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> TimeSurvey:
         """Surveys the rows of one part."""
         if not len(rows):
             return cls()
-        codes, times = batch.encode(rows[SERIES])[0], np.asarray(rows[TIME])
+        codes, names = batch.encode(rows[SERIES])
+        times = np.asarray(rows[TIME])
         apart = np.diff(times)[np.diff(codes) == 0]
         values, counts = np.unique(apart[apart > 0], return_counts=True)
         frequent = np.lexsort([values, -counts])[:_STEPS]
@@ -57,6 +61,7 @@ class TimeSurvey:
         return cls(
             samples=np.stack([buckets[at], times[at], weights], axis=1),
             steps=dict(zip(values[frequent].tolist(), counts[frequent].tolist(), strict=True)),
+            series=tuple(sorted(names.to_pylist())[:NAMES]),
         )
 
     @classmethod
@@ -64,10 +69,12 @@ class TimeSurvey:
         """Adds surveys up; what is made of it does not depend on their order."""
         steps: Counter[int] = Counter()
         samples = [np.zeros((0, 3), np.int64)]
+        series: set[str] = set()
         for survey in surveys:
             steps.update(survey.steps)
             samples.append(survey.samples)
-        return cls(samples=np.concatenate(samples), steps=steps)
+            series = {*sorted(series.union(survey.series))[:NAMES]}
+        return cls(samples=np.concatenate(samples), steps=steps, series=tuple(sorted(series)))
 
     @property
     def step(self) -> int | None:

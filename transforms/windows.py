@@ -95,8 +95,11 @@ def _value_type(field: pa.Field, options: WindowOptions) -> pa.DataType:
 
 
 def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """By series, time and key."""
-    return rows.sort_by([(name, "ascending") for name in (SERIES, TIME, batch.KEY)])
+    """By series, time and key; of numbered rows the ninth comes before the tenth."""
+    keys = rows[batch.KEY]
+    columns = {SERIES: rows[SERIES], TIME: rows[TIME], "size": pc.utf8_length(keys), "key": keys}
+    by = [(name, "ascending") for name in columns]
+    return rows.take(pc.sort_indices(pa.table(columns), sort_keys=by))
 
 
 def without_repeats(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
