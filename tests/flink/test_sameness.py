@@ -104,3 +104,17 @@ def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
     job = Job(tmp_path / "flink", *options, source=AIR, kind="table").on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
+
+
+def test_windows_of_series(flink, tmp_path):
+    options = (
+        *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--time-column", "Date,Time"),
+        *("--time-format", "%d/%m/%Y %H.%M.%S", "--window", "24", "--stride", "6"),
+        *("--split-by", "time", "--purge", "1d", "--zscore", "T,RH", "--bucketize", "AH=7"),
+        *("--num-shards", "train=4", "--seed", "7", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=AIR, kind="sensor")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=AIR, kind="sensor").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
