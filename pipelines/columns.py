@@ -8,9 +8,14 @@ from typing import Any
 
 from pipelines import values
 from pipelines.options import Group, option
+from pipelines.preprocessing import described, refuse_features
 from pipelines.rows import RowsConfig
 from recordmill.errors import ConfigError
+from transforms.encoders.preprocessed import PreprocessedEncoder
+from transforms.encoders.table_learning import TableAnalysis
 from transforms.encoders.table_options import TableOptions, parts_of
+from transforms.encoders.tables import TableCheck, TableEncoder
+from transforms.kind import Preprocessing
 from transforms.sources.tables import TYPES
 
 TABLE = Group(30, "Columns")
@@ -96,6 +101,8 @@ class ColumnsConfig(RowsConfig):
             if kind not in TYPES:
                 raise ConfigError(f"--types {column}={kind}: expected one of {', '.join(TYPES)}")
         self.table_options()
+        if self.preprocessing_fn is not None:
+            refuse_features(self, _SHAPES)
 
     def table_options(self) -> TableOptions:
         """What becomes of the columns. Raises ConfigError."""
@@ -116,6 +123,25 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
         oov_buckets=given["oov_buckets"],
         **{name: tuple(given[name]) for name in lists},
     )
+
+
+def making(config: ColumnsConfig) -> dict[str, Any]:
+    """What of a `Kind` is about making features of columns."""
+    unlabelled = config.unlabelled == "keep"
+    options = config.table_options()
+    if config.preprocessing_fn is not None:
+        return {
+            "check": TableCheck(options=options),
+            "encoder": PreprocessedEncoder(unlabelled=unlabelled),
+            "analysis": Preprocessing(function=config.preprocessing_fn),
+            "shaping": {"preprocessing_fn": described(config.preprocessing_fn)},
+        }
+    learns = any(recipe.learns for recipe in options.recipes().values())
+    return {
+        "check": TableCheck(options=options),
+        "encoder": TableEncoder(options=options, unlabelled=unlabelled),
+        "analysis": TableAnalysis(options=options) if learns else None,
+    }
 
 
 def _numbers(flag: str, given: Mapping[str, str]) -> tuple[tuple[str, int], ...]:

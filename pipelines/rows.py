@@ -11,6 +11,7 @@ from pipelines.options import Group, option
 from transforms.sources.row_format import RowFormat
 
 ROWS = Group(25, "Files of rows")
+YOURS = Group(39, "A function of your own")
 _DEFAULT = RowFormat()
 
 
@@ -91,6 +92,14 @@ class RowsConfig(CommonConfig):
         show=values.show_bytes,
         metavar="BYTES",
         help="Reject longer rows, without holding them in memory.",
+    )
+
+    preprocessing_fn: str | None = option(
+        None,
+        group=YOURS,
+        metavar="MODULE:FUNCTION",
+        help="Make all features by a function of yours for tensorflow-transform, which learns from"
+        " train what it needs.",
     )
 
     def __post_init__(self) -> None:

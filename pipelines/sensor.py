@@ -14,12 +14,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pipelines import values
-from pipelines.columns import ColumnsConfig
+from pipelines.columns import ColumnsConfig, making
 from pipelines.config import COLUMNS
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from transforms.encoders.table_learning import TableAnalysis
-from transforms.encoders.tables import TableCheck, TableEncoder
 from transforms.kind import Kind
 from transforms.sources.sensors import SensorRows
 from transforms.window_options import LabelRule, WindowOptions
@@ -184,8 +182,6 @@ class SensorConfig(ColumnsConfig):
 
 def kind(config: SensorConfig) -> Kind:
     """What series put on the road."""
-    options = config.table_options()
-    recipes = options.recipes()
     return Kind(
         name="sensor",
         source=SensorRows(
@@ -193,7 +189,7 @@ def kind(config: SensorConfig) -> Kind:
             format=config.row_format(),
             unlabelled="keep",  # a window's class is what counts
             types=tuple(config.types.items()),
-            used=tuple(recipes),
+            used=tuple(config.table_options().recipes()),
             time_columns=config.time_column,
             time_format=config.time_format,
             time_unit=config.time_unit,
@@ -201,11 +197,7 @@ def kind(config: SensorConfig) -> Kind:
             joined=config.join_files,
             **{name: getattr(config, name) for name in COLUMNS},
         ),
-        check=TableCheck(options=options),
-        encoder=TableEncoder(options=options, unlabelled=config.unlabelled == "keep"),
-        analysis=TableAnalysis(options=options)
-        if any(recipe.learns for recipe in recipes.values())
-        else None,
+        **making(config),
         windows=config.window_options(),
         unit="window",
     )

@@ -11,10 +11,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from pipelines.columns import ColumnsConfig
+from pipelines.columns import ColumnsConfig, making
 from pipelines.config import COLUMNS
-from transforms.encoders.table_learning import TableAnalysis
-from transforms.encoders.tables import TableCheck, TableEncoder
 from transforms.kind import Kind
 from transforms.sources.tables import TableRows
 
@@ -26,8 +24,6 @@ class TableConfig(ColumnsConfig):
 
 def kind(config: TableConfig) -> Kind:
     """What tables put on the road."""
-    options = config.table_options()
-    recipes = options.recipes()
     return Kind(
         name="table",
         source=TableRows(
@@ -35,14 +31,10 @@ def kind(config: TableConfig) -> Kind:
             format=config.row_format(),
             unlabelled=config.unlabelled,
             types=tuple(config.types.items()),
-            used=tuple(recipes),
+            used=tuple(config.table_options().recipes()),
             **{name: getattr(config, name) for name in COLUMNS},
         ),
-        check=TableCheck(options=options),
-        encoder=TableEncoder(options=options, unlabelled=config.unlabelled == "keep"),
-        analysis=TableAnalysis(options=options)
-        if any(recipe.learns for recipe in recipes.values())
-        else None,
+        **making(config),
     )
 
 
