@@ -125,8 +125,11 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
     )
 
 
-def making(config: ColumnsConfig) -> dict[str, Any]:
-    """What of a `Kind` is about making features of columns."""
+def making(config: ColumnsConfig, *, sequences: bool = False) -> dict[str, Any]:
+    """What of a `Kind` is about making features of columns.
+
+    sequences: SequenceExamples of windows.
+    """
     unlabelled = config.unlabelled == "keep"
     options = config.table_options()
     if config.preprocessing_fn is not None:
@@ -139,7 +142,7 @@ def making(config: ColumnsConfig) -> dict[str, Any]:
     learns = any(recipe.learns for recipe in options.recipes().values())
     return {
         "check": TableCheck(options=options),
-        "encoder": TableEncoder(options=options, unlabelled=unlabelled),
+        "encoder": TableEncoder(options=options, unlabelled=unlabelled, sequences=sequences),
         "analysis": TableAnalysis(options=options) if learns else None,
     }
 

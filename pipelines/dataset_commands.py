@@ -16,8 +16,8 @@ from concurrent.futures import as_completed
 from pipelines import report
 from pipelines.options import Group, option, parse_command
 from recordmill import inspection, manifest, verify
+from recordmill.decode import Value
 from recordmill.errors import ConfigError, RunError
-from recordmill.example import Value
 from recordmill.files import Location
 from recordmill.manifest import ManifestError
 from recordmill.pool import ProcessPool

@@ -123,6 +123,12 @@ class SensorConfig(ColumnsConfig):
         help="The class of a window: last (that of its last row), majority, any:CLASS (that one if"
         " any row has it, else the last row's), ahead:ROWS (of the row so many after the last).",
     )
+    sequence_example: bool = option(
+        False,
+        group=WINDOWS,
+        shapes_bytes=True,
+        help="Write SequenceExamples: a feature list per column, with a step per row.",
+    )
     split_by: Literal["series", "time"] = option(
         "series",
         group=WINDOWS,
@@ -160,6 +166,11 @@ class SensorConfig(ColumnsConfig):
                 f"--split-times {unknown[0]}: expected names of --splits, got {unknown[0]!r}"
             )
         self.window_options()
+        if self.sequence_example and self.preprocessing_fn is not None:
+            raise ConfigError(
+                "expected one of --sequence-example and --preprocessing-fn, which makes Examples:"
+                " leave one out"
+            )
 
     def window_options(self) -> WindowOptions:
         """How series are cut. Raises ConfigError."""
@@ -197,7 +208,7 @@ def kind(config: SensorConfig) -> Kind:
             joined=config.join_files,
             **{name: getattr(config, name) for name in COLUMNS},
         ),
-        **making(config),
+        **making(config, sequences=config.sequence_example),
         windows=config.window_options(),
         unit="window",
     )

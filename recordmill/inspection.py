@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from recordmill.example import Value
+from recordmill.decode import Value
 from recordmill.features import Feature, Features
 from recordmill.files import Location
 from recordmill.manifest import REJECTS, Manifest, SplitInfo, index_name, load

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill import example
-from recordmill.example import ExampleError, decode_example, encode_examples, encode_frames
+from recordmill.decode import ExampleError, decode_example
+from recordmill.example import encode_examples, encode_frames
 from recordmill.framing import frame, gzip_member, read_frames
 from recordmill.varint import decode_varints, encode_varint, encode_varints, read_varint
 

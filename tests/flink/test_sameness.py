@@ -97,7 +97,7 @@ def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
     options = (
         *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--vocabulary", "Time"),
         *("--zscore", "T,RH", "--impute", "AH=median", "--bucketize", "AH=7", "--one-hot", "Date"),
-        *("--num-shards", "train=4", "--seed", "7", "--spill-above", "1"),
+        *("--num-shards", "train=4", "--balance", "none", "--spill-above", "1"),
     )
     direct = Job(tmp_path / "direct", *options, source=AIR, kind="table")
     direct.finish()
@@ -111,7 +111,7 @@ def test_windows_of_series(flink, tmp_path):
         *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--time-column", "Date,Time"),
         *("--time-format", "%d/%m/%Y %H.%M.%S", "--window", "24", "--stride", "6"),
         *("--split-by", "time", "--purge", "1d", "--zscore", "T,RH", "--bucketize", "AH=7"),
-        *("--num-shards", "train=4", "--seed", "7", "--spill-above", "1"),
+        *("--num-shards", "train=4", "--balance", "none", "--spill-above", "1"),
     )
     direct = Job(tmp_path / "direct", *options, source=AIR, kind="sensor")
     direct.finish()

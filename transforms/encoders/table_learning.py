@@ -56,12 +56,14 @@ def compute(recipe: Recipe, values: Floats) -> Floats:
 
 
 def flat(column: pa.Array) -> pa.Array:
-    """The values of lists of one length, null where one is a NaN; or a column as it is."""
+    """The values of lists of one length, null where one is NaN or ""; or a column as it is."""
     if not pa.types.is_fixed_size_list(column.type):
         return column
     values = column.flatten()
     if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_nan(values), None, values)
+        return pc.if_else(pc.is_nan(values), None, values)
+    if values.type == pa.string():
+        return pc.if_else(pc.equal(values, ""), None, values)
     return values
 
 

@@ -96,11 +96,13 @@ def _unfit(column: pa.Array, recipe: Recipe | None) -> Iterator[tuple[int, str]]
 class TableEncoder:
     """Makes features of columns.
 
-    unlabelled: rows without a label may occur, and have no label feature.
+    unlabelled: rows without a label may occur, and have no label feature. sequences: of windows
+    SequenceExamples are made.
     """
 
     options: TableOptions = TableOptions()  # noqa: RUF009, it is frozen
     unlabelled: bool = False
+    sequences: bool = False
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         recipes = self.options.recipes()
@@ -111,8 +113,13 @@ class TableEncoder:
         plain = [field for field in fields if field.name not in recipes]
         declared = dict(with_users(declared, plain, where="input"))
         for field in fields:
+            names = [field.name]
             if field.name in recipes:
-                declared |= _features_of(recipes[field.name], field, context)
+                made = _features_of(recipes[field.name], field, context)
+                declared |= made
+                names = list(made)
+            if self.sequences and pa.types.is_fixed_size_list(field.type):
+                declared |= {n: dataclasses.replace(declared[n], sequence=True) for n in names}
         return declared
 
     def versions(self) -> Mapping[str, str]:
@@ -126,22 +133,31 @@ class TableEncoder:
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         recipes = self.options.recipes()
         columns: dict[str, pa.Array] = {}
+        steps: dict[str, int] = {}
         for field in user_fields(rows.schema):
-            recipe = recipes.get(field.name)
-            column = rows[field.name]
-            if recipe is None:
-                columns[field.name] = column
-            elif pa.types.is_fixed_size_list(field.type):
-                size = field.type.list_size
-                cooked = _cook(recipe, flat(column), context)
-                columns |= {name: _windows(values, size) for name, values in cooked.items()}
-            else:
-                columns |= _cook(recipe, column, context)
+            made = _made(recipes.get(field.name), field, rows[field.name], context)
+            if self.sequences and pa.types.is_fixed_size_list(field.type):
+                steps |= dict.fromkeys(made, field.type.list_size)
+            columns |= made
         if context.labels:
             columns["label"] = label_numbers(rows[batch.LABEL], context)
         return Encoded(
-            columns=pa.RecordBatch.from_pydict(columns), rows=Sorted(kept=np.arange(len(rows)))
+            columns=pa.RecordBatch.from_pydict(columns),
+            rows=Sorted(kept=np.arange(len(rows))),
+            steps=steps,
         )
+
+
+def _made(
+    recipe: Recipe | None, field: pa.Field, column: pa.Array, context: Context
+) -> dict[str, pa.Array]:
+    """The features of a column, or of each value of its lists."""
+    if recipe is None:
+        return {field.name: column}
+    if not pa.types.is_fixed_size_list(field.type):
+        return _cook(recipe, column, context)
+    cooked = _cook(recipe, flat(column), context)
+    return {name: _windows(values, field.type.list_size) for name, values in cooked.items()}
 
 
 def _features_of(recipe: Recipe, field: pa.Field, context: Context) -> Features:
