@@ -159,7 +159,7 @@ def test_what_stands_beside_them(made):
     schema = text_format.Parse((made.folder / "schema.pbtxt").read_text(), schema_pb2.Schema())
     lists = {feature.name: feature for feature in schema.feature}["##SEQUENCE##"]
     inside = {feature.name: feature for feature in lists.struct_domain.feature}
-    assert inside["RH"].int_domain.max == 4
+    assert inside["RH"].int_domain.max == 5
     assert "T" in inside
     assert not (made.folder / "features.json").exists()
     assert any("TFDS" in note for note in made.manifest.notes)

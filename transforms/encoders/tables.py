@@ -48,7 +48,8 @@ _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "minute": pc.minute,
     "second": pc.second,
 }
-NONE = -1  # of a bucket, a hash or a part of a date, where every value has one
+_NONE = -1  # of a part of a date, where every value has one
+_NUMBERED = ("bucketize", "hash")
 _INTEGER = Feature(dtype="int64")
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -157,7 +158,10 @@ def _made(
     if not pa.types.is_fixed_size_list(field.type):
         return _cook(recipe, column, context)
     cooked = _cook(recipe, flat(column), context)
-    return {name: _windows(values, field.type.list_size) for name, values in cooked.items()}
+    # Where every value has an id, those that are missing have one more.
+    none = recipe.size if recipe.last in _NUMBERED else _NONE
+    size = field.type.list_size
+    return {name: _windows(values, size, none) for name, values in cooked.items()}
 
 
 def _features_of(recipe: Recipe, field: pa.Field, context: Context) -> Features:
@@ -166,19 +170,25 @@ def _features_of(recipe: Recipe, field: pa.Field, context: Context) -> Features:
         return _features_of_values(recipe, field, context)
     values = pa.field(field.name, field.type.value_type, False)
     size = field.type.list_size
+    ids = {"size": recipe.size + 1} if recipe.last in _NUMBERED else {}
     return {
-        name: dataclasses.replace(feature, shape=(size, *feature.shape))
+        name: dataclasses.replace(
+            feature, shape=(size, *feature.shape), **(ids if feature.kind == "index" else {})
+        )
         for name, feature in _features_of_values(recipe, values, context).items()
     }
 
 
-def _windows(values: pa.Array, size: int) -> pa.FixedSizeListArray:
-    """Lists of `size` values each, or of so many lists one after another."""
+def _windows(values: pa.Array, size: int, none: int) -> pa.FixedSizeListArray:
+    """Lists of `size` values each, or of so many lists one after another.
+
+    none: what stands in place of an integer that is not there; of numbers a NaN does.
+    """
     if pa.types.is_fixed_size_list(values.type):
         size *= values.type.list_size
         values = values.flatten()
     if values.null_count:
-        values = values.fill_null(math.nan if pa.types.is_floating(values.type) else NONE)
+        values = values.fill_null(math.nan if pa.types.is_floating(values.type) else none)
     return pa.FixedSizeListArray.from_arrays(values, size)
 
 
