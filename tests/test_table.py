@@ -292,6 +292,8 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         ("a,b\n1,2\n", ["--zscore", "b", "--label-column", "b"], "column 'b' of .* is no value"),
         ("a,b\n1,2\n", ["--types", "a=integer"], "--types a=integer: expected one of int, float"),
         ("a,a\n1,2\n", [], "a column name comes twice"),
+        ("a;b\n1;2\n", [], "has one column, 'a;b': if it is several, say --delimiter ';'"),
+        ("a\tb\n1\t2\n", [], "if it is several, say --delimiter tab"),
         ("", [], "found no row in"),
         ("a,b\nx,2\ny,3\n", ["--zscore", "a"], "--zscore a: is of numbers, and the column is of"),
         ("a,b\n,2\n,3\n", ["--zscore", "a"], "column 'a' of .* has no value in any row"),

@@ -32,6 +32,7 @@ from transforms.sources.row_tables import (
 )
 from transforms.sources.rows import Rows
 
+DELIMITERS = ";\t|,"  # that columns usually have between them
 BLANK = "blank"  # rows of separators alone
 LABELS = ("label", "class", "category", "target")
 
@@ -96,6 +97,7 @@ class RecordRows:
         kinds = learn_columns(parts, self._rows, None) if header is None else header
         if not kinds:
             raise ConfigError(f"no line of {self.input} is a JSON object with a value in it")
+        self._refuse_delimiter(list(kinds))
         roles = self._roles(list(kinds))
         for name in sorted(roles.named()) if header is not None else ():
             as_text(pa.array([], kinds[name].field(name).type), name)
@@ -151,6 +153,16 @@ class RecordRows:
         """The user's columns, as they go on. Raises ConfigError."""
         del roles
         return [self._field(name, kinds[name]) for name in users]
+
+    def _refuse_delimiter(self, names: Sequence[str]) -> None:
+        """Raises ConfigError for a single column that looks like several."""
+        found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
+        if found and not self.format.columns:
+            shown = "tab" if found[0] == "\t" else repr(found[0])
+            raise ConfigError(
+                f"{self.input} has one column, {names[0]!r}: if it is several, say --delimiter"
+                f" {shown}; if not, give it a name without {shown}"
+            )
 
     def _field(self, name: str, kind: Kind) -> pa.Field:
         field = kind.field(name)
