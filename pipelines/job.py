@@ -23,12 +23,12 @@ from recordmill.manifest import JOB, MANIFEST, Manifest, load
 from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
 from transforms.analyze import store_artifacts
-from transforms.cells import Windowing
 from transforms.kind import Context, Kind, Layout, RowSource, check_renames
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
 from transforms.read import RowReader
+from transforms.series import Windowing
 from transforms.windows import layout_of
 
 RunPipeline = Callable[[Road], None]

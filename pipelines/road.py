@@ -17,7 +17,6 @@ from apache_beam.pvalue import AsList, AsSingleton
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.analyze import Learned, learn
-from transforms.cells import Windowing
 from transforms.check import PrepareParts, check_part, read_rows_of
 from transforms.cut_windows import CutWindows
 from transforms.distinct import DropDuplicates
@@ -28,6 +27,7 @@ from transforms.publish import Publication, Publish
 from transforms.read import RowReader
 from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
 from transforms.reshuffle import ReshuffleIntoShards
+from transforms.series import Windowing
 from transforms.splits import Strata
 from transforms.stratify import find_strata
 from transforms.survey import Survey

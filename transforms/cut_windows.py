@@ -1,4 +1,4 @@
-"""The step from rows of series to windows; what it does to rows is in `cells` and `windows`."""
+"""The step from rows of series to windows; what it does to rows is in `series` and `windows`."""
 
 import dataclasses
 import json
@@ -10,8 +10,8 @@ from apache_beam.pvalue import AsSingleton
 
 from recordmill.pool import shared_pool
 from recordmill.staging import Part, to_json
-from transforms import cells
-from transforms.cells import Spans, Windowing
+from transforms import series
+from transforms.series import Spans, Windowing
 from transforms.spill import Piece
 from transforms.time_survey import TimeSurvey
 
@@ -21,7 +21,7 @@ _PART = "part"  # instead of a file, in the piece of a part
 
 def _survey(part: Part, *, windowing: Windowing, workers: int) -> TimeSurvey:
     pool = shared_pool(workers)
-    return pool.submit(cells.survey_part, part, staging=windowing.staging).result()
+    return pool.submit(series.survey_part, part, staging=windowing.staging).result()
 
 
 def _into_cells(
@@ -29,7 +29,7 @@ def _into_cells(
 ) -> Iterator[tuple[int, Piece]]:
     # What was left out of it travels beside its rows: a second reader of the parts costs memory.
     yield _REST, (to_json(part), _PART, 0, 0)
-    yield from shared_pool(workers).submit(cells.into_cells, part, spans, windowing).result()
+    yield from shared_pool(workers).submit(series.into_cells, part, spans, windowing).result()
 
 
 def _sort(
@@ -40,8 +40,8 @@ def _sort(
         for part, *_ in pieces:
             yield _REST, part
         return
-    task = shared_pool(workers).submit(cells.sort_cell, cell, list(pieces), windowing.staging)
-    yield cells.bucket_of(cell), to_json(task.result())
+    task = shared_pool(workers).submit(series.sort_cell, cell, list(pieces), windowing.staging)
+    yield series.bucket_of(cell), to_json(task.result())
 
 
 def _cut(
@@ -52,8 +52,8 @@ def _cut(
         left_out = [
             part for part in parts if part.rejected or part.filtered or part.skipped or part.unread
         ]
-        return [cells.without_rows(part, windowing) for part in left_out]
-    task = shared_pool(workers).submit(cells.cut_bucket, bucket, parts, spans.clock, windowing)
+        return [series.without_rows(part, windowing) for part in left_out]
+    task = shared_pool(workers).submit(series.cut_bucket, bucket, parts, spans.clock, windowing)
     return task.result()
 
 
