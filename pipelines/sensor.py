@@ -15,7 +15,7 @@ from typing import Literal
 
 from pipelines import values
 from pipelines.columns import ColumnsConfig, making
-from pipelines.config import COLUMNS
+from pipelines.config import COLUMNS, refuse_given
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
 from transforms.kind import Kind
@@ -161,6 +161,12 @@ class SensorConfig(ColumnsConfig):
         for flag, given in (("--time-column", self.time_column), ("--window", self.window)):
             if not given:
                 raise ConfigError(f"{flag} is needed: see recordmill sensor --help")
+        if self.split_by == "time":
+            refuse_given(
+                self,
+                ("split_column", "group_column", "stratify"),
+                "says otherwise than --split-by time what goes to which split: leave one out",
+            )
         if unknown := sorted(set(self.split_times).difference(self.splits)):
             raise ConfigError(
                 f"--split-times {unknown[0]}: expected names of --splits, got {unknown[0]!r}"

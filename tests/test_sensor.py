@@ -251,6 +251,10 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
         (["--time-column", "machine", "--window", 2], "expected a time in 'machine'"),
         (["--time-column", "time", "--window", 2], "expected a series for each of the splits"),
         (["--time-column", "time", "--window", 2, "--step", "soon"], "expected a duration"),
+        (
+            ["--time-column", "time", "--window", 2, "--split-by", "time", "--stratify"],
+            "--stratify says otherwise than --split-by time",
+        ),
         (["--time-column", "time", "--window", 2, "--window-label", "ahead:x"], "ahead:ROWS"),
         (
             ["--time-column", "time", "--series-column", "machine", "--window", 99],
