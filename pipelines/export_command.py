@@ -38,7 +38,7 @@ class ExportConfig:
     dataset: str = option(
         group=_MODEL,
         metavar="FOLDER",
-        help="Folder of a dataset of texts or tables: a path, or s3://, gs://.",
+        help="Folder of a dataset of text, table or sensor: a path, or s3://, gs://.",
     )
     output: str = option(
         group=_MODEL, metavar="FOLDER", help="Folder to make, for the SavedModel: a local path."
@@ -62,11 +62,16 @@ def export_transform_main(argv: Sequence[str]) -> int:
         manifest = load(dataset)
     except ManifestError as error:
         raise RunError(str(error)) from error
-    export = {"text": _export_text, "table": _export_table}.get(str(manifest.options.get("kind")))
+    export = _EXPORTS.get(str(manifest.options.get("kind")))
     if export is None:
         raise ConfigError(
-            f"expected a dataset of texts or tables, got one of {manifest.options.get('kind')}: of"
-            " other kinds there is nothing to export"
+            f"expected a dataset of {', '.join(_EXPORTS)}, got one of"
+            f" {manifest.options.get('kind')}: of other kinds there is nothing to export"
+        )
+    if "preprocessing_fn" in manifest.options:
+        raise ConfigError(
+            "a function of your own made the dataset's features: what it became is in"
+            " transform_fn/, as a SavedModel already"
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it tells of graphics cards at length
     place = pathlib.Path(output.local_path)
@@ -121,6 +126,7 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
         numbers=numbers,
         vocabularies=vocabularies,
         rename=manifest.options.get("rename", {}),
+        window=manifest.options.get("window"),
     )
     models.save(transform, folder / "model")
     return ", ".join(sorted(recipes))
@@ -161,6 +167,9 @@ def text_options(manifest: Manifest) -> TextOptions:
             " dataset of texts that are normal already"
         )
     return options
+
+
+_EXPORTS = {"text": _export_text, "table": _export_table, "sensor": _export_table}
 
 
 def _read(dataset: Location, manifest: Manifest, name: str) -> bytes:

@@ -11,6 +11,8 @@ import tensorflow as tf
 from pipelines.cli import main
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_any
+from tests.test_sensor import OPTIONS as AIR_OPTIONS
+from tests.test_sensor import air_rows, windows
 from tests.test_text import make
 from tests.texts import SMS
 
@@ -149,3 +151,26 @@ def test_a_model_of_columns_gives_what_is_stored(tmp_path):
                 assert np.ravel(value).tolist() == list(stored[row][name]), (name, row)
             else:
                 assert np.isnan(value) if value.dtype.kind == "f" else value == -1
+
+
+def test_a_model_of_windows_gives_what_is_stored(tmp_path):
+    made = make_any(
+        tmp_path / "out",
+        *(*AIR_OPTIONS, "--window", 24, "--splits", "train=1", "--zscore", "T"),
+        *("--bucketize", "RH=5", "--impute", "AH=median", "--clip", "AH=0.5:1.5"),
+        *("--indicator", "T"),
+        command="sensor",
+    )
+    model = export(made, tmp_path)
+    rows = air_rows()
+    inputs = {
+        name: np.array([values[name] for _, values in rows[: len(rows) // 24 * 24]]).reshape(-1, 24)
+        for name in ("T", "RH", "AH")
+    }
+    found = model.serve({name: tf.constant(column) for name, column in inputs.items()})
+    examples = windows(made)
+    assert sorted(found) == ["AH", "RH", "T", "T/missing"]
+    for row in range(len(rows) // 24):
+        stored = examples[f"AirQualityUCI.csv@{rows[row * 24][0].isoformat()}"]
+        for name, values in found.items():
+            np.testing.assert_array_equal(values[row].numpy(), stored[name])

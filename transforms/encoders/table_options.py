@@ -12,6 +12,7 @@ DatePart = Literal["year", "month", "day", "weekday", "hour", "minute", "second"
 Last = Literal["zscore", "minmax", "bucketize", "one-hot", "vocabulary", "hash", "date-parts"]
 
 NUMERIC: tuple[Last, ...] = ("zscore", "minmax", "bucketize")
+NUMBERED: tuple[Last, ...] = ("bucketize", "hash")  # of as many ids as the option says
 LEARNED_VALUES: tuple[Last, ...] = ("one-hot", "vocabulary")
 MEAN, MEDIAN = "mean", "median"
 

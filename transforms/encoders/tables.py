@@ -30,6 +30,7 @@ from transforms.encoders.table_learning import (
 from transforms.encoders.table_options import (
     MEAN,
     MEDIAN,
+    NUMBERED,
     NUMERIC,
     DatePart,
     Recipe,
@@ -49,7 +50,6 @@ _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "second": pc.second,
 }
 _NONE = -1  # of a part of a date, where every value has one
-_NUMBERED = ("bucketize", "hash")
 _INTEGER = Feature(dtype="int64")
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -159,7 +159,7 @@ def _made(
         return _cook(recipe, column, context)
     cooked = _cook(recipe, flat(column), context)
     # Where every value has an id, those that are missing have one more.
-    none = recipe.size if recipe.last in _NUMBERED else _NONE
+    none = recipe.size if recipe.last in NUMBERED else _NONE
     size = field.type.list_size
     return {name: _windows(values, size, none) for name, values in cooked.items()}
 
@@ -170,7 +170,7 @@ def _features_of(recipe: Recipe, field: pa.Field, context: Context) -> Features:
         return _features_of_values(recipe, field, context)
     values = pa.field(field.name, field.type.value_type, False)
     size = field.type.list_size
-    ids = {"size": recipe.size + 1} if recipe.last in _NUMBERED else {}
+    ids = {"size": recipe.size + 1} if recipe.last in NUMBERED else {}
     return {
         name: dataclasses.replace(
             feature, shape=(size, *feature.shape), **(ids if feature.kind == "index" else {})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from transforms.encoders.table_learning import Numbers
-from transforms.encoders.table_options import DatePart, Recipe
+from transforms.encoders.table_options import NUMBERED, DatePart, Recipe
 from transforms.serving.models import Lines
 
 NONE = -1  # of a bucket, a hash or a part of a date
@@ -23,6 +23,9 @@ class TableTransform(tf.Module):
     Numbers are float64, NaN where there is none. Values that became ids or ones are strings, empty
     where there is none, numbers as text. Dates are strings too, such as 2026-01-31 or 2026-01-31
     18:00:00. A feature that a record does not have is NaN, or -1.
+
+    window: rows of a window; then columns are [n, window], and what is missing is what it is in the
+    dataset.
     """
 
     def __init__(
@@ -32,14 +35,17 @@ class TableTransform(tf.Module):
         numbers: Mapping[str, Numbers],
         vocabularies: Mapping[str, pathlib.Path],
         rename: Mapping[str, str] | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self._recipes = dict(recipes)
         self._numbers = dict(numbers)
         self._rename = dict(rename or {})
         self._lines = {column: Lines(path) for column, path in vocabularies.items()}
+        self._in_windows = window is not None
+        shape = [None] if window is None else [None, window]
         signature = {
-            column: tf.TensorSpec([None], tf.float64 if recipe.is_numeric else tf.string)
+            column: tf.TensorSpec(shape, tf.float64 if recipe.is_numeric else tf.string)
             for column, recipe in self._recipes.items()
         }
         self.serve = tf.function(self.__call__, input_signature=[signature], autograph=False)
@@ -51,7 +57,7 @@ class TableTransform(tf.Module):
         return {self._rename.get(name, name): value for name, value in out.items()}
 
     def _cook(self, recipe: Recipe, column: tf.Tensor) -> dict[str, tf.Tensor]:
-        name, none = recipe.column, tf.constant(NONE, tf.int64)
+        name, none = recipe.column, self._none(recipe)
         out = {}
         missing = tf.math.is_nan(column) if recipe.is_numeric else column == ""
         if recipe.indicator:
@@ -98,9 +104,16 @@ class TableTransform(tf.Module):
                 column = (column - learned.least) / ((learned.most - learned.least) or 1.0)
             case "bucketize":
                 edges = tf.constant(learned.boundaries, tf.float64)
-                found = tf.searchsorted(edges, column, side="right", out_type=tf.int64)
-                return tf.where(tf.math.is_nan(column), tf.constant(NONE, tf.int64), found)
+                flat = tf.reshape(column, [-1])
+                found = tf.searchsorted(edges, flat, side="right", out_type=tf.int64)
+                found = tf.reshape(found, tf.shape(column))
+                return tf.where(tf.math.is_nan(column), self._none(recipe), found)
         return tf.cast(column, tf.float32)
+
+    def _none(self, recipe: Recipe) -> tf.Tensor:
+        """What stands for a value that is missing."""
+        numbered = self._in_windows and recipe.last in NUMBERED
+        return tf.constant(recipe.size if numbered else NONE, tf.int64)
 
 
 def _part(dates: tf.Tensor, part: DatePart) -> tf.Tensor:
