@@ -1,0 +1,104 @@
+"""Histograms of numbers by their first bits: as fine for small numbers as for large ones, bounded,
+and the same in whatever order they are added up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_KEPT_BITS = 19  # of a float64: sign, exponent, and 7 bits behind the point
+_REST = 64 - _KEPT_BITS
+_NARROW = 1 << 14  # between the first and the last prefix: then counting needs no sorting
+
+
+def prefixes_of(values: Floats) -> Ints:
+    """Numbers in the order of the values: their first bits, of those below 0 negative."""
+    bits = np.abs(values).view(np.int64) >> _REST
+    return np.where(values < 0, -bits, bits)
+
+
+def value_of(prefix: int) -> float:
+    """The number nearest to 0 that begins so."""
+    bits = np.array(abs(prefix) << _REST, np.int64)
+    return float(np.copysign(bits.view(np.float64), prefix))
+
+
+def bounds_of(prefix: int) -> tuple[float, float]:
+    """Between which numbers begin so, the lesser first; one of them begins another bucket."""
+    if prefix == 0:
+        return value_of(-1), value_of(1)
+    inner, outer = value_of(prefix), value_of(prefix + (1 if prefix > 0 else -1))
+    return (inner, outer) if prefix > 0 else (outer, inner)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class FirstBits:
+    """How many values there are of each prefix.
+
+    prefixes: int64[m], ascending. counts: int64[m], none of them 0.
+    """
+
+    prefixes: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    counts: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @classmethod
+    def of(cls, values: Floats) -> FirstBits:
+        """Of finite float64[n]."""
+        return _counted(prefixes_of(values), None)
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[int, int]) -> FirstBits:
+        """Of how often each prefix comes."""
+        ordered = sorted(prefix for prefix, count in counts.items() if count)
+        found = [counts[prefix] for prefix in ordered]
+        return cls(prefixes=np.array(ordered, np.int64), counts=np.array(found, np.int64))
+
+    @classmethod
+    def sum(cls, several: Iterable[FirstBits]) -> FirstBits:
+        """Adds histograms up."""
+        parts = list(several)
+        if len(parts) == 1:
+            return parts[0]
+        return _counted(
+            np.concatenate([part.prefixes for part in parts] or [np.zeros(0, np.int64)]),
+            np.concatenate([part.counts for part in parts] or [np.zeros(0, np.int64)]),
+        )
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def quantiles(self, parts: int) -> Iterator[float]:
+        """What divides the values into equal parts, to 1 in 128 of itself; of no values nothing."""
+        ends = np.cumsum(self.counts)
+        for part in range(1, parts) if len(ends) else ():
+            # The first of which so many are at most as large; in integers: nothing is rounded.
+            place = np.searchsorted(ends * parts, part * int(ends[-1]))
+            yield value_of(int(self.prefixes[place]))
+
+
+def _counted(prefixes: Ints, weights: Ints | None) -> FirstBits:
+    """Of prefixes in any order, each as often as its weight says, or once."""
+    if not len(prefixes):
+        return FirstBits()
+    least = int(prefixes.min())
+    if int(prefixes.max()) - least < _NARROW:
+        if weights is None:
+            counts = np.bincount(prefixes - least)
+        else:
+            counts = np.zeros(int(prefixes.max()) - least + 1, np.int64)
+            np.add.at(counts, prefixes - least, weights)
+        there = np.flatnonzero(counts)
+        return FirstBits(prefixes=there + least, counts=counts[there])
+    order = np.argsort(prefixes, kind="stable")
+    ordered = prefixes[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    each = np.ones(len(ordered), np.int64) if weights is None else weights[order]
+    return FirstBits(prefixes=ordered[starts], counts=np.add.reduceat(each, starts))
