@@ -27,6 +27,7 @@ from transforms.read import RowReader
 from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
 from transforms.reshuffle import ReshuffleIntoShards
 from transforms.splits import Strata
+from transforms.statistics_pass import Examination, Examined, examine, infer
 from transforms.stratify import find_strata
 from transforms.survey import Survey
 from transforms.torn_groups import find_torn_groups
@@ -39,7 +40,8 @@ class Road:
     """One run over one listing.
 
     layout: of the rows. reader: where the listing only says where they stand. artifacts: what the
-    encoder needs, without what is learned.
+    encoder needs, without what is learned. examination: of all records, once they have their
+    splits.
     """
 
     listing: Listing
@@ -50,6 +52,7 @@ class Road:
     reader: RowReader | None
     duplicates: Duplicates | None
     analysis: Analysis | Preprocessing | None
+    examination: Examination | None
     artifacts: Mapping[str, Artifact]
     unique_keys: bool
     fractions: Mapping[str, float]
@@ -82,7 +85,7 @@ class Road:
             parts |= DropDuplicates(self.staging)
         reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
         passes = Passes(parts=parts, reader=reader)
-        problems = []
+        problems: list[beam.PCollection[str]] = []
         if not self.unique_keys:
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
             problems.append(find_repeated_keys(keys))
@@ -98,6 +101,9 @@ class Road:
             problems.append(too_small)
         if self.layout.grouped and self.layout.presplit:
             problems.append(find_torn_groups(passes.read_split))
+        if self.examination is not None and self.examination.infer:
+            infer(passes, examination=self.examination, workers=workers)
+            return
         plan = AsSingleton(self._plan(passes, problems))
         if self.dry_run:
             return
@@ -156,6 +162,11 @@ class Road:
                 ),
                 default_value={},
             )
+        examined: AsSingleton | Examined = Examined()
+        if self.examination is not None:
+            examined = AsSingleton(
+                examine(passes, examination=self.examination, workers=self.options.workers)
+            )
         forbidden: AsList | tuple[()] = ()
         if problems:
             forbidden = AsList(tuple(problems) | "Problems" >> beam.Flatten(pipeline=pipeline))
@@ -171,6 +182,7 @@ class Road:
                 quotas,
                 forbidden,
                 learned,
+                examined,
             ).with_output_types(Plan)
         )
 
@@ -195,6 +207,7 @@ def _plan(
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     learned: Learned,
+    examined: Examined,
     *,
     encoder: Encoder,
     options: PlanOptions,
@@ -208,6 +221,7 @@ def _plan(
         quotas,
         sentences,
         artifacts=learned.artifacts,
+        examined=examined,
         encoder=encoder,
         options=options,
         staging=staging,

@@ -15,7 +15,7 @@ from pipelines.config import CommonConfig
 from pipelines.job import Job, Outcome
 from pipelines.road import Road
 from pipelines.watch import JobProgress
-from recordmill import lock
+from recordmill import drift, lock, statistics_file
 from recordmill.errors import RunError
 from recordmill.files import shown
 from recordmill.manifest import load
@@ -27,6 +27,8 @@ from runners.progress import Watcher
 from transforms.kind import Kind, RowSource
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from runners import flink
 
 
@@ -125,6 +127,11 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
     match outcome.status:
         case "planned" if plan is not None:
             report.show(report.plan_table(plan))
+        case "inferred":
+            print(
+                f"a schema of the input is in {job.config.infer_schema}:"
+                " edit it, and give it as --schema"
+            )
         case "unchanged" if outcome.resumed:
             report.show(report.closing(load(job.output), output=shown(job.output)))
             print("This run finished the publishing of an interrupted one; nothing is left to do")
@@ -138,8 +145,21 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
                     plan=plan,
                     rejects=outcome.rejects,
                     seconds=seconds,
+                    distances=_distances(job),
                 )
             )
+
+
+def _distances(job: Job) -> list[RenderableType]:
+    """How far the splits of a dataset are apart, and how far it is from the one compared with."""
+    from pipelines import distances
+
+    slices = statistics_file.read(job.output, load(job.output))
+    if slices is None:
+        return []
+    compared = job.asked.compared
+    moved = None if compared is None else drift.drift(statistics_file.parse(compared), slices)
+    return distances.tables(drift.skew(slices), moved, other=job.config.compare_with)
 
 
 @contextmanager

@@ -17,7 +17,10 @@ from pipelines import values
 from pipelines.config import COLUMNS
 from pipelines.options import Group, option
 from pipelines.rows import RowsConfig
+from pipelines.statistics_options import STATISTICS
+from recordmill import schema_rules
 from recordmill.errors import ConfigError
+from recordmill.schema_rules import Rules
 from transforms.encoders.table_learning import TableAnalysis
 from transforms.encoders.table_options import TableOptions, parts_of
 from transforms.encoders.tables import TableCheck, TableEncoder
@@ -82,6 +85,12 @@ class TableConfig(RowsConfig):
         "COLUMN=PART+PART,...",
         "Of dates and timestamps year, month, day, weekday (Monday is 1), hour, minute, second.",
     )
+    statistics: bool = option(
+        True,
+        group=STATISTICS,
+        shapes_bytes=True,
+        help="Write no statistics.pb: what the columns are like in each split and class.",
+    )
     vocab_size: int = option(
         _DEFAULT.vocab_size,
         group=TABLE,
@@ -140,6 +149,7 @@ def kind(config: TableConfig) -> Kind:
             format=config.row_format(),
             unlabelled=config.unlabelled,
             types=tuple(config.types.items()),
+            expected=() if config.schema is None else _expected(schema_rules.load(config.schema)),
             used=tuple(recipes),
             **{name: getattr(config, name) for name in COLUMNS},
         ),
@@ -148,6 +158,14 @@ def kind(config: TableConfig) -> Kind:
         analysis=TableAnalysis(options=options)
         if any(recipe.learns for recipe in recipes.values())
         else None,
+    )
+
+
+def _expected(rules: Rules) -> tuple[tuple[str, str], ...]:
+    """What columns of text are read as, by a schema."""
+    names = {"INT": "int", "FLOAT": "float", "BYTES": "string"}
+    return tuple(
+        (name, names[one.type]) for name, one in rules.columns.items() if one.type is not None
     )
 
 

@@ -83,6 +83,20 @@ class FirstBits:
             place = np.searchsorted(ends * parts, part * int(ends[-1]))
             yield value_of(int(self.prefixes[place]))
 
+    def joined(self, parts: int) -> Iterator[tuple[float, float, int]]:
+        """(least, most, values) of neighbours that together hold one of so many parts of all values
+        or more, in order; of one prefix where there are few.
+        """
+        first, held = 0, 0
+        last = len(self.prefixes) - 1
+        few = len(self.prefixes) <= parts
+        for place, (prefix, count) in enumerate(zip(self.prefixes, self.counts, strict=True)):
+            held += int(count)
+            if few or held * parts >= self.total or place == last:
+                low, _ = bounds_of(int(self.prefixes[first]))
+                yield low, bounds_of(int(prefix))[1], held
+                first, held = place + 1, 0
+
 
 def _counted(prefixes: Ints, weights: Ints | None) -> FirstBits:
     """Of prefixes in any order, each as often as its weight says, or once."""
@@ -97,8 +111,11 @@ def _counted(prefixes: Ints, weights: Ints | None) -> FirstBits:
             np.add.at(counts, prefixes - least, weights)
         there = np.flatnonzero(counts)
         return FirstBits(prefixes=there + least, counts=counts[there])
-    order = np.argsort(prefixes, kind="stable")
-    ordered = prefixes[order]
+    order = None if weights is None else np.argsort(prefixes, kind="stable")
+    ordered = np.sort(prefixes) if order is None else prefixes[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    each = np.ones(len(ordered), np.int64) if weights is None else weights[order]
-    return FirstBits(prefixes=ordered[starts], counts=np.add.reduceat(each, starts))
+    if weights is None:
+        counts = np.diff(np.append(starts, len(ordered)))
+    else:
+        counts = np.add.reduceat(weights[order], starts)
+    return FirstBits(prefixes=ordered[starts], counts=counts)

@@ -31,10 +31,12 @@ class TableRows(RecordRows):
 
     types: (column, name in `TYPES`); other columns are what all their values can be. A value that
       is not of the type is a reject.
+    expected: the same, of columns of text files alone, and where `types` does not say it.
     used: columns that something becomes of: they have to be there.
     """
 
     types: tuple[tuple[str, str], ...] = ()
+    expected: tuple[tuple[str, str], ...] = ()
     used: tuple[str, ...] = ()
 
     def _roles(self, names: Sequence[str]) -> Roles:
@@ -62,9 +64,21 @@ class TableRows(RecordRows):
                     " of it"
                 )
         return [
-            field.with_type(TYPES[declared[field.name]]) if field.name in declared else field
+            field.with_type(TYPES[declared[field.name]])
+            if field.name in declared
+            else self._as_expected(field, kinds)
             for field in super()._users_fields(users, kinds, roles)
         ]
+
+    def _as_expected(self, field: pa.Field, kinds: Kinds) -> pa.Field:
+        """A column as it is expected, where its file does not say what it is."""
+        kind = TYPES.get(dict(self.expected).get(field.name, ""))
+        found = kinds[field.name].types
+        if kind is None or kind in found[:1] or (found and pa.string() not in found):
+            return field
+        if kind == pa.int64() and found[:1] == (pa.bool_(),):
+            return field  # these are 0 and 1
+        return field.with_type(kind).with_nullable(field.nullable or kind not in found)
 
     @property
     def _learns_presence(self) -> bool:
