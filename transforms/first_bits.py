@@ -30,12 +30,14 @@ def value_of(prefix: int) -> float:
     return float(np.copysign(bits.view(np.float64), prefix))
 
 
-def bounds_of(prefix: int) -> tuple[float, float]:
-    """Between which numbers begin so, the lesser first; one of them begins another bucket."""
-    if prefix == 0:
-        return value_of(-1), value_of(1)
-    inner, outer = value_of(prefix), value_of(prefix + (1 if prefix > 0 else -1))
-    return (inner, outer) if prefix > 0 else (outer, inner)
+def bounds_of(prefixes: Ints) -> tuple[Floats, Floats]:
+    """Between which numbers begin so, the lesser first: float64[n] each."""
+    inner, outer = (
+        np.copysign((np.abs(one) << _REST).view(np.float64), one)
+        for one in (prefixes, prefixes + np.where(prefixes < 0, -1, 1))
+    )
+    below = np.where(prefixes < 0, outer, inner)
+    return np.where(prefixes == 0, -outer, below), np.where(prefixes < 0, inner, outer)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,12 +92,22 @@ class FirstBits:
         first, held = 0, 0
         last = len(self.prefixes) - 1
         few = len(self.prefixes) <= parts
-        for place, (prefix, count) in enumerate(zip(self.prefixes, self.counts, strict=True)):
-            held += int(count)
-            if few or held * parts >= self.total or place == last:
-                low, _ = bounds_of(int(self.prefixes[first]))
-                yield low, bounds_of(int(prefix))[1], held
+        total = self.total
+        lows, highs = (bounds.tolist() for bounds in bounds_of(self.prefixes))
+        for place, count in enumerate(self.counts.tolist()):
+            held += count
+            if few or held * parts >= total or place == last:
+                yield lows[first], highs[place], held
                 first, held = place + 1, 0
+
+    def cumulative(self) -> tuple[Floats, Floats]:
+        """How many values are less than a place, float64[2 m] each: where each prefix begins and
+        ends.
+        """
+        places = np.stack(bounds_of(self.prefixes), axis=1).ravel()
+        ends = np.cumsum(self.counts)
+        held = np.stack([ends - self.counts, ends], axis=1).ravel().astype(np.float64)
+        return places, held
 
 
 def _counted(prefixes: Ints, weights: Ints | None) -> FirstBits:

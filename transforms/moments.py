@@ -19,7 +19,6 @@ _LOWEST = 1074  # the smallest float64 above 0 is 2 ** -1074
 _LIMB = 18  # bits
 _ROWS = 1 << 14  # at once: 2 ** 14 sums of two products of limbs have less than 53 bits
 _DIGIT = 32  # bits
-_SHIFTS = 2046  # powers of two that a float64 begins at
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,10 +121,14 @@ def _put_together(
     power: npt.NDArray[np.int64], limbs: list[npt.NDArray[np.float64]], *, power_unit: int
 ) -> int:
     """The sum of limb number i times 2 ** (18 i + power_unit * power) over all values and limbs."""
-    there = np.flatnonzero(np.bincount(power, minlength=_SHIFTS))
+    least = int(power.min())
+    powers = power - least
     result = 0
     for number, limb in enumerate(limbs):
-        sums = np.bincount(power, weights=limb, minlength=_SHIFTS)
-        for shift in there.tolist():
-            result += int(sums[shift]) << _LIMB * number + power_unit * shift
-    return result
+        sums = np.bincount(powers, weights=limb)
+        there = np.flatnonzero(sums)
+        together = 0
+        for shift, value in zip(there.tolist(), sums[there].tolist(), strict=True):
+            together += int(value) << power_unit * shift
+        result += together << _LIMB * number
+    return result << power_unit * least

@@ -13,7 +13,7 @@ import numpy as np
 
 from recordmill.statistics_file import FINE, WHOLE
 from transforms.column_statistics import ColumnStatistics, Numbers
-from transforms.first_bits import FirstBits, bounds_of
+from transforms.first_bits import FirstBits
 from transforms.statistics import SliceStatistics, Statistics
 
 _BUCKETS = 10
@@ -103,22 +103,17 @@ def _fill_numbers(feature: Any, found: ColumnStatistics, numbers: Numbers, *, fi
 def _equal_widths(
     bits: FirstBits, least: float, most: float
 ) -> Iterator[tuple[float, float, float]]:
-    """(least, most, values) of buckets of one width; values of the same first bits are spread."""
+    """(least, most, values) of buckets of one width, about."""
     edges = least + (most - least) * (np.arange(_BUCKETS + 1) / _BUCKETS)
     if least == most or not np.isfinite(edges).all():
         yield least, most, float(bits.total)
         return
     edges[-1] = most
-    counts = np.zeros(_BUCKETS)
-    for prefix, held in zip(bits.prefixes.tolist(), bits.counts.tolist(), strict=True):
-        low, high = np.clip(bounds_of(prefix), least, most)
-        if low == high or prefix == 0:
-            inside = min(max(low, 0.0), high) if prefix == 0 else low
-            place = np.searchsorted(edges, inside, side="right") - 1
-            counts[min(int(place), _BUCKETS - 1)] += held
-            continue
-        shares = np.diff(np.clip(edges, low, high)) / (high - low)
-        counts += held * shares
+    places, held = bits.cumulative()
+    # Values of the same first bits are spread between those bits and the next, within the bounds.
+    below = np.interp(edges, np.clip(places, least, most), held)
+    below[0], below[-1] = 0, bits.total  # the least, and the most, stand at the very edge
+    counts = np.diff(below)
     for (low, high), count in zip(itertools.pairwise(edges.tolist()), counts.tolist(), strict=True):
         yield low, high, count
 
