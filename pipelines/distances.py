@@ -11,6 +11,7 @@ from pipelines.tables import clean, name_of, new_table, stack
 from recordmill.drift import Comparison, Distance
 
 _SHOWN = 5
+_LEAST = 0.0005  # what is less shows as 0.000
 
 
 def tables(
@@ -28,13 +29,17 @@ def tables(
 
 
 def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
-    before, here = ("train", "there") if of_splits else ("before", "now")
+    before, here = ("before", "now")
+    if of_splits:
+        before, here = clean(found.distances[0].reference), "there"
     table = new_table(title, "distance", before, here, words=["where most"])
-    for one in found.distances[:_SHOWN]:
+    shown = [one for one in found.distances[:_SHOWN] if one.infinity_norm >= _LEAST]
+    for one in shown:
         table.add_row(_named(one, of_splits=of_splits), *_cells(one))
-    more = len(found.distances) - _SHOWN
-    if more > 0:
-        table.add_row(Text(f"... {more:,} smaller ones", style="dim"))
+    more = len(found.distances) - len(shown)
+    if more:
+        which = "smaller ones" if shown else "columns, and none differs"
+        table.add_row(Text(f"... {more:,} {which}", style="dim"))
     return table
 
 

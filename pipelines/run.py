@@ -25,6 +25,7 @@ from runners import direct
 from runners.failures import without_step
 from runners.progress import Watcher
 from transforms.kind import Kind, RowSource
+from transforms.violations import too_far
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -152,14 +153,21 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
 
 def _distances(job: Job) -> list[RenderableType]:
     """How far the splits of a dataset are apart, and how far it is from the one compared with."""
+    from rich.text import Text
+
     from pipelines import distances
 
     slices = statistics_file.read(job.output, load(job.output))
     if slices is None:
         return []
-    compared = job.asked.compared
-    moved = None if compared is None else drift.drift(statistics_file.parse(compared), slices)
-    return distances.tables(drift.skew(slices), moved, other=job.config.compare_with)
+    asked = job.asked
+    moved = None
+    if asked.compared is not None:
+        moved = drift.drift(statistics_file.parse(asked.compared), slices)
+    tables = distances.tables(drift.skew(slices), moved, other=job.config.compare_with)
+    if moved is not None and asked.rules is not None:
+        tables += [Text(f"Warning: {one}") for one in too_far(moved, asked.rules)]
+    return tables
 
 
 @contextmanager

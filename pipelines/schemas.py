@@ -81,7 +81,7 @@ class Asked:
             examiner=examiner,
             on_violation=config.on_violation,
             published=config.statistics,
-            compared=self.compared,
+            compared=self.compared if config.on_violation == "fail" else None,
             infer=self.infers,
         )
 

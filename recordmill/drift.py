@@ -30,7 +30,8 @@ _TOLERANCE = 1e-9
 class Distance:
     """How far a column of some records is from the same column of the reference.
 
-    kind: skew is between splits, drift between datasets. records: which are compared, as a split.
+    kind: skew is between splits, drift between datasets. reference, records: which are compared, by
+    the name of their slice.
     infinity_norm: 0 to 1. jensen_shannon: divergence, 0 to 1 (bits). where: the value or the bucket
     that differs most, its share in the reference and here. missing: the share of records without
     the column, in the reference and here.
@@ -38,6 +39,7 @@ class Distance:
 
     kind: Kind
     column: str
+    reference: str
     records: str
     infinity_norm: float
     jensen_shannon: float
@@ -70,7 +72,7 @@ def skew(slices: Mapping[str, SliceView]) -> Comparison:
         return Comparison()
     reference = TRAIN if TRAIN in splits else splits[0]
     found = [
-        compare(slices[reference], slices[name], kind="skew", records=name)
+        compare(slices, slices, kind="skew", reference=reference, records=name)
         for name in splits
         if name != reference
     ]
@@ -81,22 +83,30 @@ def drift(before: Mapping[str, SliceView], now: Mapping[str, SliceView]) -> Comp
     """Of a dataset from an earlier one, all splits together."""
     if WHOLE not in before or WHOLE not in now:
         return Comparison()
-    return compare(before[WHOLE], now[WHOLE], kind="drift", records=WHOLE)
+    return compare(before, now, kind="drift", reference=WHOLE, records=WHOLE)
 
 
-def compare(reference: SliceView, found: SliceView, *, kind: Kind, records: str) -> Comparison:
-    """Column by column."""
+def compare(
+    before: Mapping[str, SliceView],
+    now: Mapping[str, SliceView],
+    *,
+    kind: Kind,
+    reference: str,
+    records: str,
+) -> Comparison:
+    """Of a slice of one dataset from a slice of another, column by column."""
+    ones, others = before[reference].columns, now[records].columns
     distances, other = [], []
-    for name in sorted({*reference.columns, *found.columns}):
-        if name not in found.columns:
+    for name in sorted({*ones, *others}):
+        if name not in others:
             other.append((name, "is not there any more"))
-        elif name not in reference.columns:
+        elif name not in ones:
             other.append((name, "is new"))
         else:
-            before, now = reference.columns[name], found.columns[name]
-            shares = _shares(before, now)
+            one_view, two_view = ones[name], others[name]
+            shares = _shares(one_view, two_view)
             if shares is None:
-                other.append((name, _why_not(before, now)))
+                other.append((name, _why_not(one_view, two_view)))
                 continue
             names, one, two = shares
             most = int(np.argmax(np.abs(one - two)))
@@ -104,12 +114,13 @@ def compare(reference: SliceView, found: SliceView, *, kind: Kind, records: str)
                 Distance(
                     kind=kind,
                     column=name,
+                    reference=reference,
                     records=records,
                     infinity_norm=float(abs(one[most] - two[most])),
                     jensen_shannon=_jensen_shannon(*_with_others(one, two)),
                     where=names[most],
                     shares=(float(one[most]), float(two[most])),
-                    missing=(_missing(before), _missing(now)),
+                    missing=(_missing(one_view), _missing(two_view)),
                 )
             )
     return Comparison(distances=_largest_first(distances), other=tuple(other))

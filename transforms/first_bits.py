@@ -15,6 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 _KEPT_BITS = 19  # of a float64: sign, exponent, and 7 bits behind the point
 _REST = 64 - _KEPT_BITS
+_MOST = np.finfo(np.float64).max
 _NARROW = 1 << 14  # between the first and the last prefix: then counting needs no sorting
 
 
@@ -36,8 +37,8 @@ def bounds_of(prefixes: Ints) -> tuple[Floats, Floats]:
         np.copysign((np.abs(one) << _REST).view(np.float64), one)
         for one in (prefixes, prefixes + np.where(prefixes < 0, -1, 1))
     )
-    below = np.where(prefixes < 0, outer, inner)
-    return np.where(prefixes == 0, -outer, below), np.where(prefixes < 0, inner, outer)
+    low, high = np.where(prefixes < 0, (outer, inner), (inner, outer))
+    return np.maximum(np.where(prefixes == 0, -outer, low), -_MOST), np.minimum(high, _MOST)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -64,8 +64,12 @@ class Moments:
         """That of the values themselves, as NumPy's `std` has it (not of a larger population)."""
         if not self.count:
             return math.nan
-        square = Fraction(self.squares, self.count << 2 * _LOWEST)
-        return math.sqrt(square - self._mean**2)
+        variance = Fraction(self.squares, self.count << 2 * _LOWEST) - self._mean**2
+        # Of numbers that a float64 holds, the square may be none.
+        above, below = variance.numerator, variance.denominator
+        half = (above.bit_length() - below.bit_length()) // 2
+        scaled = Fraction(above << max(-2 * half, 0), below << max(2 * half, 0))
+        return math.ldexp(math.sqrt(scaled), half)
 
     @property
     def _mean(self) -> Fraction:

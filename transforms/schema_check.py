@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError
 from recordmill.schema_rules import ColumnRules, Range, Rules, Truth, Words
@@ -23,7 +22,6 @@ Mask = npt.NDArray[np.bool_]
 
 _SHOWN = 60  # characters of a value
 _LISTED = 5  # values of a domain
-_INTEGER = re.compile(r"[+-]?\d+")
 
 
 class Fault(NamedTuple):
@@ -60,7 +58,7 @@ def faults_of(column: pa.Array, rules: ColumnRules) -> Iterator[Fault]:
 
     def why(row: int) -> str:
         place = places[np.searchsorted(of_row[places], row)]
-        return told(values[int(place)].as_py())
+        return told(int(place))
 
     yield Fault(rows, why, len(places), hard=rules.mass >= 1)
 
@@ -73,94 +71,108 @@ def _count_told(count: int, least: int, most: int | None) -> str:
     return f"{count} value{'' if count == 1 else 's'}, where the schema has {asked}"
 
 
-_Told = Callable[[object], str]
+_Domain = Range | Words | Truth
+_Told = Callable[[int], str]  # of the place of a value
+_Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
-def _outside(values: pa.Array, domain: Range | Words | Truth) -> tuple[Mask, _Told]:
+def _outside(values: pa.Array, domain: _Domain) -> tuple[Mask, _Told]:
     """Which values are out of a domain, bool[n], and how that is said of one."""
-    textual = not (pa.types.is_primitive(values.type) or pa.types.is_boolean(values.type))
-    if textual:
-        coded = values.dictionary_encode()
-        known = [_told(text, domain) for text in coded.dictionary.to_pylist()]
-        bad = np.array([one is not None for one in known], np.bool_)
-        return bad[np.asarray(coded.indices)], lambda value: _told(value, domain) or ""
+    if not (pa.types.is_primitive(values.type) or pa.types.is_boolean(values.type)):
+        bad = _texts_outside(values, domain)
+        return bad, lambda place: _told_text(values[place].as_py(), domain)
     assert not isinstance(domain, Words)  # `refuse_columns` lets no such schema pass
-    numbers = numbers_of(values)
-    told = functools.partial(_told_number, domain=domain)
+    numbers, range_ = numbers_of(values), domain
+    bad = _numbers_outside(numbers, range_)
+    return bad, lambda place: _told_number(numbers[place].item(), range_)
+
+
+def _texts_outside(values: pa.Array, domain: _Domain) -> Mask:
+    """Each different text is looked at once."""
+    coded = values.cast(pa.large_binary()).dictionary_encode()
+    texts = coded.dictionary
+    if isinstance(domain, Range):
+        found = [_number(text, whole=domain.whole) for text in texts.to_pylist()]
+        bad = np.array([number is None for number in found], np.bool_)
+        numbers = [number for number in found if number is not None]
+        kind = np.int64 if domain.whole else np.float64
+        bad[~bad] = _numbers_outside(np.array(numbers, kind), domain)
+    else:
+        words = pa.array([word.encode() for word in _words(domain)], texts.type)
+        bad = ~np.asarray(pc.is_in(texts, value_set=words))
+    outside: Mask = bad[np.asarray(coded.indices)]
+    return outside
+
+
+def _words(domain: Words | Truth) -> list[str]:
+    words = domain.values if isinstance(domain, Words) else (domain.true, domain.false)
+    return [word for word in words if word is not None]
+
+
+def _number(text: bytes, *, whole: bool) -> float | None:
+    """Of a text; None where it is none, or is an integer of more than 64 bits."""
+    try:
+        number = int(text) if whole else float(text)
+    except ValueError:
+        return None
+    if b"_" in text or (whole and not -(2**63) <= number < 2**63):
+        return None
+    return number
+
+
+def _numbers_outside(numbers: _Numbers, domain: Range | Truth) -> Mask:
     if isinstance(domain, Truth):
-        return (numbers != 0) & (numbers != 1), told
-    if domain.whole and numbers.dtype.kind == "i":
-        return _beyond(numbers, domain.least, domain.most), told
-    with np.errstate(over="ignore"):
-        compared = numbers.astype(np.float64 if domain.whole else np.float32)
-    bad = _beyond(compared, domain.least, domain.most)
+        return (numbers != 0) & (numbers != 1)
     if domain.whole:
-        bad |= compared != np.floor(compared)
+        bad = _beyond(numbers, domain.least, domain.most)
+        return bad if numbers.dtype.kind == "i" else bad | (numbers != np.floor(numbers))
+    with np.errstate(over="ignore"):
+        bad = _beyond(numbers.astype(np.float32), domain.least, domain.most)
     if not domain.nan:
-        bad |= np.isnan(compared)
+        bad |= np.isnan(numbers)
     if not domain.infinite:
         bad |= np.isinf(numbers)
-    return bad, told
-
-
-def _beyond(numbers: npt.NDArray[np.generic], least: float | None, most: float | None) -> Mask:
-    bad = np.zeros(len(numbers), np.bool_)
-    if least is not None:
-        bad |= numbers < least  # type: ignore[operator]
-    if most is not None:
-        bad |= numbers > most  # type: ignore[operator]
     return bad
 
 
-def _told(text: object, domain: Range | Words | Truth) -> str | None:
-    """Why a text is not in a domain; None where it is."""
-    shown = repr(text)
-    if isinstance(text, bytes):
-        try:
-            text = text.decode()
-        except UnicodeDecodeError:
-            return f"{_cut(shown)} is no UTF-8"
-    assert isinstance(text, str)
+def _beyond(
+    numbers: _Numbers | npt.NDArray[np.float32], least: float | None, most: float | None
+) -> Mask:
+    bad = np.zeros(len(numbers), np.bool_)
+    if least is not None:
+        bad |= numbers < least
+    if most is not None:
+        bad |= numbers > most
+    return bad
+
+
+def _told_text(value: object, domain: _Domain) -> str:
+    """Why a text, or bytes, is not in a domain."""
+    shown = _cut(repr(value))
+    text = value if isinstance(value, bytes) else str(value).encode()
     if isinstance(domain, Range):
         number = _number(text, whole=domain.whole)
         if number is None:
-            return f"{_cut(shown)} is no {'integer' if domain.whole else 'number'}"
-        values = pa.array([number], pa.float64() if isinstance(number, float) else pa.int64())
-        bad, told = _outside(values, domain)
-        return told(number) if bad[0] else None
-    words = domain.values if isinstance(domain, Words) else (domain.true, domain.false)
-    there = [word for word in words if word is not None]
-    if text in there:
-        return None
-    listed = ", ".join(repr(_cut(word)) for word in there[:_LISTED])
-    more = f" and {len(there) - _LISTED} others" if len(there) > _LISTED else ""
-    return f"{_cut(shown)}, where the schema has {listed or 'no value'}{more}"
-
-
-def _number(text: str, *, whole: bool) -> float | None:
-    """Of a text; None where it is none, or is an integer of more than 64 bits."""
-    if not whole:
-        try:
-            return float(text)
-        except ValueError:
-            return None
-    if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
-        return None
-    return int(text)
+            return f"{shown} is no {'integer' if domain.whole else 'number'}"
+        return _told_number(number, domain)
+    words = _words(domain)
+    listed = ", ".join(repr(_cut(word)) for word in words[:_LISTED])
+    more = f" and {len(words) - _LISTED} others" if len(words) > _LISTED else ""
+    return f"{shown}, where the schema has {listed or 'no value'}{more}"
 
 
 def _told_number(value: object, domain: Range | Truth) -> str:
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     if isinstance(domain, Truth):
         return f"{shown}, where the schema has 0 and 1"
+    if (shown == "nan" and not domain.nan) or (shown[-3:] == "inf" and not domain.infinite):
+        return f"{shown}, which the schema disallows"
+    if domain.whole and isinstance(value, float) and not value.is_integer():
+        return f"{shown} is no integer"
     least, most = (
         None if bound is None else str(bound if domain.whole else np.float32(bound))
         for bound in (domain.least, domain.most)
     )
-    if shown in ("nan", "inf", "-inf") and not (domain.nan and domain.infinite):
-        return f"{shown}, which the schema disallows"
-    if domain.whole and isinstance(value, float) and not value.is_integer():
-        return f"{shown} is no integer"
     if least is not None and most is not None:
         return f"{shown}, where the schema has {least} to {most}"
     return (

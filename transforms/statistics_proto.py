@@ -6,6 +6,7 @@ Source: tensorflow_metadata/proto/v0/statistics.proto, and what TFDV's generator
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,10 +105,10 @@ def _equal_widths(
     bits: FirstBits, least: float, most: float
 ) -> Iterator[tuple[float, float, float]]:
     """(least, most, values) of buckets of one width, about."""
-    edges = least + (most - least) * (np.arange(_BUCKETS + 1) / _BUCKETS)
-    if least == most or not np.isfinite(edges).all():
+    if least == most or not math.isfinite(most - least):
         yield least, most, float(bits.total)
         return
+    edges = least + (most - least) * (np.arange(_BUCKETS + 1) / _BUCKETS)
     edges[-1] = most
     places, held = bits.cumulative()
     # Values of the same first bits are spread between those bits and the next, within the bounds.

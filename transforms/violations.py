@@ -139,7 +139,11 @@ def too_far(comparison: Comparison, rules: Rules) -> Iterator[str]:
 
 
 def _beyond(one: Distance, limit: Limit) -> Iterator[str]:
-    whose = f"between train and {one.records}" if one.kind == "skew" else "from --compare-with"
+    whose = (
+        f"between {one.reference} and {one.records}"
+        if one.kind == "skew"
+        else "from --compare-with"
+    )
     for name, found, most in (
         ("infinity_norm", one.infinity_norm, limit.infinity_norm),
         ("jensen_shannon_divergence", one.jensen_shannon, limit.jensen_shannon),
