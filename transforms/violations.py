@@ -20,7 +20,7 @@ from transforms.statistics import SliceStatistics
 
 _EXAMPLES = 3  # of a column
 
-Example = tuple[str, str]  # key, why
+_Found = tuple[int, tuple[tuple[str, str], ...]]  # records; (key, why) of the first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Violations:
     """
 
     records: int = 0
-    columns: Mapping[str, tuple[int, tuple[Example, ...]]] = dataclasses.field(default_factory=dict)
+    columns: Mapping[str, _Found] = dataclasses.field(default_factory=dict)
     outside: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -40,27 +40,25 @@ class Violations:
         """Of one part."""
         bad = np.zeros(len(keys), np.bool_)
         outside: Counter[str] = Counter()
-        found: dict[str, tuple[int, tuple[Example, ...]]] = {}
+        found: dict[str, list[_Found]] = {}
         for name, fault in all_faults(columns, rules):
             if not fault.hard:
                 outside[name] += fault.values
                 continue
             rows = np.flatnonzero(fault.rows & ~bad)  # of a record the first fault is told
             bad |= fault.rows
-            smallest = heapq.nsmallest(
-                _EXAMPLES, ((keys[row].as_py(), row) for row in rows.tolist())
-            )
-            examples = tuple((key, fault.why(row)) for key, row in smallest)
-            found[name] = _joined([found[name], (len(rows), examples)] if name in found else
-                                  [(len(rows), examples)])  # fmt: skip
-        return cls(records=int(bad.sum()), columns=found, outside=outside)
+            named = zip(keys.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True)
+            examples = [(key, fault.why(row)) for key, row in heapq.nsmallest(_EXAMPLES, named)]
+            found.setdefault(name, []).append((len(rows), tuple(examples)))
+        columns_found = {name: _joined(some) for name, some in found.items()}
+        return cls(records=int(bad.sum()), columns=columns_found, outside=outside)
 
     @classmethod
     def sum(cls, several: Iterable[Violations]) -> Violations:
         """Adds them up, in whatever order they come."""
         parts = list(several)
         outside: Counter[str] = Counter()
-        found: dict[str, list[tuple[int, tuple[Example, ...]]]] = {}
+        found: dict[str, list[_Found]] = {}
         for part in parts:
             outside.update(part.outside)
             for name, one in part.columns.items():
@@ -83,7 +81,7 @@ class Violations:
         return f"{_counted(self.records)} out of the schema, by column {columns}"
 
 
-def _joined(several: list[tuple[int, tuple[Example, ...]]]) -> tuple[int, tuple[Example, ...]]:
+def _joined(several: list[_Found]) -> _Found:
     examples = heapq.nsmallest(_EXAMPLES, (one for _, some in several for one in some))
     return sum(count for count, _ in several), tuple(examples)
 
