@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines import values
+from pipelines.config import COLUMNS
 from pipelines.options import Group, option
 from pipelines.preprocessing import described, refuse_features
 from pipelines.rows import RowsConfig
+from pipelines.statistics_options import STATISTICS
+from recordmill import schema_rules
 from recordmill.errors import ConfigError
+from recordmill.schema_rules import Rules
 from transforms.encoders.preprocessed import PreprocessedEncoder
 from transforms.encoders.table_learning import TableAnalysis
 from transforms.encoders.table_options import TableOptions, parts_of
@@ -76,6 +80,12 @@ class ColumnsConfig(RowsConfig):
         "COLUMN=PART+PART,...",
         "Of dates and timestamps year, month, day, weekday (Monday is 1), hour, minute, second.",
     )
+    statistics: bool = option(
+        True,
+        group=STATISTICS,
+        shapes_bytes=True,
+        help="Write no statistics.pb: what the columns are like in each split and class.",
+    )
     vocab_size: int = option(
         _DEFAULT.vocab_size,
         group=TABLE,
@@ -122,6 +132,27 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
         min_frequency=given["min_frequency"],
         oov_buckets=given["oov_buckets"],
         **{name: tuple(given[name]) for name in lists},
+    )
+
+
+def reading(config: ColumnsConfig) -> dict[str, Any]:
+    """What of a source of tables is about how they are read."""
+    expected = () if config.schema is None else _expected(schema_rules.load(config.schema))
+    return {
+        "input": config.input,
+        "format": config.row_format(),
+        "types": tuple(config.types.items()),
+        "expected": expected,
+        "used": tuple(config.table_options().recipes()),
+        **{name: getattr(config, name) for name in COLUMNS},
+    }
+
+
+def _expected(rules: Rules) -> tuple[tuple[str, str], ...]:
+    """What columns of text are read as, by a schema."""
+    names = {"INT": "int", "FLOAT": "float", "BYTES": "string"}
+    return tuple(
+        (name, names[one.type]) for name, one in rules.columns.items() if one.type is not None
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pipelines import options as option_machinery
 from pipelines.config import CommonConfig
 from pipelines.road import Road
+from pipelines.schemas import Asked
 from recordmill import lock, publishing
 from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.files import Location, StorageError, shown
@@ -32,15 +33,15 @@ from transforms.series import Windowing
 from transforms.windows import layout_of
 
 RunPipeline = Callable[[Road], None]
-Status = Literal["published", "unchanged", "planned", "refused", "detached"]
+Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
     """How a job ended.
 
-    status: published, unchanged, planned (a dry run), refused, with the verdict, or detached: a
-      cluster goes on with it.
+    status: published, unchanged, planned (a dry run), inferred (a schema is all that was wanted),
+      refused, with the verdict, or detached: a cluster goes on with it.
     plan: as plan.json has it. rejects: of what was run, sorted by key.
     resumed: it finished the publishing of an interrupted run.
     """
@@ -66,6 +67,9 @@ class Job:
         self.labels = _read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
+        self.asked = Asked.of(config, kind)
+        if self.asked.rules is not None:
+            self.shaping["schema"] = self.asked.rules.sha256  # wherever it stands
         self.encoders = dict(kind.encoder.versions())
         if config.compression == "gzip":
             self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
@@ -115,7 +119,7 @@ class Job:
         if stale is not None and resumed:
             publishing.finish(stale)
             stale.sweep()
-        published = self._published()
+        published = None if self.asked.infers else self._published()
         if published is not None and not self.config.overwrite:
             self._same_job(published[0])
         source = self.kind.source
@@ -144,6 +148,7 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
+        self.asked.refuse(layout)
         records = layout if self.kind.windows is None else layout_of(layout, self.kind.windows)
         self._check_layout(records)
         self.staging.begin()
@@ -154,6 +159,10 @@ class Job:
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         if verdict is not None:
             return Outcome(status="refused", verdict=verdict, plan=plan, rejects=rejects)
+        if self.asked.infers:
+            self.asked.keep_schema(self.staging)
+            self.staging.sweep()
+            return Outcome(status="inferred")
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
         return Outcome(status=status, plan=plan, rejects=rejects)
@@ -242,13 +251,14 @@ class Job:
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
         check_renames(config.rename, kind.encoder.features(records.columns, context))
         artifacts = store_artifacts(kind.artifacts, self.staging)
+        check = self.asked.check(rows)
         reader = None
         if isinstance(kind.source, RowSource):
             reader = RowReader(
                 source=kind.source,
                 layout=rows,
                 staging=self.staging,
-                check=kind.check,
+                check=check,
                 duplicates=kind.duplicates,
                 cutter=kind.cutter,
                 labels=self.labels,
@@ -288,11 +298,12 @@ class Job:
             staging=self.staging,
             layout=records,
             encoder=kind.encoder,
-            check=kind.check,
+            check=check,
             reader=reader,
             duplicates=kind.duplicates,
             windowing=windowing,
             analysis=kind.analysis,
+            examination=self.asked.examination(records, self.staging),
             artifacts=artifacts,
             unique_keys=kind.source.unique_keys,
             fractions=config.splits,

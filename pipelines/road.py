@@ -29,6 +29,7 @@ from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
 from transforms.reshuffle import ReshuffleIntoShards
 from transforms.series import Windowing
 from transforms.splits import Strata
+from transforms.statistics_pass import Examination, Examined, examine, infer
 from transforms.stratify import find_strata
 from transforms.survey import Survey
 from transforms.torn_groups import find_torn_groups
@@ -42,6 +43,7 @@ class Road:
 
     layout: of the records. reader: where the listing only says where they stand. windowing: where
     they are windows of the rows. artifacts: what the encoder needs, without what is learned.
+    examination: of all records, once they have their splits.
     """
 
     listing: Listing
@@ -53,6 +55,7 @@ class Road:
     duplicates: Duplicates | None
     windowing: Windowing | None
     analysis: Analysis | Preprocessing | None
+    examination: Examination | None
     artifacts: Mapping[str, Artifact]
     unique_keys: bool
     fractions: Mapping[str, float]
@@ -104,6 +107,9 @@ class Road:
             problems.append(too_small)
         if self.layout.grouped and self.layout.presplit:
             problems.append(find_torn_groups(passes.read_split))
+        if self.examination is not None and self.examination.infer:
+            infer(passes, examination=self.examination, workers=workers)
+            return
         plan = AsSingleton(self._plan(passes, problems))
         if self.dry_run:
             return
@@ -162,6 +168,11 @@ class Road:
                 ),
                 default_value={},
             )
+        examined: AsSingleton | Examined = Examined()
+        if self.examination is not None:
+            examined = AsSingleton(
+                examine(passes, examination=self.examination, workers=self.options.workers)
+            )
         forbidden: AsList | tuple[()] = ()
         if problems:
             forbidden = AsList(tuple(problems) | "Problems" >> beam.Flatten(pipeline=pipeline))
@@ -177,6 +188,7 @@ class Road:
                 quotas,
                 forbidden,
                 learned,
+                examined,
             ).with_output_types(Plan)
         )
 
@@ -201,6 +213,7 @@ def _plan(
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     learned: Learned,
+    examined: Examined,
     *,
     encoder: Encoder,
     options: PlanOptions,
@@ -214,6 +227,7 @@ def _plan(
         quotas,
         sentences,
         artifacts=learned.artifacts,
+        examined=examined,
         encoder=encoder,
         options=options,
         staging=staging,

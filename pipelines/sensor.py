@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pipelines import values
-from pipelines.columns import ColumnsConfig, making
-from pipelines.config import COLUMNS, refuse_given
+from pipelines.columns import ColumnsConfig, making, reading
+from pipelines.config import refuse_given
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
 from transforms.kind import Kind
@@ -202,17 +202,13 @@ def kind(config: SensorConfig) -> Kind:
     return Kind(
         name="sensor",
         source=SensorRows(
-            input=config.input,
-            format=config.row_format(),
             unlabelled="keep",  # a window's class is what counts
-            types=tuple(config.types.items()),
-            used=tuple(config.table_options().recipes()),
             time_columns=config.time_column,
             time_format=config.time_format,
             time_unit=config.time_unit,
             series_column=config.series_column,
             joined=config.join_files,
-            **{name: getattr(config, name) for name in COLUMNS},
+            **reading(config),
         ),
         **making(config, sequences=config.sequence_example),
         windows=config.window_options(),

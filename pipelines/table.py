@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from pipelines.columns import ColumnsConfig, making
-from pipelines.config import COLUMNS
+from pipelines.columns import ColumnsConfig, making, reading
 from transforms.kind import Kind
 from transforms.sources.tables import TableRows
 
@@ -26,14 +25,7 @@ def kind(config: TableConfig) -> Kind:
     """What tables put on the road."""
     return Kind(
         name="table",
-        source=TableRows(
-            input=config.input,
-            format=config.row_format(),
-            unlabelled=config.unlabelled,
-            types=tuple(config.types.items()),
-            used=tuple(config.table_options().recipes()),
-            **{name: getattr(config, name) for name in COLUMNS},
-        ),
+        source=TableRows(unlabelled=config.unlabelled, **reading(config)),
         **making(config),
     )
 

@@ -62,3 +62,8 @@ def test_digits_of_several_integers_are_those_of_their_sum(numbers):
     found = [one for number in numbers for one in digits(number)]
     assert from_digits(found) == sum(numbers)
     assert all(0 < abs(digit) < 1 << 32 for _, digit in found)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300, 5e-324])
+def test_deviations_whose_square_no_float_holds(scale):
+    assert Moments.of(np.array([scale, -scale])).deviation == scale

@@ -99,6 +99,18 @@ class Check(Protocol):
         """Runs in an encoder process."""
 
 
+@runtime_checkable
+class Headers(Protocol):
+    """Reads what files that rows name say of themselves, for schemas and statistics."""
+
+    @property
+    def fields(self) -> pa.Schema:
+        """The columns that it makes."""
+
+    def read(self, rows: pa.RecordBatch) -> tuple[Sorted, pa.RecordBatch]:
+        """Which rows could be read, and the columns of those. Runs in an encoder process."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Artifact:
     """A file that an encoder needs beside its rows: given by the user, or learned from train.
@@ -269,6 +281,7 @@ class Kind:
 
     artifacts: files of the user's that the encoder needs, {name in the dataset: content}, and what
       is made of some and not published.
+    headers: reads what schemas and statistics may say of files that rows name.
     shaping: options by what they mean, {name: value}, where a path says nothing.
     unit: what a record is, where it is no input: what the cutter makes, or a window. windows: how
     rows are cut into windows of series; then the encoder gets windows, all else rows.
@@ -282,6 +295,7 @@ class Kind:
     duplicates: Duplicates | None = None
     cutter: Cutter | None = None
     windows: WindowOptions | None = None
+    headers: Headers | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT
@@ -290,7 +304,7 @@ class Kind:
     def modules(self) -> list[str]:
         """What an encoder process has to import."""
         source = self.source if isinstance(self.source, RowSource) else None
-        others = (self.check, self.analysis, self.duplicates, self.cutter)
+        others = (self.check, self.analysis, self.duplicates, self.cutter, self.headers)
         parts = [source, self.encoder, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 

@@ -19,7 +19,6 @@ _LOWEST = 1074  # the smallest float64 above 0 is 2 ** -1074
 _LIMB = 18  # bits
 _ROWS = 1 << 14  # at once: 2 ** 14 sums of two products of limbs have less than 53 bits
 _DIGIT = 32  # bits
-_SHIFTS = 2046  # powers of two that a float64 begins at
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,8 +64,12 @@ class Moments:
         """That of the values themselves, as NumPy's `std` has it (not of a larger population)."""
         if not self.count:
             return math.nan
-        square = Fraction(self.squares, self.count << 2 * _LOWEST)
-        return math.sqrt(square - self._mean**2)
+        variance = Fraction(self.squares, self.count << 2 * _LOWEST) - self._mean**2
+        # Of numbers that a float64 holds, the square may be none.
+        above, below = variance.numerator, variance.denominator
+        half = (above.bit_length() - below.bit_length()) // 2
+        scaled = Fraction(above << max(-2 * half, 0), below << max(2 * half, 0))
+        return math.ldexp(math.sqrt(scaled), half)
 
     @property
     def _mean(self) -> Fraction:
@@ -122,10 +125,14 @@ def _put_together(
     power: npt.NDArray[np.int64], limbs: list[npt.NDArray[np.float64]], *, power_unit: int
 ) -> int:
     """The sum of limb number i times 2 ** (18 i + power_unit * power) over all values and limbs."""
-    there = np.flatnonzero(np.bincount(power, minlength=_SHIFTS))
+    least = int(power.min())
+    powers = power - least
     result = 0
     for number, limb in enumerate(limbs):
-        sums = np.bincount(power, weights=limb, minlength=_SHIFTS)
-        for shift in there.tolist():
-            result += int(sums[shift]) << _LIMB * number + power_unit * shift
-    return result
+        sums = np.bincount(powers, weights=limb)
+        there = np.flatnonzero(sums)
+        together = 0
+        for shift, value in zip(there.tolist(), sums[there].tolist(), strict=True):
+            together += int(value) << power_unit * shift
+        result += together << _LIMB * number
+    return result << power_unit * least

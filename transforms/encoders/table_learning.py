@@ -26,6 +26,7 @@ from transforms.encoders.artifacts import read_artifact
 from transforms.encoders.ragged import string_array
 from transforms.encoders.table_options import LEARNED_VALUES, MEAN, MEDIAN, Recipe, TableOptions
 from transforms.encoders.vocabulary import Vocabulary, most_frequent
+from transforms.first_bits import FirstBits, prefixes_of
 from transforms.kind import Artifact
 from transforms.moments import Moments, digits, from_digits
 
@@ -44,7 +45,6 @@ _MISSING, _TOTAL, _SQUARES, _PREFIX, _EXTREME, _VALUE = (
     "value",
 )
 _RAW, _COMPUTED = "raw", "computed"  # before clip and log, and after
-_KEPT_BITS = 19  # of a float64: sign, exponent, and 7 bits behind the point
 _NO_LINE = "[\r\n]"  # TensorFlow reads a vocabulary line by line
 
 
@@ -242,21 +242,9 @@ def _count_floats(
         for extreme in {values.min(), values.max()}:
             yield (which, _EXTREME, float(extreme + 0.0).hex()), 1  # -0.0 is 0.0
     if quantiles:
-        prefixes, counts = np.unique(_prefixes(values), return_counts=True)
-        for prefix, count in zip(prefixes.tolist(), counts.tolist(), strict=True):
+        bits = FirstBits.of(values)
+        for prefix, count in zip(bits.prefixes.tolist(), bits.counts.tolist(), strict=True):
             yield (which, _PREFIX, str(prefix)), count
-
-
-def _prefixes(values: Floats) -> npt.NDArray[np.int64]:
-    """Numbers in the order of the values: their first bits, of those below 0 negative."""
-    bits = np.abs(values).view(np.int64) >> (64 - _KEPT_BITS)
-    return np.where(values < 0, -bits, bits)
-
-
-def _value_of(prefix: int) -> float:
-    """The number nearest to 0 that begins so."""
-    bits = np.array(abs(prefix) << (64 - _KEPT_BITS), np.int64)
-    return float(np.copysign(bits.view(np.float64), prefix))
 
 
 def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numbers | None:
@@ -276,7 +264,7 @@ def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numb
         computed = compute(recipe, np.array([fill]))
         moments += Moments.of(computed).times(missing)
         extremes.append(float(computed[0]))
-        prefixes[int(_prefixes(computed)[0])] += missing
+        prefixes[int(prefixes_of(computed)[0])] += missing
     if not moments.count:
         return None
     return Numbers(
@@ -294,7 +282,7 @@ def _fill(impute: str, found: Mapping[tuple[str, ...], int]) -> float | None:
         moments = _moments(_RAW, found)
         return moments.mean if moments.count else None
     if impute == MEDIAN:
-        return next(_quantiles(_histogram(_RAW, found), 2), None)
+        return next(FirstBits.of_counts(_histogram(_RAW, found)).quantiles(2), None)
     return float(impute)
 
 
@@ -313,17 +301,7 @@ def _histogram(which: str, found: Mapping[tuple[str, ...], int]) -> collections.
 
 def _boundaries(prefixes: Mapping[int, int], buckets: int) -> list[float]:
     """Fewer where values are equal."""
-    return sorted(set(_quantiles(prefixes, buckets)))
-
-
-def _quantiles(prefixes: Mapping[int, int], parts: int) -> Iterator[float]:
-    """What divides values into equal parts, to 1 in 128 of itself."""
-    ordered = sorted(prefixes)
-    ends = np.cumsum([prefixes[prefix] for prefix in ordered])
-    for part in range(1, parts) if ordered else ():
-        # The first of which so many are at most as large; in integers, so that nothing is rounded.
-        place = np.searchsorted(ends * parts, part * int(ends[-1]))
-        yield _value_of(ordered[place])
+    return sorted(set(FirstBits.of_counts(prefixes).quantiles(buckets)))
 
 
 def _batch(items: Any, counts: Any) -> pa.RecordBatch:

@@ -108,13 +108,14 @@ class RecordRows:
             )
         if header is not None:
             kinds = kinds | self._looked_up(header, [*users, *self._looked_at(roles)], parts)
+        fields = self._users_fields(users, kinds, roles)
         return RowLayout(
-            columns=pa.schema([*self._first_fields, *self._users_fields(users, kinds, roles)]),
+            columns=pa.schema([*self._first_fields, *fields]),
             labelled=roles.label is not None,
             grouped=roles.group is not None,
             presplit=roles.split is not None or self._rows.has_splits(),
             roles=roles,
-            written=pa.schema([self._written(name, header or kinds, kinds) for name in users]),
+            written=pa.schema([_written(field, header or kinds, kinds) for field in fields]),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
@@ -143,6 +144,51 @@ class RecordRows:
     def _learns_presence(self) -> bool:
         """Whether a column that has a value in every row is one that always has one."""
         return False
+
+    def _looked_at(self, roles: Roles) -> list[str]:
+        """Columns, beside the user's, of which the types have to be known."""
+        del roles
+        return []
+
+    def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
+        """The user's columns, as they go on. Raises ConfigError."""
+        del roles
+        return [self._field(name, kinds[name]) for name in users]
+
+    def _refuse_delimiter(self, names: Sequence[str]) -> None:
+        """Raises ConfigError for a single column that looks like several."""
+        found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
+        if found and not self.format.columns:
+            shown = "tab" if found[0] == "\t" else repr(found[0])
+            raise ConfigError(
+                f"{self.input} has one column, {names[0]!r}: if it is several, say --delimiter"
+                f" {shown}; if not, give it a name without {shown}"
+            )
+
+    def _field(self, name: str, kind: Kind) -> pa.Field:
+        field = kind.field(name)
+        declared = self._declared.get(name)
+        if declared is None:
+            return carried(field)
+        try:
+            pa.array([], field.type).cast(declared)
+        except pa.ArrowNotImplementedError as error:
+            raise ConfigError(
+                f"--types {name}: the column is of {field.type} in {self.input}, of which none"
+                f" becomes {declared}: leave it out"
+            ) from error
+        return carried(field.with_type(declared))
+
+    def _looked_up(
+        self, header: Kinds, names: Sequence[str], parts: Iterable[pa.RecordBatch]
+    ) -> Kinds:
+        """What columns are, beyond what the header says."""
+        if self._learns_presence:
+            return learn_columns(parts, self._rows, names)
+        if not all(header[name].types for name in names):
+            return as_nullable(learn_columns(parts, self._rows, names))
+        some = self.format.missing  # a NaN is nothing in any case
+        return as_nullable({n: header[n] for n in names if some or has_nan(header[n])})
 
     def _looked_at(self, roles: Roles) -> list[str]:
         """Columns, beside the user's, of which the types have to be known."""
@@ -218,23 +264,24 @@ class RecordRows:
         for file, section, listed in sections_of(sections):
             with reading(file):
                 for rows in self._rows.open(file).read(section, wanted, named):
-                    typed = self._typed(rows)
+                    typed = self._typed(rows, layout)
                     yield self._records(typed, layout, file=file.key, split=listed[batch.SPLIT])
 
-    def _typed(self, rows: Rows) -> Rows:
-        """With null where there is nothing, and what is declared of its type."""
+    def _typed(self, rows: Rows, layout: RowLayout) -> Rows:
+        """With null where there is nothing, and the user's columns of their types."""
         cells = self.format.cells
         columns: dict[str, pa.Array] = {}
         wrong: dict[int, str] = {}
-        for field in rows.columns.schema:
-            column = cells.without_missing(field.name, rows.columns[field.name])
-            declared = self._declared.get(field.name, field.type)
-            if column.type != declared:
-                values, unfit = cells.fit(column, declared)
-                for row in np.flatnonzero(unfit).tolist():
-                    wrong.setdefault(row, misfit(field.name, declared, column[row].as_py()))
-                column = values
-            columns[field.name] = column
+        for name in rows.columns.schema.names:
+            column = cells.without_missing(name, rows.columns[name])
+            if name in layout.written.names:
+                kind = layout.columns.field(name).type
+                if column.type != kind:
+                    values, unfit = cells.fit(column, kind)
+                    for row in np.flatnonzero(unfit).tolist():
+                        wrong.setdefault(row, misfit(name, kind, column[row].as_py()))
+                    column = values
+            columns[name] = column
         return rows.replace(pa.RecordBatch.from_pydict(columns), wrong)
 
     def _records(self, rows: Rows, layout: RowLayout, *, file: str, split: str | None) -> Listed:
@@ -256,3 +303,10 @@ class RecordRows:
             reject_unlabelled=self.unlabelled == "reject",
         )
         return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})
+
+
+def _written(field: pa.Field, header: Kinds, kinds: Kinds) -> pa.Field:
+    """A user's column as it is read: as text, where a file of text has it as another type."""
+    found = kinds[field.name].field(field.name)
+    is_text = not header[field.name].types and found.type != field.type
+    return pa.field(field.name, pa.string()) if is_text else found

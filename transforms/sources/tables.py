@@ -28,10 +28,12 @@ class TableRows(RecordRows):
 
     types: (column, name in `TYPES`); other columns are what all their values can be. A value that
       is not of the type is a reject.
+    expected: the same, of columns of text files alone, and where `types` does not say it.
     used: columns that something becomes of: they have to be there.
     """
 
     types: tuple[tuple[str, str], ...] = ()
+    expected: tuple[tuple[str, str], ...] = ()
     used: tuple[str, ...] = ()
 
     def _roles(self, names: Sequence[str]) -> Roles:
@@ -58,7 +60,10 @@ class TableRows(RecordRows):
                     f"column {name!r} of {self.input} has no value in any row: nothing can become"
                     " of it"
                 )
-        return super()._users_fields(users, kinds, roles)
+        return [
+            field if field.name in self._declared else self._as_expected(field, kinds)
+            for field in super()._users_fields(users, kinds, roles)
+        ]
 
     @property
     def _others(self) -> tuple[str, ...]:
@@ -68,6 +73,16 @@ class TableRows(RecordRows):
     @property
     def _declared(self) -> Mapping[str, pa.DataType]:
         return {column: TYPES[kind] for column, kind in self.types}
+
+    def _as_expected(self, field: pa.Field, kinds: Kinds) -> pa.Field:
+        """A column as it is expected, where its file does not say what it is."""
+        kind = TYPES.get(dict(self.expected).get(field.name, ""))
+        found = kinds[field.name].types
+        if kind is None or kind in found[:1] or (found and pa.string() not in found):
+            return field
+        if kind == pa.int64() and found[:1] == (pa.bool_(),):
+            return field  # these are 0 and 1
+        return field.with_type(kind).with_nullable(field.nullable or kind not in found)
 
     @property
     def _learns_presence(self) -> bool:
