@@ -303,7 +303,7 @@ class Job:
             duplicates=kind.duplicates,
             windowing=windowing,
             analysis=kind.analysis,
-            examination=self.asked.examination(records, self.staging),
+            examination=self.asked.examination(rows, self.staging),
             artifacts=artifacts,
             unique_keys=kind.source.unique_keys,
             fractions=config.splits,

@@ -16,6 +16,7 @@ from transforms.kind import Check, Headers, Kind, Layout
 from transforms.schema_check import SchemaCheck
 from transforms.schema_columns import described_fields, refuse_columns
 from transforms.statistics_pass import INFERRED, Examination
+from transforms.windows import fields_of_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,15 +68,20 @@ class Asked:
         )
 
     def examination(self, layout: Layout, staging: Staging) -> Examination | None:
-        """What is asked of all records; None where nothing is."""
+        """What is asked of all records, or of the rows of all windows; None where nothing is.
+
+        layout: of the rows.
+        """
         config = self.config
         if not (config.statistics or self.infers or self.rules is not None):
             return None
+        windows = self.kind.windows
         examiner = Examiner(
             staging=staging,
             labelled=layout.labelled,
             headers=self._headers(),
             rules=self.rules,
+            inside=None if windows is None else fields_of_rows(layout.columns, windows),
         )
         return Examination(
             examiner=examiner,

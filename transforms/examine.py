@@ -14,6 +14,7 @@ from transforms.kind import Headers
 from transforms.listing import read_part
 from transforms.statistics import Statistics, columns_of
 from transforms.violations import Violations
+from transforms.windows import rows_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,18 +39,22 @@ class Examiner:
     """What is to be found out.
 
     labelled: whether there are classes. headers: reads what files that rows name say of
-    themselves. rules: of a schema, if there is one.
+    themselves. rules: of a schema, if there is one. inside: the columns of rows, where parts hold
+    windows of them.
     """
 
     staging: Staging
     labelled: bool
     headers: Headers | None = None
     rules: Rules | None = None
+    inside: pa.Schema | None = None
 
     def examine(self, part: str, splits: pa.Array) -> Findings:
         """A part of the listing, by its name. splits: string[n], of its rows."""
         rows = read_part(part, staging=self.staging)
         rows = batch.set_column(rows, batch.SPLIT, splits)
+        if self.inside is not None:
+            rows = rows_of(rows, self.inside)
         made = None
         if self.headers is not None:
             read, made = self.headers.read(rows)  # what cannot be read will be a reject

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.features import Feature, Features
@@ -37,6 +38,18 @@ def is_list(kind: pa.DataType) -> bool:
     """Whether values of the type are lists of a kind that an Example can hold."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def flat(column: pa.Array) -> pa.Array:
+    """The values of lists of one length, null where one is NaN or ""; or a column as it is."""
+    if not pa.types.is_fixed_size_list(column.type):
+        return column
+    values = column.flatten()
+    if pa.types.is_floating(values.type):
+        return pc.if_else(pc.is_nan(values), None, values)
+    if values.type == pa.string():
+        return pc.if_else(pc.equal(values, ""), None, values)
+    return values
 
 
 def user_feature(field: pa.Field) -> Feature:

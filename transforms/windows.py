@@ -19,7 +19,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from transforms import batch
 from transforms.kind import Layout
 from transforms.time_survey import SERIES, TIME, Ints
-from transforms.user_columns import is_list, user_fields
+from transforms.user_columns import flat, is_list, user_fields
 from transforms.window_options import LabelRule, WindowOptions
 
 OF_SERIES = "window/series"  # string: the series a window is of
@@ -92,6 +92,32 @@ def _value_type(field: pa.Field, options: WindowOptions) -> pa.DataType:
             " cannot have: leave it out with --drop-columns"
         )
     return kind
+
+
+def fields_of_rows(rows: pa.Schema, options: WindowOptions) -> pa.Schema:
+    """The user's columns of rows, as `rows_of` gives them back: of several integers the mean is
+    none.
+    """
+    fields = user_fields(rows)
+    if options.step is None:
+        return pa.schema(fields)
+    numeric = (pa.types.is_integer, pa.types.is_boolean)
+    return pa.schema(
+        [f.with_type(pa.float64()) if any(is_a(f.type) for is_a in numeric) else f for f in fields]
+    )
+
+
+def rows_of(windows: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
+    """The rows of windows, one after another, each as often as it is in one.
+
+    rows: their columns, of `fields_of_rows`.
+    """
+    size = windows.schema.field(rows.names[0]).type.list_size
+    window = pa.array(np.repeat(np.arange(len(windows)), size))
+    columns = {n: windows[n].take(window) for n in (batch.KEY, batch.LABEL, batch.SPLIT)}
+    for field in rows:
+        columns[field.name] = flat(windows[field.name]).cast(field.type)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -29,6 +29,7 @@ from transforms.encoders.vocabulary import Vocabulary, most_frequent
 from transforms.first_bits import FirstBits, prefixes_of
 from transforms.kind import Artifact
 from transforms.moments import Moments, digits, from_digits
+from transforms.user_columns import flat
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,18 +54,6 @@ def compute(recipe: Recipe, values: Floats) -> Floats:
     if recipe.clip is not None:
         values = np.clip(values, *recipe.clip)
     return np.log1p(values) if recipe.log else values
-
-
-def flat(column: pa.Array) -> pa.Array:
-    """The values of lists of one length, null where one is NaN or ""; or a column as it is."""
-    if not pa.types.is_fixed_size_list(column.type):
-        return column
-    values = column.flatten()
-    if pa.types.is_floating(values.type):
-        return pc.if_else(pc.is_nan(values), None, values)
-    if values.type == pa.string():
-        return pc.if_else(pc.equal(values, ""), None, values)
-    return values
 
 
 def numbers_of(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:

@@ -20,7 +20,6 @@ from transforms.encoders.ragged import fixed_lists
 from transforms.encoders.table_learning import (
     Numbers,
     compute,
-    flat,
     load_numbers,
     load_values,
     numbers_of,
@@ -38,7 +37,7 @@ from transforms.encoders.table_options import (
 )
 from transforms.encoders.vocabulary import Vocabulary
 from transforms.kind import Context, Encoded, Sorted, Sorter
-from transforms.user_columns import is_list, user_feature, user_fields, with_users
+from transforms.user_columns import flat, is_list, user_feature, user_fields, with_users
 
 _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "year": pc.year,
