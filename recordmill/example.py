@@ -26,7 +26,18 @@ import pyarrow as pa
 
 from recordmill.framing import HEAD, TAIL, frame_heads, mask_crcs
 from recordmill.varint import encode_varint, encode_varints
-from recordmill.weave import Bytes, Field, Ints, Strand, items, lay, offsets_of, sum_sizes, weave
+from recordmill.weave import (
+    Bytes,
+    Field,
+    Ints,
+    Strand,
+    fixed,
+    items,
+    lay,
+    offsets_of,
+    sum_sizes,
+    weave,
+)
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -91,7 +102,7 @@ def encode_frames(columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS) 
     for strands in _examples(columns, steps):
         head = frame_heads(sum_sizes(strands))
         tail = np.zeros((len(head), TAIL), np.uint8)
-        woven = weave([_fixed(head), *strands, _fixed(tail)])
+        woven = weave([lay(fixed(head)), *strands, lay(fixed(tail))])
         crcs = mask_crcs(woven.crcs(skip=HEAD, drop=TAIL)).astype("<u4")
         items(woven.buffer, TAIL)[woven.edges[1:] - TAIL] = crcs.view(f"V{TAIL}")
         pieces.extend(woven.pieces())
@@ -130,19 +141,15 @@ def _message(tag: bytes, fields: Sequence[Field], start: int, stop: int) -> list
     return [lay(head), *entries]
 
 
-def _fixed(rows: Bytes) -> Strand:
-    """A strand of the rows as they are, uint8[n, width]."""
-    starts = np.arange(len(rows)) * rows.shape[1]
-    sizes = np.full(len(rows), rows.shape[1])
-    return lay(Field(data=rows.reshape(-1), starts=starts, sizes=sizes))
-
-
 def _field(name: str, column: pa.Array) -> Field:
     """The map entries of a column."""
-    if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+    is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
+    single = _single_values(column) if is_list else column
+    if single is None:
         kind, data, edges = _lists(name, column)
         as_item = kind != _BYTES
     else:
+        column = single
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         kind, data, edges = _values(name, column)
@@ -201,6 +208,23 @@ def _entry_head(name: bytes, kind: bytes, as_item: bool, size: int) -> bytes:
 def _item_head(size: int) -> bytes:
     """What stands before a byte string of a list, or before all numbers of one."""
     return _FIRST + encode_varint(size)
+
+
+def _single_values(column: pa.Array) -> pa.Array | None:
+    """The values of lists where each has one, as which they are encoded; None where not."""
+    if column.null_count:
+        return None
+    if isinstance(column, pa.FixedSizeListArray):
+        if column.type.list_size != 1:
+            return None
+        first = column.offset
+    else:
+        edges = _numbers(column.offsets, np.int64)
+        if (np.diff(edges) != 1).any():
+            return None
+        first = int(edges[0])
+    values = column.values.slice(first, len(column))
+    return None if values.null_count else values
 
 
 def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:

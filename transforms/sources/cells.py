@@ -13,9 +13,11 @@ from transforms.sources.column_kinds import NARROW, Kind
 
 Mask = npt.NDArray[np.bool_]
 
-_PADDED = r"^[+-]?0\d"
 _INTEGER = r"^[+-]?\d+$"
 _SHOWN = 40  # characters of a value that is wrong
+_FEW = 64  # values that mostly show whether all are of a kind
+_SIGNS = np.frombuffer(b"+-", np.uint8)
+_ZERO, _NINE = b"09"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,15 +48,13 @@ class Cells:
         if column.null_count == len(column):
             return Kind(nullable=len(column) > 0)
         nullable = column.null_count > 0
+        cast = {kind: _cast(self._plain(column, kind), kind) for kind in NARROW}
+        kinds = [kind for kind, values in cast.items() if values is not None]
         # A number would lose the zeros of '007', and the last digits of a very large integer.
-        if pc.any(pc.match_substring_regex(column, _PADDED)).as_py():
-            return Kind((pa.string(),), nullable)
-        kinds = [kind for kind in NARROW if _casts(self._plain(column, kind), kind)]
-        if pa.int64() not in kinds and pc.all(pc.match_substring_regex(column, _INTEGER)).as_py():
+        if kinds and (_padded(column) or (pa.int64() not in kinds and _are_integers(column))):
             kinds = []
         if kinds:
-            values = self.without_missing(name, self.cast(column, kinds[0]))
-            nullable = values.null_count > 0
+            nullable = self.without_missing(name, cast[kinds[0]]).null_count > 0
         return Kind((*kinds, pa.string()), nullable)
 
     def cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -70,7 +70,7 @@ class Cells:
             pass
         coded = column.dictionary_encode()
         values = coded.dictionary
-        fits = [_casts(values.slice(row, 1), kind) for row in range(len(values))]
+        fits = [_cast(values.slice(row, 1), kind) is not None for row in range(len(values))]
         unfit = pc.invert(pa.array(fits, pa.bool_()).take(coded.indices)).fill_null(False)
         mask: Mask = np.asarray(unfit)
         return pc.if_else(unfit, None, column).cast(kind), mask
@@ -122,9 +122,31 @@ def _noun(kind: pa.DataType) -> str:
     )
 
 
-def _casts(column: pa.Array, kind: pa.DataType) -> bool:
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The values as a type; None where one does not fit it.
+
+    Few are tried first: Arrow tells of each that does not fit, which takes longer than to cast it.
+    """
     try:
-        column.cast(kind)
+        column.slice(0, _FEW).cast(kind)
+        return column.cast(kind)
     except pa.ArrowInvalid:
-        return False
-    return True
+        return None
+
+
+def _are_integers(column: pa.Array) -> bool:
+    """Whether all texts are, however large."""
+    some_then_all = (column.slice(0, _FEW), column)
+    return all(pc.all(pc.match_substring_regex(c, _INTEGER)).as_py() for c in some_then_all)
+
+
+def _padded(column: pa.Array) -> bool:
+    """Whether a text begins with a zero before another digit, perhaps behind a sign."""
+    column = column.drop_null()
+    _, offsets, data = column.buffers()
+    edges = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+    text = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(3, np.uint8))
+    at = edges[:-1] + np.isin(text[edges[:-1]], _SIGNS)
+    following = text[at + 1]
+    digit = (following >= _ZERO) & (following <= _NINE) & (at + 1 < edges[1:])
+    return bool((digit & (text[at] == _ZERO)).any())
