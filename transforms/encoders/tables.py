@@ -169,13 +169,13 @@ def _features_of(recipe: Recipe, field: pa.Field, context: Context) -> Features:
         return _features_of_values(recipe, field, context)
     values = pa.field(field.name, field.type.value_type, False)
     size = field.type.list_size
-    ids = {"size": recipe.size + 1} if recipe.last in NUMBERED else {}
-    return {
-        name: dataclasses.replace(
-            feature, shape=(size, *feature.shape), **(ids if feature.kind == "index" else {})
-        )
-        for name, feature in _features_of_values(recipe, values, context).items()
-    }
+    made = {}
+    for name, feature in _features_of_values(recipe, values, context).items():
+        ids = feature.size
+        if recipe.last in NUMBERED and feature.kind == "index":
+            ids = recipe.size + 1
+        made[name] = dataclasses.replace(feature, shape=(size, *feature.shape), size=ids)
+    return made
 
 
 def _windows(values: pa.Array, size: int, none: int) -> pa.FixedSizeListArray:

@@ -190,56 +190,6 @@ class RecordRows:
         some = self.format.missing  # a NaN is nothing in any case
         return as_nullable({n: header[n] for n in names if some or has_nan(header[n])})
 
-    def _looked_at(self, roles: Roles) -> list[str]:
-        """Columns, beside the user's, of which the types have to be known."""
-        del roles
-        return []
-
-    def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
-        """The user's columns, as they go on. Raises ConfigError."""
-        del roles
-        return [self._field(name, kinds[name]) for name in users]
-
-    def _refuse_delimiter(self, names: Sequence[str]) -> None:
-        """Raises ConfigError for a single column that looks like several."""
-        found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
-        if found and not self.format.columns:
-            shown = "tab" if found[0] == "\t" else repr(found[0])
-            raise ConfigError(
-                f"{self.input} has one column, {names[0]!r}: if it is several, say --delimiter"
-                f" {shown}; if not, give it a name without {shown}"
-            )
-
-    def _field(self, name: str, kind: Kind) -> pa.Field:
-        field = kind.field(name)
-        declared = self._declared.get(name)
-        if declared is None:
-            return carried(field)
-        try:
-            pa.array([], field.type).cast(declared)
-        except pa.ArrowNotImplementedError as error:
-            raise ConfigError(
-                f"--types {name}: the column is of {field.type} in {self.input}, of which none"
-                f" becomes {declared}: leave it out"
-            ) from error
-        return carried(field.with_type(declared))
-
-    def _looked_up(
-        self, header: Kinds, names: Sequence[str], parts: Iterable[pa.RecordBatch]
-    ) -> Kinds:
-        """What columns are, beyond what the header says."""
-        if self._learns_presence:
-            return learn_columns(parts, self._rows, names)
-        if not all(header[name].types for name in names):
-            return as_nullable(learn_columns(parts, self._rows, names))
-        some = self.format.missing  # a NaN is nothing in any case
-        return as_nullable({n: header[n] for n in names if some or has_nan(header[n])})
-
-    def _written(self, name: str, header: Kinds, kinds: Kinds) -> pa.Field:
-        """A column as it is read: what is declared to be of a type, as it is written."""
-        is_text = name in self._declared and not header[name].types
-        return pa.field(name, pa.string()) if is_text else kinds[name].field(name)
-
     def _own_columns(
         self, rows: Rows, roles: Roles, file: str
     ) -> tuple[list[pa.Array], list[Fault]]:
