@@ -98,6 +98,8 @@ def _name(feature: Any) -> str:
 
 def _column(feature: Any) -> ColumnView:
     kind = feature.WhichOneof("stats")
+    if kind is None:  # nothing is told of it
+        return ColumnView(records=0, missing=0, values=0)
     common = getattr(feature, kind).common_stats
     counted = {
         "records": common.num_non_missing,

@@ -95,8 +95,8 @@ def _texts_outside(values: pa.Array, domain: _Domain) -> Mask:
         found = [_number(text, whole=domain.whole) for text in texts.to_pylist()]
         bad = np.array([number is None for number in found], np.bool_)
         numbers = [number for number in found if number is not None]
-        as_numbers = np.array(numbers, np.int64) if domain.whole else np.array(numbers, np.float64)
-        bad[~bad] = _numbers_outside(as_numbers, domain)
+        kind = pa.int64() if domain.whole else pa.float64()
+        bad[~bad] = _numbers_outside(numbers_of(pa.array(numbers, kind)), domain)
     else:
         words = pa.array([word.encode() for word in _words(domain)], texts.type)
         bad = ~np.asarray(pc.is_in(texts, value_set=words))
@@ -122,8 +122,7 @@ def _number(text: bytes, *, whole: bool) -> float | None:
 
 def _numbers_outside(numbers: _Numbers, domain: Range | Truth) -> Mask:
     if isinstance(domain, Truth):
-        neither: Mask = (numbers != 0) & (numbers != 1)
-        return neither
+        return np.asarray((numbers != 0) & (numbers != 1))
     if domain.whole:
         bad = _beyond(numbers, domain.least, domain.most)
         return bad if numbers.dtype.kind == "i" else bad | (numbers != np.floor(numbers))

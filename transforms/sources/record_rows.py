@@ -230,7 +230,7 @@ class RecordRows:
                     values, unfit = cells.fit(column, kind)
                     for row in np.flatnonzero(unfit).tolist():
                         wrong.setdefault(row, misfit(name, kind, column[row].as_py()))
-                    column = values
+                    column = cells.without_missing(name, values)
             columns[name] = column
         return rows.replace(pa.RecordBatch.from_pydict(columns), wrong)
 
