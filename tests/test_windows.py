@@ -229,3 +229,10 @@ def test_a_survey_does_not_depend_on_the_order_of_parts(order, size):
 def test_options_that_make_no_sense(given, words):
     with pytest.raises(ConfigError, match=words):
         WindowOptions(**given)
+
+
+def test_the_step_is_found_where_rows_stand_in_no_order():
+    moments = [(series, time * 10) for series in "abc" for time in range(3000)]
+    picked = np.random.default_rng(0).permutation(len(moments))[:2000]
+    survey = TimeSurvey.of(rows_of([moments[at] for at in picked]))
+    assert survey.step == 10

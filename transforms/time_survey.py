@@ -31,8 +31,9 @@ Ints = npt.NDArray[np.int64]
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeSurvey:
     """samples: (bucket, time, weight), int64[n, 3]: some rows, and how many each stands for.
-    steps: {microseconds between rows that follow each other in a file: how often}. series: their
-    names, the first few by name.
+    steps: {microseconds between rows of a series that follow each other in a part: how often};
+    where rows stand in no order, the step itself is still the most frequent. series: their names,
+    the first few by name.
     """
 
     samples: Ints = dataclasses.field(default_factory=lambda: np.zeros((0, 3), np.int64))
@@ -46,7 +47,8 @@ class TimeSurvey:
             return cls()
         codes, names = batch.encode(rows[SERIES])
         times = np.asarray(rows[TIME])
-        apart = np.diff(times)[np.diff(codes) == 0]
+        in_order = np.lexsort([times, codes])
+        apart = np.diff(times[in_order])[np.diff(codes[in_order]) == 0]
         values, counts = np.unique(apart[apart > 0], return_counts=True)
         frequent = np.lexsort([values, -counts])[:_STEPS]
         buckets = buckets_of(rows[SERIES])
