@@ -257,10 +257,13 @@ def _groups(field: Field) -> list[_Group]:
         return []
     distinct: list[int]
     rows: Sequence[Ints | slice]
-    if sizes.min() == sizes.max():
+    largest = sizes.max()
+    if sizes.min() == largest:
         distinct, rows = [int(sizes[0])], [slice(None)]
     else:
-        order = np.argsort(sizes)
+        # Of 16 bits numpy sorts by radix, which is much faster.
+        narrow = sizes.astype(np.int16) if largest < 1 << 15 else sizes
+        order = np.argsort(narrow, kind="stable")
         ordered = sizes[order]
         changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
         distinct, rows = ordered[[0, *changes]].tolist(), np.split(order, changes)

@@ -1,8 +1,10 @@
 """Sums of floats without rounding: the same mean and deviation in whatever order parts are added.
 
-A float64 is an integer times a power of two, and integers add up exactly. Those of one power are
-summed by limbs of 18 bits, whose sums and products have room in a float64, and then put together as
-one integer of Python's, which has as many bits as it needs.
+A float64 is an integer times a power of two, and integers add up exactly. So values are rounded to
+a power of two that leaves room in a float64 for the sum of all of them, then what rounding took
+away, until nothing is left; the sums are put together as one integer of Python's, which has as many
+bits as it needs. A square is its product and what rounding took away from that, which is a float64,
+too (T. J. Dekker, A floating-point technique for extending the available precision, 1971).
 """
 
 from __future__ import annotations
@@ -15,9 +17,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.float64]
+
 _LOWEST = 1074  # the smallest float64 above 0 is 2 ** -1074
-_LIMB = 18  # bits
-_ROWS = 1 << 14  # at once: 2 ** 14 sums of two products of limbs have less than 53 bits
+_BITS = 53  # of a float64
+_SPLITTER = 2.0**27 + 1  # halves the bits of a float64
+_NEAR = 256  # powers of two that values begin at whose squares are far from overflow and underflow
+_ROWS = 1 << 13  # at once: what is computed of them should stay in the processor's cache
 _DIGIT = 32  # bits
 
 
@@ -32,7 +38,7 @@ class Moments:
     squares: int = 0
 
     @classmethod
-    def of(cls, values: npt.NDArray[np.float64]) -> Moments:
+    def of(cls, values: Floats) -> Moments:
         """Those of finite float64[n]."""
         total = squares = 0
         for start in range(0, len(values), _ROWS):
@@ -96,43 +102,42 @@ def from_digits(several: Iterable[tuple[int, int]]) -> int:
     return sum(digit << _DIGIT * place for place, digit in several)
 
 
-def _sums(values: npt.NDArray[np.float64]) -> tuple[int, int]:
+def _sums(values: Floats) -> tuple[int, int]:
     """The sums of values and of squares, in the units of `Moments`."""
-    bits = np.ascontiguousarray(values).view(np.uint64)
-    power = (bits >> np.uint64(52)).astype(np.int64) & 0x7FF
-    mantissa = (bits & np.uint64((1 << 52) - 1)).astype(np.int64)
-    mantissa[power > 0] |= 1 << 52  # a denormal has no leading one
-    power = np.maximum(power, 1) - 1
-    limbs = [(mantissa >> shift & (1 << _LIMB) - 1).astype(np.float64) for shift in (0, 18, 36)]
-    low, middle, high = limbs
-    sign = np.where(np.signbit(values), -1.0, 1.0)
-    total = _put_together(power, [limb * sign for limb in limbs], power_unit=1)
-    squares = _put_together(
-        power,
-        [
-            low * low,
-            2 * low * middle,
-            2 * low * high + middle * middle,
-            2 * middle * high,
-            high * high,
-        ],
-        power_unit=2,
-    )
+    powers = np.frexp(values)[1]
+    if powers.min() > -_NEAR and powers.max() < _NEAR:
+        return _sums_of_near(values, power=0)
+    total = squares = 0
+    steps = powers // _NEAR
+    for step in np.unique(steps).tolist():
+        power = step * _NEAR
+        sums = _sums_of_near(np.ldexp(values[steps == step], -power), power=power)
+        total += sums[0]
+        squares += sums[1]
     return total, squares
 
 
-def _put_together(
-    power: npt.NDArray[np.int64], limbs: list[npt.NDArray[np.float64]], *, power_unit: int
-) -> int:
-    """The sum of limb number i times 2 ** (18 i + power_unit * power) over all values and limbs."""
-    least = int(power.min())
-    powers = power - least
-    result = 0
-    for number, limb in enumerate(limbs):
-        sums = np.bincount(powers, weights=limb)
-        there = np.flatnonzero(sums)
-        together = 0
-        for shift, value in zip(there.tolist(), sums[there].tolist(), strict=True):
-            together += int(value) << power_unit * shift
-        result += together << _LIMB * number
-    return result << power_unit * least
+def _sums_of_near(values: Floats, *, power: int) -> tuple[int, int]:
+    """Those of values times 2 ** power."""
+    large = values * _SPLITTER
+    high = large - (large - values)
+    low = values - high
+    products = values * values
+    lost = ((high * high - products) + 2 * high * low) + low * low
+    unit = power + _LOWEST
+    return _sum(values, unit), _sum(products, 2 * unit) + _sum(lost, 2 * unit)
+
+
+def _sum(values: Floats, power: int) -> int:
+    """The sum times 2 ** power, which is an integer."""
+    total = 0
+    room = len(values).bit_length() + 1
+    while largest := max(float(values.max()), -float(values.min())):
+        unit = math.frexp(largest)[1] + room - _BITS
+        anchor = math.ldexp(1.5, unit + _BITS - 1)  # next to it float64 are 2 ** unit apart
+        rounded = values + anchor - anchor
+        found = int(math.ldexp(float(rounded.sum()), -unit))
+        shift = unit + power
+        total += found << shift if shift >= 0 else found >> -shift
+        values = values - rounded
+    return total

@@ -16,8 +16,7 @@ Mask = npt.NDArray[np.bool_]
 _INTEGER = r"^[+-]?\d+$"
 _SHOWN = 40  # characters of a value that is wrong
 _FEW = 64  # values that mostly show whether all are of a kind
-_SIGNS = np.frombuffer(b"+-", np.uint8)
-_ZERO, _NINE = b"09"
+_PLUS, _MINUS, _ZERO, _NINE = b"+-09"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,7 +145,8 @@ def _padded(column: pa.Array) -> bool:
     _, offsets, data = column.buffers()
     edges = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
     text = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(3, np.uint8))
-    at = edges[:-1] + np.isin(text[edges[:-1]], _SIGNS)
+    first = text[edges[:-1]]
+    at = edges[:-1] + ((first == _PLUS) | (first == _MINUS))
     following = text[at + 1]
     digit = (following >= _ZERO) & (following <= _NINE) & (at + 1 < edges[1:])
     return bool((digit & (text[at] == _ZERO)).any())
