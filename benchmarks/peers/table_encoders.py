@@ -68,6 +68,7 @@ def compare(name: str, plain: Sequence[pa.RecordBatch], runs: int) -> str:
         _agree(batch, theirs.encode(batch))
     contenders: dict[str, tuple[Callable[[pa.RecordBatch], object], Sequence[pa.RecordBatch]]] = {
         "recordmill": (encode_frames, lists),
+        "recordmill, without frames": (encode_examples, lists),
         "recordmill, plain columns": (encode_frames, plain),
         "tfx_bsl": (theirs.encode, lists),
     }
