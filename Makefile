@@ -7,10 +7,10 @@ DEV := .venv/dev.stamp
 JOB_SERVER := build/flink-job-server.jar
 FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
-TEXT_PEERS := build/text-peers/stamp
+PEERS := build/peers/stamp
 TFT := build/tft/stamp
 
-.PHONY: help setup demo test test-flink test-tft test-airflow flink flink-job-server text-peers lint bench \
+.PHONY: help setup demo test test-flink test-tft test-airflow flink flink-job-server peers lint bench \
     soak clean
 .DELETE_ON_ERROR:
 
@@ -52,10 +52,13 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(DEV) $(FLINK) $(JOB_SERVER) $(TEXT_PEERS)
+bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.images --shards
 	$(BIN)/python -m benchmarks.text
+	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.tables --encoder
+	$(BIN)/python -m benchmarks.tables --scale
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.shuffle
 	$(BIN)/python -m benchmarks.flink
@@ -65,6 +68,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.fuzz
 	$(BIN)/python -m tests.soak.texts
+	$(BIN)/python -m tests.soak.series
 	$(BIN)/python -m tests.flink.soak
 
 clean:
@@ -87,7 +91,7 @@ flink: $(FLINK)
 
 flink-job-server: $(JOB_SERVER)
 
-text-peers: $(TEXT_PEERS)
+peers: $(PEERS)
 
 # With Beam's operator, which wants Google's; its Beam is not ours.
 AIRFLOW := build/airflow/stamp
@@ -113,11 +117,12 @@ $(TFT): setup.py pyproject.toml
 	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[text,tft]' pytest hypothesis
 	@touch $@
 
-# Who benchmarks.text compares with: the first brings Google's libraries, the second pandas.
-$(TEXT_PEERS):
-	rm -rf build/text-peers
-	$(PYTHON) -m venv build/text-peers
-	build/text-peers/bin/python -m pip install --quiet --disable-pip-version-check \
+# Who benchmarks.text and benchmarks.tables compare with: the first brings Google's libraries, the
+# second pandas.
+$(PEERS):
+	rm -rf build/peers
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/python -m pip install --quiet --disable-pip-version-check \
 	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.21,<1' \
 	    'apache-beam>=2.77,<2.78' 'tensorflow>=2.21,<2.22'
 	@touch $@

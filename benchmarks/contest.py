@@ -49,9 +49,9 @@ def add_options(parser: argparse.ArgumentParser, contenders: Sequence[Contender]
     parser.add_argument("--only", type=pick, default=everybody, help=f"some of {everybody}")
 
 
-def payloads(output: pathlib.Path) -> Iterator[bytes]:
-    """Of all records; every frame is checked."""
-    for path in sorted(output.glob("*.tfrecord*")):
+def payloads(output: pathlib.Path, *, of: str = "*") -> Iterator[bytes]:
+    """Of all records, or those of a split; every frame is checked."""
+    for path in sorted(output.glob(f"{of}.tfrecord*")):
         with path.open("rb") as stream:
             for frame in read_frames(stream, compression="none"):
                 yield frame.payload

@@ -31,7 +31,7 @@ from benchmarks.contest import (
     table,
 )
 from benchmarks.measure import SHARED, FailedError, bar, machine, python, two_cores
-from recordmill.example import decode_example
+from recordmill.decode import decode_example
 
 _CLASSES = 10
 _SIDE = 224  # pixels

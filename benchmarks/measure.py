@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
+PEERS = ROOT / "build" / "peers" / "bin" / "python"  # has the libraries of others (`make peers`)
 
 _INTERVAL = 0.1  # seconds between two looks at the memory, at least
 _SHARE = 0.02  # of one core, that looking takes at most

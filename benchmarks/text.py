@@ -8,7 +8,7 @@ than the 20,000 tokens that are kept. Everybody makes the same four features of 
 vocabulary that it learns, or of a BPE tokenizer.json that was trained on the documents beforehand.
 A first round, which is not timed, measures memory; what is written is checked after every run. Then
 whole processes run in alternation, on two cores, and the median of each counts. Needs
-`make text-peers`.
+`make peers`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ from benchmarks.documents import (
     train_tokenizer,
     write_documents,
 )
-from benchmarks.measure import ROOT, FailedError, bar, machine, python, two_cores
-from recordmill.example import Value, decode_example
+from benchmarks.measure import PEERS, FailedError, bar, machine, python, two_cores
+from recordmill.decode import Value, decode_example
 
 _FEATURES = {"tokens": LENGTH, "tokens/mask": LENGTH, "tokens/length": 1, "label": 1}  # integers
 _LABELS = 2
 _LARGEST_ID = VOCABULARY + 1  # after padding and the unknown
 _AT_ONCE = 10_000  # records checked
-_PEERS = ROOT / "build" / "text-peers" / "bin" / "python"
 
 # What was asked for.
 _LEAST = 200_000  # documents; with fewer, starting Python and its libraries is much of it
@@ -82,7 +81,7 @@ def _peer(module: str, *, given: bool = False) -> Command:
 
     def command(source: pathlib.Path, output: pathlib.Path) -> list[str]:
         tokenizer = [source.with_name(TOKENIZER_FILE)] if given else []
-        return python(f"benchmarks.peers.{module}", source, output, *tokenizer, interpreter=_PEERS)
+        return python(f"benchmarks.peers.{module}", source, output, *tokenizer, interpreter=PEERS)
 
     return command
 
@@ -185,8 +184,8 @@ def main() -> None:
     arguments = parser.parse_args()
     documents, contenders = arguments.documents, arguments.only
     names = {contender.name for contender in contenders}
-    if names & _ELSEWHERE and not _PEERS.exists():
-        parser.error(f"{', '.join(sorted(names & _ELSEWHERE))}: run `make text-peers` first")
+    if names & _ELSEWHERE and not PEERS.exists():
+        parser.error(f"{', '.join(sorted(names & _ELSEWHERE))}: run `make peers` first")
     two_cores()
     print(machine())
     with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:

@@ -19,6 +19,8 @@ from runners.lasting import lasting
 _KINDS = {
     "images": ("pipelines.images", "ImagesConfig", "pictures, in folders or listings"),
     "text": ("pipelines.text", "TextConfig", "texts, in tables or in files of their own"),
+    "table": ("pipelines.table", "TableConfig", "tables, column by column"),
+    "sensor": ("pipelines.sensor", "SensorConfig", "series of sensors, as windows"),
 }
 # Command: (module, its function, what it does).
 _OTHERS = {

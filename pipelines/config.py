@@ -10,6 +10,7 @@ from typing import Literal
 
 from pipelines import values
 from pipelines.options import Group, option, options_of
+from pipelines.statistics_options import StatisticsConfig
 from recordmill.errors import ConfigError
 
 # Kinds of data put their own groups between these, by the order they give them.
@@ -30,7 +31,7 @@ _SUM_TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig:
+class CommonConfig(StatisticsConfig):
     """What to read, how to split and balance it, what to write and how to run.
 
     Raises:
@@ -266,6 +267,7 @@ class CommonConfig:
         self._check_balance()
         self._check_shards()
         self._check_flink()
+        self._check_statistics()
         _check_renames(self.rename)
 
     def _check_balance(self) -> None:
@@ -285,8 +287,9 @@ class CommonConfig:
 
     def _check_flink(self) -> None:
         if self.runner == "flink":
-            if self.detach and self.dry_run:
-                raise ConfigError("--dry-run prints a plan, for which --detach would not wait")
+            if self.detach and (self.dry_run or self.infer_schema):
+                what = "--dry-run prints a plan" if self.dry_run else "--infer-schema writes a file"
+                raise ConfigError(f"{what}, for which --detach would not wait")
             return
         for name, one in options_of(CommonConfig).items():
             if one.group == FLINK and getattr(self, name) != one.default:

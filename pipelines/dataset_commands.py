@@ -13,17 +13,18 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 
-from pipelines import report
+from pipelines import distances, report
 from pipelines.options import Group, option, parse_command
-from recordmill import inspection, manifest, verify
+from recordmill import inspection, manifest, statistics_file, verify
+from recordmill.decode import Value
 from recordmill.errors import ConfigError, RunError
-from recordmill.example import Value
 from recordmill.files import Location
 from recordmill.manifest import ManifestError
 from recordmill.pool import ProcessPool
 from recordmill.reader import Record, read_record
 from recordmill.shard_check import Damage, ShardReport, ShardTask
 from recordmill.shard_index import IndexDamagedError
+from recordmill.statistics_file import STATISTICS, SliceView, load_compared
 from runners.progress import Snapshot, Watcher
 
 _DATASET = Group(10, "Dataset")
@@ -68,9 +69,17 @@ class InspectConfig:
         help="Write the record's picture to a file; it gets the extension of its format. In a"
         " folder that is there it is named after the record's key.",
     )
+    compare_with: str | None = option(
+        None,
+        group=_DATASET,
+        metavar="FOLDER",
+        help="Another dataset: say how far this one is from it.",
+    )
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
 
     def __post_init__(self) -> None:
+        if self.compare_with is not None and self.record is not None:
+            raise ConfigError("--compare-with is about datasets, --record about one record")
         if self.save is not None and self.record is None:
             raise ConfigError("--save: expected --record N, whose picture to save")
 
@@ -112,12 +121,25 @@ def inspect_main(argv: Sequence[str]) -> int:
     with _reading(lambda error: _say_json(config, {"error": _problem(error)})):
         if config.record is not None:
             return _inspect_record(dataset, config, config.record)
-        summary = inspection.inspect(dataset)
+        summary = inspection.inspect(dataset, compared=_compared(config))
     if config.json:
         print(json.dumps(summary.to_json(), indent=2, ensure_ascii=False))
     else:
-        report.show(report.inspection(summary, dataset=dataset))
+        tables = distances.tables(summary.skew, summary.drift, other=config.compare_with)
+        report.show(report.inspection(summary, dataset=dataset, distances=tables))
     return 0
+
+
+def _compared(config: InspectConfig) -> Mapping[str, SliceView] | None:
+    """The statistics that --compare-with means. Raises ConfigError."""
+    if config.compare_with is None:
+        return None
+    if STATISTICS not in manifest.load(Location.parse(config.dataset)).files:
+        raise ConfigError(
+            f"--compare-with: {config.dataset} has no {STATISTICS}; expected a dataset that was"
+            " made with --statistics"
+        )
+    return statistics_file.parse(load_compared(config.compare_with))
 
 
 def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> int:

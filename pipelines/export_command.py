@@ -1,4 +1,4 @@
-"""`recordmill export-transform`: what texts went through, as a model to serve."""
+"""`recordmill export-transform`: what texts or columns went through, as a model to serve."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from typing import Any, get_args
 
 import numpy as np
 
+from pipelines.columns import table_options
 from pipelines.options import Group, option, parse_command
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location, shown
 from recordmill.manifest import Manifest, ManifestError, file_info, load
+from transforms.encoders.table_learning import (
+    NUMBERS_FILE,
+    Numbers,
+    parse_numbers,
+    vocabulary_file,
+)
 from transforms.encoders.text_options import SUBWORDS, TextOptions, Tokenizer
 from transforms.encoders.vocabulary import IDF_FILE, TOKENS_FILE
 
@@ -31,7 +38,7 @@ class ExportConfig:
     dataset: str = option(
         group=_MODEL,
         metavar="FOLDER",
-        help="Folder of a dataset of texts: a path, or s3://, gs://.",
+        help="Folder of a dataset of text, table or sensor: a path, or s3://, gs://.",
     )
     output: str = option(
         group=_MODEL, metavar="FOLDER", help="Folder to make, for the SavedModel: a local path."
@@ -39,7 +46,7 @@ class ExportConfig:
 
 
 def export_transform_main(argv: Sequence[str]) -> int:
-    """Writes what texts became in a dataset, tokens and features, as a TensorFlow SavedModel.
+    """Writes what texts or columns became in a dataset as a TensorFlow SavedModel.
 
     Example:
       recordmill export-transform --dataset out --output model
@@ -55,45 +62,83 @@ def export_transform_main(argv: Sequence[str]) -> int:
         manifest = load(dataset)
     except ManifestError as error:
         raise RunError(str(error)) from error
-    options = text_options(manifest)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it tells of graphics cards at length
-    try:
-        from transforms import serving
-    except ImportError as error:
+    export = _EXPORTS.get(str(manifest.options.get("kind")))
+    if export is None:
         raise ConfigError(
-            "a SavedModel is made with TensorFlow: pip install 'recordmill[train]'"
-        ) from error
+            f"expected a dataset of {', '.join(_EXPORTS)}, got one of"
+            f" {manifest.options.get('kind')}: of other kinds there is nothing to export"
+        )
+    if "preprocessing_fn" in manifest.options:
+        raise ConfigError(
+            "a function of your own made the dataset's features: what it became is in"
+            " transform_fn/, as a SavedModel already"
+        )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it tells of graphics cards at length
     place = pathlib.Path(output.local_path)
     with tempfile.TemporaryDirectory(prefix="recordmill-export-") as name:
         folder = pathlib.Path(name)
-        vocabulary = idf = None
-        if TOKENS_FILE in manifest.files:
-            vocabulary = folder / "tokens.txt"
-            vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
-        if IDF_FILE in manifest.files:
-            idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
-        transform = serving.TextTransform(
-            options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
-        )
-        serving.save(transform, folder / "model")
+        try:
+            what = export(dataset, manifest, folder)
+        except ImportError as error:
+            raise ConfigError(
+                "a SavedModel is made with TensorFlow: pip install 'recordmill[train]'"
+            ) from error
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(folder / "model", place)
-    print(f"a SavedModel of {', '.join(sorted(options.outcome))} written to {shown(output)}")
+    print(f"a SavedModel of {what} written to {shown(output)}")
     return 0
+
+
+def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
+    options = text_options(manifest)
+    from transforms.serving import models, texts
+
+    vocabulary = idf = None
+    if TOKENS_FILE in manifest.files:
+        vocabulary = folder / "tokens.txt"
+        vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
+    if IDF_FILE in manifest.files:
+        idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
+    transform = texts.TextTransform(
+        options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
+    )
+    models.save(transform, folder / "model")
+    return ", ".join(sorted(options.outcome))
+
+
+def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
+    recipes = table_options(manifest.options).recipes()
+    if not recipes:
+        raise ConfigError("the dataset's columns are as they were: there is nothing to export")
+    from transforms.serving import models, tables
+
+    numbers: Mapping[str, Numbers] = {}
+    if NUMBERS_FILE in manifest.files:
+        numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
+    vocabularies: dict[str, pathlib.Path] = {}
+    for column in recipes:
+        name = vocabulary_file(column)
+        if name in manifest.files:
+            vocabularies[column] = folder / f"{len(vocabularies)}.txt"
+            vocabularies[column].write_bytes(_read(dataset, manifest, name))
+    transform = tables.TableTransform(
+        recipes,
+        numbers=numbers,
+        vocabularies=vocabularies,
+        rename=manifest.options.get("rename", {}),
+        window=manifest.options.get("window"),
+    )
+    models.save(transform, folder / "model")
+    return ", ".join(sorted(recipes))
 
 
 def text_options(manifest: Manifest) -> TextOptions:
     """Those that a dataset was made with, as far as a model can do them.
 
     Raises:
-      ConfigError: it is no dataset of texts, or takes what TensorFlow has not.
+      ConfigError: they take what TensorFlow has not.
     """
     written: Mapping[str, Any] = manifest.options
-    if written.get("kind") != "text":
-        raise ConfigError(
-            f"expected a dataset of texts, got one of {written.get('kind')}: of other kinds there"
-            " is nothing to export"
-        )
     names = {field.name for field in dataclasses.fields(TextOptions)} - {"tokenizer", "augment"}
     given = {
         name: tuple(value) if isinstance(value, list) else value
@@ -122,6 +167,9 @@ def text_options(manifest: Manifest) -> TextOptions:
             " dataset of texts that are normal already"
         )
     return options
+
+
+_EXPORTS = {"text": _export_text, "table": _export_table, "sensor": _export_table}
 
 
 def _read(dataset: Location, manifest: Manifest, name: str) -> bytes:

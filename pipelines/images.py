@@ -19,7 +19,7 @@ from recordmill.errors import ConfigError
 from recordmill.files import Location
 from transforms.encoders.augment import AUGMENTATIONS
 from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.images import HeaderCheck, ImageEncoder
+from transforms.encoders.images import HeaderCheck, ImageEncoder, PictureHeaders
 from transforms.kind import Kind
 from transforms.sources.folders import FileTree
 from transforms.sources.listings import FileList
@@ -179,6 +179,7 @@ def kind(config: ImagesConfig) -> Kind:
             unlabelled=config.unlabelled == "keep",
         ),
         check=HeaderCheck(options=options) if probe else None,
+        headers=PictureHeaders(options=options),
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pipelines import options as option_machinery
 from pipelines.config import CommonConfig
 from pipelines.road import Road
+from pipelines.schemas import Asked
 from recordmill import lock, publishing
 from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.files import Location, StorageError, shown
@@ -28,17 +29,19 @@ from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
 from transforms.read import RowReader
+from transforms.series import Windowing
+from transforms.windows import layout_of
 
 RunPipeline = Callable[[Road], None]
-Status = Literal["published", "unchanged", "planned", "refused", "detached"]
+Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
     """How a job ended.
 
-    status: published, unchanged, planned (a dry run), refused, with the verdict, or detached: a
-      cluster goes on with it.
+    status: published, unchanged, planned (a dry run), inferred (a schema is all that was wanted),
+      refused, with the verdict, or detached: a cluster goes on with it.
     plan: as plan.json has it. rejects: of what was run, sorted by key.
     resumed: it finished the publishing of an interrupted run.
     """
@@ -64,6 +67,9 @@ class Job:
         self.labels = _read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
+        self.asked = Asked.of(config, kind)
+        if self.asked.rules is not None:
+            self.shaping["schema"] = self.asked.rules.sha256  # wherever it stands
         self.encoders = dict(kind.encoder.versions())
         if config.compression == "gzip":
             self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
@@ -113,7 +119,7 @@ class Job:
         if stale is not None and resumed:
             publishing.finish(stale)
             stale.sweep()
-        published = self._published()
+        published = None if self.asked.infers else self._published()
         if published is not None and not self.config.overwrite:
             self._same_job(published[0])
         source = self.kind.source
@@ -142,15 +148,21 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
-        self._check_layout(layout)
+        self.asked.refuse(layout)
+        records = layout if self.kind.windows is None else layout_of(layout, self.kind.windows)
+        self._check_layout(records)
         self.staging.begin()
-        run_pipeline(self._road(listing, layout, fingerprint))
+        run_pipeline(self._road(listing, layout, records, fingerprint))
         if self.config.detach:
             return Outcome(status="detached")
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         if verdict is not None:
             return Outcome(status="refused", verdict=verdict, plan=plan, rejects=rejects)
+        if self.asked.infers:
+            self.asked.keep_schema(self.staging)
+            self.staging.sweep()
+            return Outcome(status="inferred")
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
         return Outcome(status=status, plan=plan, rejects=rejects)
@@ -217,7 +229,8 @@ class Job:
                     " class, name a --label-column, or leave the option out"
                 )
 
-    def _road(self, listing: Listing, layout: Layout, fingerprint: str) -> Road:
+    def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
+        """rows, records: what they are like; the same but for windows, which are of rows."""
         config, kind = self.config, self.kind
         options = PlanOptions(
             seed=config.seed,
@@ -235,25 +248,36 @@ class Job:
         )
         # A column that no feature can hold is an error now, not when all is written. What the
         # classes are is not known yet, but whether there are any.
-        context = Context(seed=config.seed, labels=("",) if layout.labelled else ())
-        check_renames(config.rename, kind.encoder.features(layout.columns, context))
+        context = Context(seed=config.seed, labels=("",) if records.labelled else ())
+        check_renames(config.rename, kind.encoder.features(records.columns, context))
         artifacts = store_artifacts(kind.artifacts, self.staging)
+        check = self.asked.check(rows)
         reader = None
         if isinstance(kind.source, RowSource):
             reader = RowReader(
                 source=kind.source,
-                layout=layout,
+                layout=rows,
                 staging=self.staging,
-                check=kind.check,
+                check=check,
                 duplicates=kind.duplicates,
                 cutter=kind.cutter,
                 labels=self.labels,
                 artifacts=artifacts,
             )
+        windowing = None
+        if kind.windows is not None:
+            windowing = Windowing(
+                options=kind.windows,
+                schema=records.columns,
+                staging=self.staging,
+                splits=config.splits,
+                by_series=kind.windows.split_by == "series" and not rows.presplit,
+                reject_unlabelled=records.labelled and config.unlabelled == "reject",
+            )
         publication = Publication(
             staging=self.staging,
             encoder=kind.encoder,
-            columns=layout.columns,
+            columns=records.columns,
             options=self.shaping,
             job={
                 "fingerprint": fingerprint,
@@ -272,12 +296,14 @@ class Job:
         return Road(
             listing=listing,
             staging=self.staging,
-            layout=layout,
+            layout=records,
             encoder=kind.encoder,
-            check=kind.check,
+            check=check,
             reader=reader,
             duplicates=kind.duplicates,
+            windowing=windowing,
             analysis=kind.analysis,
+            examination=self.asked.examination(rows, self.staging),
             artifacts=artifacts,
             unique_keys=kind.source.unique_keys,
             fractions=config.splits,

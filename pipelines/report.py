@@ -119,8 +119,12 @@ def closing(
     plan: PlanView | None = None,
     rejects: Iterable[Reject] = (),
     seconds: float | None = None,
+    distances: Sequence[RenderableType | None] = (),
 ) -> RenderableType:
-    """What a job prints at its end; with `plan` also the classes before balancing."""
+    """What a job prints at its end; with `plan` also the classes before balancing.
+
+    distances: tables of how far splits and datasets are apart.
+    """
     rates = manifest.fill_rates
     table = new_table("split", "records", "shards", "size", *(["filled"] if rates else []))
     for name in in_order(manifest.splits):
@@ -149,6 +153,7 @@ def closing(
         None if rates else _classes_table(classes, labels=manifest.labels),
         _ledger(manifest),
         rejects_table(sum_up(rejects)),
+        *distances,
         *_notes(manifest),
         last,
     )
@@ -182,7 +187,9 @@ def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None
     return table
 
 
-def inspection(summary: Summary, *, dataset: object) -> RenderableType:
+def inspection(
+    summary: Summary, *, dataset: object, distances: Sequence[RenderableType | None] = ()
+) -> RenderableType:
     """What `recordmill inspect` prints."""
     manifest = summary.manifest
     facts = Table.grid(padding=(0, 2))
@@ -232,6 +239,7 @@ def inspection(summary: Summary, *, dataset: object) -> RenderableType:
         features,
         _ledger(manifest),
         rejects_table(summary.rejects),
+        *distances,
         *_notes(manifest),
     )
 

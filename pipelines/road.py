@@ -18,6 +18,7 @@ from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.analyze import Learned, learn
 from transforms.check import PrepareParts, check_part, read_rows_of
+from transforms.cut_windows import CutWindows
 from transforms.distinct import DropDuplicates
 from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout, Preprocessing
 from transforms.passes import Passes, SplitReader
@@ -26,7 +27,9 @@ from transforms.publish import Publication, Publish
 from transforms.read import RowReader
 from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
 from transforms.reshuffle import ReshuffleIntoShards
+from transforms.series import Windowing
 from transforms.splits import Strata
+from transforms.statistics_pass import Examination, Examined, examine, infer
 from transforms.stratify import find_strata
 from transforms.survey import Survey
 from transforms.torn_groups import find_torn_groups
@@ -38,8 +41,9 @@ from transforms.write import ShardWriter, WriteShards
 class Road:
     """One run over one listing.
 
-    layout: of the rows. reader: where the listing only says where they stand. artifacts: what the
-    encoder needs, without what is learned.
+    layout: of the records. reader: where the listing only says where they stand. windowing: where
+    they are windows of the rows. artifacts: what the encoder needs, without what is learned.
+    examination: of all records, once they have their splits.
     """
 
     listing: Listing
@@ -49,7 +53,9 @@ class Road:
     check: Check | None
     reader: RowReader | None
     duplicates: Duplicates | None
+    windowing: Windowing | None
     analysis: Analysis | Preprocessing | None
+    examination: Examination | None
     artifacts: Mapping[str, Artifact]
     unique_keys: bool
     fractions: Mapping[str, float]
@@ -62,6 +68,7 @@ class Road:
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Puts the whole graph into a pipeline."""
+        problems: list[beam.PCollection[str]] = []
         parts = (
             pipeline
             | "Listing" >> beam.Create(self.listing.parts)
@@ -80,9 +87,11 @@ class Road:
             )
         if self.duplicates is not None and self.duplicates.mode == "drop":
             parts |= DropDuplicates(self.staging)
+        if self.windowing is not None:
+            parts, hopeless = parts | CutWindows(self.windowing, workers)
+            problems.append(hopeless)
         reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
         passes = Passes(parts=parts, reader=reader)
-        problems = []
         if not self.unique_keys:
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
             problems.append(find_repeated_keys(keys))
@@ -98,6 +107,9 @@ class Road:
             problems.append(too_small)
         if self.layout.grouped and self.layout.presplit:
             problems.append(find_torn_groups(passes.read_split))
+        if self.examination is not None and self.examination.infer:
+            infer(passes, examination=self.examination, workers=workers)
+            return
         plan = AsSingleton(self._plan(passes, problems))
         if self.dry_run:
             return
@@ -156,6 +168,11 @@ class Road:
                 ),
                 default_value={},
             )
+        examined: AsSingleton | Examined = Examined()
+        if self.examination is not None:
+            examined = AsSingleton(
+                examine(passes, examination=self.examination, workers=self.options.workers)
+            )
         forbidden: AsList | tuple[()] = ()
         if problems:
             forbidden = AsList(tuple(problems) | "Problems" >> beam.Flatten(pipeline=pipeline))
@@ -171,6 +188,7 @@ class Road:
                 quotas,
                 forbidden,
                 learned,
+                examined,
             ).with_output_types(Plan)
         )
 
@@ -195,6 +213,7 @@ def _plan(
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     learned: Learned,
+    examined: Examined,
     *,
     encoder: Encoder,
     options: PlanOptions,
@@ -208,6 +227,7 @@ def _plan(
         quotas,
         sentences,
         artifacts=learned.artifacts,
+        examined=examined,
         encoder=encoder,
         options=options,
         staging=staging,

@@ -11,6 +11,7 @@ from pipelines.options import Group, option
 from transforms.sources.row_format import RowFormat
 
 ROWS = Group(25, "Files of rows")
+YOURS = Group(39, "A function of your own")
 _DEFAULT = RowFormat()
 
 
@@ -18,7 +19,7 @@ _DEFAULT = RowFormat()
 class RowsConfig(CommonConfig):
     """How the rows of the input are written."""
 
-    format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "lines"] = option(
+    format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"] = option(
         _DEFAULT.format,
         group=ROWS,
         shapes_bytes=True,
@@ -48,6 +49,34 @@ class RowsConfig(CommonConfig):
         help="Whether quotes hold a value together, or are data as all else; auto: on in CSV, off"
         " in TSV.",
     )
+    comment: str = option(
+        _DEFAULT.comment,
+        group=ROWS,
+        shapes_bytes=True,
+        metavar="CHARACTER",
+        help="What lines of CSV and TSV begin with that are no rows, such as '#'.",
+    )
+    decimal: Literal[".", ","] = option(
+        _DEFAULT.decimal,
+        group=ROWS,
+        shapes_bytes=True,
+        help="What stands before the decimals of numbers in CSV and TSV.",
+    )
+    missing: tuple[str, ...] = option(
+        (),
+        group=ROWS,
+        shapes_bytes=True,
+        parse=values.names,
+        repeat=True,
+        metavar="[COLUMN=]VALUE,...",
+        help="How values say that there is none, such as '?' or -200; an empty one always does.",
+    )
+    trim: bool = option(
+        _DEFAULT.trim,
+        group=ROWS,
+        shapes_bytes=True,
+        help="Leave out spaces around the values of CSV and TSV.",
+    )
     encoding: str = option(
         _DEFAULT.encoding,
         group=ROWS,
@@ -63,6 +92,14 @@ class RowsConfig(CommonConfig):
         show=values.show_bytes,
         metavar="BYTES",
         help="Reject longer rows, without holding them in memory.",
+    )
+
+    preprocessing_fn: str | None = option(
+        None,
+        group=YOURS,
+        metavar="MODULE:FUNCTION",
+        help="Make all features by a function of yours for tensorflow-transform, which learns from"
+        " train what it needs.",
     )
 
     def __post_init__(self) -> None:

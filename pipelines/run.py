@@ -15,7 +15,7 @@ from pipelines.config import CommonConfig
 from pipelines.job import Job, Outcome
 from pipelines.road import Road
 from pipelines.watch import JobProgress
-from recordmill import lock
+from recordmill import drift, lock, statistics_file
 from recordmill.errors import RunError
 from recordmill.files import shown
 from recordmill.manifest import load
@@ -25,8 +25,11 @@ from runners import direct
 from runners.failures import without_step
 from runners.progress import Watcher
 from transforms.kind import Kind, RowSource
+from transforms.violations import too_far
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from runners import flink
 
 
@@ -125,6 +128,11 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
     match outcome.status:
         case "planned" if plan is not None:
             report.show(report.plan_table(plan))
+        case "inferred":
+            print(
+                f"a schema of the input is in {job.config.infer_schema}:"
+                " edit it, and give it as --schema"
+            )
         case "unchanged" if outcome.resumed:
             report.show(report.closing(load(job.output), output=shown(job.output)))
             print("This run finished the publishing of an interrupted one; nothing is left to do")
@@ -138,8 +146,28 @@ def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
                     plan=plan,
                     rejects=outcome.rejects,
                     seconds=seconds,
+                    distances=_distances(job),
                 )
             )
+
+
+def _distances(job: Job) -> list[RenderableType]:
+    """How far the splits of a dataset are apart, and how far it is from the one compared with."""
+    from rich.text import Text
+
+    from pipelines import distances
+
+    slices = statistics_file.read(job.output, load(job.output))
+    if slices is None:
+        return []
+    asked = job.asked
+    moved = None
+    if asked.compared is not None:
+        moved = drift.drift(statistics_file.parse(asked.compared), slices)
+    tables = distances.tables(drift.skew(slices), moved, other=job.config.compare_with)
+    if moved is not None and asked.rules is not None:
+        tables += [Text(f"Warning: {one}") for one in too_far(moved, asked.rules)]
+    return tables
 
 
 @contextmanager

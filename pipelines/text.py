@@ -2,8 +2,9 @@
 
     python -m pipelines.text --input=reviews.csv --output=out/ --tokenizer=words --max-length=256
 
-The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, lines), a glob or a folder of them, or
-a folder of `class/...` or `split/class/...` with text files. `recordmill text` is the same command.
+The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, lines), a glob or a folder of
+them, or a folder of `class/...` or `split/class/...` with text files. `recordmill text` is the same
+command.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib.util
-import pathlib
 import sys
 from typing import Literal, get_args
 
 from pipelines import values
 from pipelines.config import COLUMNS, refuse_given
 from pipelines.options import Group, option
+from pipelines.preprocessing import described, refuse_features
 from pipelines.rows import RowsConfig
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.files import Location, StorageError
@@ -28,7 +28,7 @@ from transforms.encoders.chunks import TextCutter
 from transforms.encoders.embedding_files import EmbeddingFile
 from transforms.encoders.embeddings import NAME as EMBEDDINGS
 from transforms.encoders.embeddings import PreparedEmbeddings
-from transforms.encoders.preprocessed import PreprocessedEncoder, load_function
+from transforms.encoders.preprocessed import PreprocessedEncoder
 from transforms.encoders.same_text import SameText
 from transforms.encoders.subwords import TokenizerFile, read_tokenizer_file, refuse_impossible
 from transforms.encoders.text import TextEncoder
@@ -207,13 +207,6 @@ class TextConfig(RowsConfig):
         metavar="TOKENS",
         help="What a chunk has from the one before it.",
     )
-    preprocessing_fn: str | None = option(
-        None,
-        group=TEXT,
-        metavar="MODULE:FUNCTION",
-        help="Make all features by a function of yours for tensorflow-transform, which learns from"
-        " train what it needs.",
-    )
     dedup: Literal["none", "drop", "group"] = option(
         "none",
         group=TEXT,
@@ -246,7 +239,8 @@ class TextConfig(RowsConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.preprocessing_fn is not None:
-            self._refuse_features()
+            kept = {"min_chars", "max_chars"}
+            refuse_features(self, {"tokenizer", "embeddings", *_SHAPES} - kept)
         if self.tokenizer in (None, *_BY_NAME):  # of a file more is known once it is read
             self.text_options(self.tokenizer)
         if self.augment and self.balance != "oversample":
@@ -270,16 +264,6 @@ class TextConfig(RowsConfig):
             )
         if self.embeddings is None and self.embedding_words is not None:
             raise ConfigError("--embedding-words: are those of --embeddings; name that too")
-
-    def _refuse_features(self) -> None:
-        """Of ours there are none where a function makes them."""
-        for name in ("tokenizer", "embeddings", *_SHAPES):
-            default = getattr(_DEFAULT, name, None)
-            if name not in ("min_chars", "max_chars") and getattr(self, name) != default:
-                raise ConfigError(
-                    f"--{name.replace('_', '-')}: is about features that are made here, and"
-                    " --preprocessing-fn makes them all: leave one out"
-                )
 
     @property
     def _features(self) -> tuple[TextFeature, ...]:
@@ -313,7 +297,7 @@ def kind(config: TextConfig) -> Kind:
         return of_texts(
             encoder=PreprocessedEncoder(unlabelled=unlabelled),
             analysis=Preprocessing(function=config.preprocessing_fn),
-            shaping={"preprocessing_fn": _described_function(config.preprocessing_fn)},
+            shaping={"preprocessing_fn": described(config.preprocessing_fn)},
         )
     artifacts: dict[str, bytes | Prepared] = {}
     shaping = {} if name is None else {"tokenizer": _described(name, file)}
@@ -338,17 +322,6 @@ def _analysis(options: TextOptions) -> Analysis | None:
     if options.splitter == "bpe" and "tokens" in options.outcome:
         return BpeAnalysis(options=options)
     return VocabularyAnalysis(options=options) if options.learns else None
-
-
-def _described_function(name: str) -> str:
-    """A function of the user's by what it does. Raises ConfigError."""
-    if importlib.util.find_spec("tensorflow_transform") is None:
-        raise ConfigError(
-            "--preprocessing-fn: needs tensorflow-transform: pip install 'recordmill[tft]'"
-        )
-    module = sys.modules[load_function(name).__module__]
-    source = pathlib.Path(str(module.__file__)).read_bytes()
-    return f"{name} {hashlib.sha256(source).hexdigest()}"
 
 
 def _read_file(path: str) -> TokenizerFile:

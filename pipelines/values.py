@@ -6,6 +6,7 @@ which option it was. What a `show_` function returns reads back as the same valu
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,15 @@ _UNITS = {
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
+_TIME_UNITS = {
+    "us": 1,
+    "ms": 10**3,
+    "s": 10**6, "sec": 10**6,
+    "m": 60 * 10**6, "min": 60 * 10**6,
+    "h": 3600 * 10**6,
+    "d": 86400 * 10**6,
+}  # fmt: skip
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SHOWN_UNITS = ("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "KB")
 _COLOURS = {"black": (0, 0, 0), "white": (255, 255, 255), "gray": (128, 128, 128)}
 _RUNNERS: dict[str, Literal["direct", "flink"]] = {
@@ -133,6 +143,57 @@ def show_bytes(value: int | None) -> str | None:
     return str(value)
 
 
+def duration(text: str) -> int:
+    """`10s`, `500ms`, `1h30m`, `1d` or a number of seconds -> microseconds."""
+    given = text.strip().lower()
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given, re.ASCII)
+    if re.fullmatch(r"\d+(\.\d+)?", given, re.ASCII):
+        parts = [(given, "s")]
+    elif "".join(map("".join, parts)) != re.sub(r"\s", "", given) or not parts:
+        parts = [("0", "")]
+    total = 0
+    for number, unit in parts:
+        if unit not in _TIME_UNITS:
+            raise ValueError(f"expected a duration, such as 10s, 500ms, 1h30m or 1d; got {text!r}")
+        whole, _, decimals = number.partition(".")
+        total += int(whole + decimals) * _TIME_UNITS[unit] // 10 ** len(decimals)
+    return total
+
+
+def show_duration(value: int | None) -> str | None:
+    """The inverse of `duration`: in the largest unit that divides it."""
+    if value is None:
+        return None
+    for unit in ("d", "h", "min", "s", "ms"):
+        if value and value % _TIME_UNITS[unit] == 0:
+            return f"{value // _TIME_UNITS[unit]}{unit}"
+    return f"{value}us"
+
+
+def moments(text: str) -> dict[str, int]:
+    """`validation=2005-01-01,test=2005-03-01T12:00` -> {split: microseconds since 1970}."""
+    found = {}
+    for item in text.split(","):
+        name, equals, moment = item.strip().partition("=")
+        try:
+            when = datetime.datetime.fromisoformat(moment)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise ValueError(f"expected NAME=TIME,..., such as test=2026-01-31T18:00; got {item!r}")
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=datetime.UTC)
+        found[name] = (when - _EPOCH) // datetime.timedelta(microseconds=1)
+    return found
+
+
+def show_moments(value: Mapping[str, int]) -> str | None:
+    """The inverse of `moments`."""
+    start = _EPOCH.replace(tzinfo=None)
+    times = {name: start + datetime.timedelta(microseconds=us) for name, us in value.items()}
+    return ",".join(f"{name}={time.isoformat()}" for name, time in times.items()) or None
+
+
 def colour(text: str) -> tuple[int, int, int]:
     """`255,255,255`, `#ffffff` or a name -> red, green, blue of 0..255."""
     lowered = text.strip().lower().replace("grey", "gray")
@@ -186,6 +247,21 @@ def renames(texts: Sequence[str]) -> dict[str, str]:
         if out.setdefault(old, new) != new:
             raise ValueError(f"expected one new name for {old!r}, got {out[old]!r} and {new!r}")
     return out
+
+
+def by_column(texts: Sequence[str]) -> dict[str, str]:
+    """`age=10,hours=4`, also repeated -> {column: value}, sorted by column."""
+    out: dict[str, str] = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        column, _, value = part.rpartition("=")
+        if not column or not value:
+            raise ValueError(f"expected COLUMN=VALUE,..., got {part!r}")
+        if column in out:
+            raise ValueError(
+                f"expected one value for {column!r}, got {out[column]!r} and {value!r}"
+            )
+        out[column] = value
+    return dict(sorted(out.items()))
 
 
 def runner(text: str) -> Literal["direct", "flink"]:

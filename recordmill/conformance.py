@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from recordmill.example import Value
+from recordmill.decode import Value, decoder
 from recordmill.features import DType, Feature, Features
 
 # What Pillow's decoders are known to raise for content that is broken.
@@ -39,6 +39,7 @@ class Conformance:
         self, features: Features, *, labels: Sequence[str], label_offset: int, deep: bool
     ) -> None:
         """deep: decode every picture, too."""
+        self.decode = decoder(features)
         self._rules = {name: _Rule.of(feature, deep=deep) for name, feature in features.items()}
         self._required = {name for name, rule in self._rules.items() if rule.fixed}
         self._label_features = [name for name, f in features.items() if f.kind == "label"]

@@ -57,6 +57,7 @@ class Reason(enum.StrEnum):
     CORRUPT = "corrupt"  # the format is known, the content broken
     TRUNCATED = "truncated"  # the content ends early
     TOO_MANY_PIXELS = "too_many_pixels"  # --max-pixels
+    OUT_OF_SCHEMA = "out_of_schema"  # --schema
     UNSUPPORTED = "unsupported"  # a sound file of a kind that has no 8-bit meaning
 
 

@@ -1,9 +1,12 @@
-"""Arrow columns to tf.train.Example and back, without protobuf or TensorFlow.
+"""Arrow columns to tf.train.Example and SequenceExample, without protobuf or TensorFlow.
 
-    message Example   { Features features = 1; }
-    message Features  { map<string, Feature> feature = 1; }
-    message Feature   { oneof kind { BytesList = 1; FloatList = 2; Int64List = 3; } }
-    message *List     { repeated ... value = 1; }   (numbers are packed)
+    message Example          { Features features = 1; }
+    message Features         { map<string, Feature> feature = 1; }
+    message Feature          { oneof kind { BytesList = 1; FloatList = 2; Int64List = 3; } }
+    message *List            { repeated ... value = 1; }   (numbers are packed)
+    message SequenceExample  { Features context = 1; FeatureLists feature_lists = 2; }
+    message FeatureLists     { map<string, FeatureList> feature_list = 1; }
+    message FeatureList      { repeated Feature feature = 1; }
 
 Source: https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core/example and
 https://protobuf.dev/programming-guides/encoding/
@@ -13,7 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -21,11 +25,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.framing import HEAD, TAIL, frame_heads, mask_crcs
-from recordmill.varint import decode_varints, encode_varint, encode_varints, read_varint
-from recordmill.weave import Bytes, Field, Ints, Strand, items, lay, offsets_of, sum_sizes, weave
+from recordmill.varint import encode_varint, encode_varints
+from recordmill.weave import (
+    Bytes,
+    Field,
+    Ints,
+    Strand,
+    fixed,
+    items,
+    lay,
+    offsets_of,
+    sum_sizes,
+    weave,
+)
 
 _Number = TypeVar("_Number", bound=np.generic)
-Value = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float32] | None
+
+NO_STEPS: Mapping[str, int] = MappingProxyType({})
 
 _ROWS = 1 << 14  # rows encoded at once: their bytes should stay in the processor's cache
 
@@ -33,12 +49,6 @@ _ROWS = 1 << 14  # rows encoded at once: their bytes should stay in the processo
 # they are a message, a string or a packed list, which is everywhere in what is written here.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
 _BYTES, _FLOATS, _INTS = _FIRST, _SECOND, _THIRD
-_KINDS = (*_BYTES, *_FLOATS, *_INTS)
-_UNPACKED = {_FLOATS[0]: 0x0D, _INTS[0]: 0x08}  # the tag of a number by itself
-
-
-class ExampleError(ValueError):
-    """Bytes that are not a tf.train.Example."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,8 +70,9 @@ class Frames:
 def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
     """Encodes a row as an Example, a column as a feature.
 
-    Integers and bools become int64, floats float32, strings and binary bytes; lists of those become
-    several values, a null no feature. The bytes are those of protobuf's deterministic
+    Integers and bools become int64, floats float32, strings and binary bytes, dates the days and
+    timestamps the microseconds since 1970 (UTC), int64; lists of those become several values, a
+    null no feature. The bytes are those of protobuf's deterministic
     serialisation, features sorted by the UTF-8 of their names. (So do C++ and pure Python; Python's
     default, upb 6.33, puts "ab" before "a".)
 
@@ -77,18 +88,21 @@ def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
     return EncodedExamples(data=b"".join(pieces), offsets=offsets_of(np.concatenate(sizes)))
 
 
-def encode_frames(columns: pa.RecordBatch) -> Frames:
+def encode_frames(columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS) -> Frames:
     """Encodes rows as `encode_examples` does, and frames them.
+
+    steps: columns of lists of one length that become feature lists of so many steps, which have
+      equally many of the values each; then rows are SequenceExamples.
 
     Raises:
         ValueError: as `encode_examples`, or a row takes more than a record can hold.
     """
     pieces: list[memoryview] = []
     lengths = [np.zeros(0, np.int64)]
-    for strands in _examples(columns):
+    for strands in _examples(columns, steps):
         head = frame_heads(sum_sizes(strands))
         tail = np.zeros((len(head), TAIL), np.uint8)
-        woven = weave([_fixed(head), *strands, _fixed(tail)])
+        woven = weave([lay(fixed(head)), *strands, lay(fixed(tail))])
         crcs = mask_crcs(woven.crcs(skip=HEAD, drop=TAIL)).astype("<u4")
         items(woven.buffer, TAIL)[woven.edges[1:] - TAIL] = crcs.view(f"V{TAIL}")
         pieces.extend(woven.pieces())
@@ -96,37 +110,46 @@ def encode_frames(columns: pa.RecordBatch) -> Frames:
     return Frames(data=b"".join(pieces), lengths=np.concatenate(lengths))
 
 
-def _examples(columns: pa.RecordBatch) -> Iterator[list[Strand]]:
-    """What Examples are woven of, some rows at a time: their head and an entry per feature."""
+def _examples(
+    columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS
+) -> Iterator[list[Strand]]:
+    """What Examples are woven of, some rows at a time: their head and an entry per feature; then
+    the same of feature lists, where there are any.
+    """
     names = columns.schema.names
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"expected one column per feature, got several named {twice}: rename them")
     # Protobuf sorts the keys of a map by their UTF-8, which is the order of code points.
-    fields = [_field(name, columns.column(name)) for name in sorted(names)]
+    fields = [_field(name, columns.column(name)) for name in sorted(set(names) - steps.keys())]
+    lists = [_list_field(name, columns.column(name), steps[name]) for name in sorted(steps)]
     for start in range(0, columns.num_rows, _ROWS):
         stop = min(start + _ROWS, columns.num_rows)
-        entries = [lay(field.rows(start, stop)) for field in fields]
-        sizes = sum_sizes(entries) if entries else np.zeros(stop - start, np.int64)
-        data, widths = encode_varints(sizes)
-        starts = offsets_of(widths)[:-1]
-        head = Field(data=data, starts=starts, sizes=widths, head=lambda _: _FIRST)
-        yield [lay(head), *entries]
+        strands = _message(_FIRST, fields, start, stop)
+        if lists:
+            strands += _message(_SECOND, lists, start, stop)
+        yield strands
 
 
-def _fixed(rows: Bytes) -> Strand:
-    """A strand of the rows as they are, uint8[n, width]."""
-    starts = np.arange(len(rows)) * rows.shape[1]
-    sizes = np.full(len(rows), rows.shape[1])
-    return lay(Field(data=rows.reshape(-1), starts=starts, sizes=sizes))
+def _message(tag: bytes, fields: Sequence[Field], start: int, stop: int) -> list[Strand]:
+    """A field of the record that holds a map: its head and its entries."""
+    entries = [lay(field.rows(start, stop)) for field in fields]
+    sizes = sum_sizes(entries) if entries else np.zeros(stop - start, np.int64)
+    data, widths = encode_varints(sizes)
+    starts = offsets_of(widths)[:-1]
+    head = Field(data=data, starts=starts, sizes=widths, head=lambda _: tag)
+    return [lay(head), *entries]
 
 
 def _field(name: str, column: pa.Array) -> Field:
     """The map entries of a column."""
-    if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+    is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
+    single = _single_values(column) if is_list else column
+    if single is None:
         kind, data, edges = _lists(name, column)
         as_item = kind != _BYTES
     else:
+        column = single
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         kind, data, edges = _values(name, column)
@@ -136,6 +159,36 @@ def _field(name: str, column: pa.Array) -> Field:
         sizes[_nulls(column)] = -1
     head = functools.partial(_entry_head, name.encode(), kind, as_item)
     return Field(data=data, starts=edges[:-1], sizes=sizes, head=head)
+
+
+def _list_field(name: str, column: pa.Array, steps: int) -> Field:
+    """The map entries of a column of lists as feature lists."""
+    if not isinstance(column, pa.FixedSizeListArray) or column.null_count:
+        raise ValueError(f"column {name!r}: expected lists of one length, got {column.type}")
+    width = column.type.list_size // steps
+    of_step = pa.FixedSizeListArray.from_arrays(column.flatten(), width)
+    kind, data, edges = _lists(name, of_step)
+    head = functools.partial(_step_head, kind)
+    strand = lay(Field(data=data, starts=edges[:-1], sizes=np.diff(edges), head=head))
+    laid = np.frombuffer(b"".join(weave([strand]).pieces()), np.uint8)
+    edges = offsets_of(strand.sizes)[::steps]
+    head = functools.partial(_list_head, name.encode())
+    return Field(data=laid, starts=edges[:-1], sizes=np.diff(edges), head=head)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _step_head(kind: bytes, size: int) -> bytes:
+    """What stands before `size` bytes of a step's values; byte strings have their heads already."""
+    head = _item_head(size) if kind != _BYTES else b""
+    head = kind + encode_varint(len(head) + size) + head
+    return _FIRST + encode_varint(len(head) + size) + head
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _list_head(name: bytes, size: int) -> bytes:
+    """What stands before `size` bytes of steps, from the map's entry on."""
+    head = _FIRST + encode_varint(len(name)) + name + _SECOND + encode_varint(size)
+    return _FIRST + encode_varint(len(head) + size) + head
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -155,6 +208,23 @@ def _entry_head(name: bytes, kind: bytes, as_item: bool, size: int) -> bytes:
 def _item_head(size: int) -> bytes:
     """What stands before a byte string of a list, or before all numbers of one."""
     return _FIRST + encode_varint(size)
+
+
+def _single_values(column: pa.Array) -> pa.Array | None:
+    """The values of lists where each has one, as which they are encoded; None where not."""
+    if column.null_count:
+        return None
+    if isinstance(column, pa.FixedSizeListArray):
+        if column.type.list_size != 1:
+            return None
+        first = column.offset
+    else:
+        edges = _numbers(column.offsets, np.int64)
+        if (np.diff(edges) != 1).any():
+            return None
+        first = int(edges[0])
+    values = column.values.slice(first, len(column))
+    return None if values.null_count else values
 
 
 def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
@@ -195,9 +265,13 @@ def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
         return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
     if dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         return _BYTES, *_texts(values)
+    if pa.types.is_date(dtype):
+        return _values(name, values.cast(pa.date32()).cast(pa.int32()))
+    if pa.types.is_timestamp(dtype):
+        return _values(name, values.cast(pa.timestamp("us", dtype.tz), safe=False).cast(pa.int64()))
     raise ValueError(
         f"column {name!r} has the type {dtype}, which an Example cannot hold: cast it to integers "
-        "(no uint64), floats, bools, strings or binary, or to lists of those"
+        "(no uint64), floats, bools, strings, binary, dates or timestamps, or to lists of those"
     )
 
 
@@ -226,134 +300,3 @@ def _texts(array: pa.Array) -> tuple[Bytes, Ints]:
     dtype = np.dtype(np.int64 if large else np.int32)
     edges = np.frombuffer(offsets, dtype, len(array) + 1, array.offset * dtype.itemsize)
     return np.frombuffer(data or b"", np.uint8), edges.astype(np.int64)
-
-
-# ---- reading
-
-
-def decode_example(payload: bytes) -> dict[str, Value]:
-    """Reads a serialised tf.train.Example: its features by name, None for one of no kind.
-
-    Reads as protobuf does: fields that an Example does not have are skipped, numbers may be packed
-    or not, of several entries of one name the last counts.
-
-    Raises:
-        ExampleError: the bytes are not a tf.train.Example.
-    """
-    features: dict[str, Value] = {}
-    for tag, at, stop in _spans(payload, 0, len(payload)):
-        if tag == _FIRST[0]:
-            for inner, start, end in _spans(payload, at, stop):
-                if inner == _FIRST[0]:
-                    name, value = _entry(payload, start, end)
-                    features[name] = value
-    return features
-
-
-def _entry(data: bytes, at: int, stop: int) -> tuple[str, Value]:
-    """Reads an entry of the map."""
-    name = ""
-    kind = 0
-    parts: list[bytes] = []
-    for tag, start, end in _spans(data, at, stop):
-        if tag == _FIRST[0]:
-            try:
-                name = data[start:end].decode()
-            except UnicodeDecodeError as error:
-                raise ExampleError(f"the name at byte {start} is not UTF-8") from error
-        elif tag == _SECOND[0]:
-            for inner, first, last in _spans(data, start, end):
-                if inner in _KINDS:
-                    if inner != kind:  # of a oneof the last counts, of one kind all together
-                        kind, parts = inner, []
-                    parts.extend(_parts(data, first, last, kind=kind))
-    if kind == _BYTES[0]:
-        return name, parts
-    if kind == _FLOATS[0]:
-        return name, np.frombuffer(b"".join(parts), "<f4")
-    if kind == _INTS[0]:
-        try:
-            return name, decode_varints(b"".join(parts))
-        except ValueError as error:
-            raise ExampleError(f"feature {name!r}: {error}") from error
-    return name, None
-
-
-def _parts(data: bytes, at: int, stop: int, *, kind: int) -> Iterator[bytes]:
-    """Yields the byte strings of a list, or stretches of whole encoded numbers."""
-    for tag, start, end in _spans(data, at, stop):
-        if tag == _FIRST[0]:
-            if kind == _FLOATS[0] and (end - start) % 4:
-                raise ExampleError(
-                    f"floats at byte {start} take {end - start} bytes, expected 4 each"
-                )
-            if kind == _INTS[0] and start < end and data[end - 1] > 0x7F:
-                raise ExampleError(f"the last of the integers before byte {end} is cut off")
-            yield data[start:end]
-        elif tag == _UNPACKED.get(kind):
-            yield data[start:end]
-
-
-def _spans(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the fields of the message data[at:stop]: tag, and where the content is."""
-    while at < stop:
-        tag = data[at]
-        if tag in _KINDS and at + 1 < stop and data[at + 1] < 0x80:  # what is common, fast
-            start = at + 2
-            at = start + data[at + 1]
-            if at > stop:
-                raise _too_long(start, at, stop)
-        else:
-            tag, at = _varint(data, at, stop)
-            start, at = _content(data, tag, at, stop)
-        yield tag, start, at
-
-
-def _content(data: bytes, tag: int, at: int, stop: int) -> tuple[int, int]:
-    """Where the content of a field begins and ends, given where its tag ends."""
-    number, wire_type = tag >> 3, tag & 7
-    if not 0 < number < 1 << 29:
-        raise ExampleError(f"before byte {at}: no field can have the number {number}")
-    if wire_type == 2:
-        size, at = _varint(data, at, stop)
-        end = at + size
-    elif wire_type == 0:
-        end = _varint(data, at, stop)[1]
-    elif wire_type == 1:
-        end = at + 8
-    elif wire_type == 5:
-        end = at + 4
-    elif wire_type == 3:
-        end = _end_of_group(data, number, at, stop)
-    else:
-        raise ExampleError(f"before byte {at}: no field can begin with the wire type {wire_type}")
-    if end > stop:
-        raise _too_long(at, end, stop)
-    return at, end
-
-
-def _too_long(at: int, end: int, stop: int) -> ExampleError:
-    return ExampleError(f"the field at byte {at} ends at {end}, but its message at {stop}")
-
-
-def _end_of_group(data: bytes, number: int, at: int, stop: int) -> int:
-    """Where a group ends, its closing tag included."""
-    opened = [number]
-    while opened:
-        tag, at = _varint(data, at, stop)
-        if tag & 7 == 3:
-            opened.append(tag >> 3)
-        elif tag & 7 != 4:
-            at = _content(data, tag, at, stop)[1]
-        elif opened.pop() != tag >> 3:
-            raise ExampleError(f"before byte {at}: a group ends that did not begin")
-    return at
-
-
-def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
-    if at < stop and data[at] < 0x80:
-        return data[at], at + 1
-    try:
-        return read_varint(data, at, stop)
-    except ValueError as error:
-        raise ExampleError(str(error)) from error

@@ -23,6 +23,7 @@ class Feature:
       an encoded picture; `raw` the bytes of one array, little-endian, C order, whose dtype and
       shape are `raw_dtype` and `raw_shape` (None where it varies from record to record); `index`
       numbers from 0 to `size` - 1, such as those of tokens (None: it is not known yet).
+    sequence: it is a feature list of a SequenceExample, whose steps are the first dimension.
 
     Raises:
       ConfigError: a dtype or a kind that there is not.
@@ -34,6 +35,7 @@ class Feature:
     raw_dtype: str | None = None
     raw_shape: tuple[int | None, ...] | None = None
     size: int | None = None
+    sequence: bool = False
 
     def __post_init__(self) -> None:
         for what, value, known in (("dtype", self.dtype, DType), ("kind", self.kind, Kind)):
@@ -48,6 +50,8 @@ class Feature:
             out |= {"raw_dtype": self.raw_dtype, "raw_shape": list(self.raw_shape)}
         if self.size is not None:
             out["size"] = self.size
+        if self.sequence:
+            out["sequence"] = True
         return out
 
     @classmethod
@@ -61,6 +65,7 @@ class Feature:
             raw_dtype=data.get("raw_dtype"),
             raw_shape=None if raw_shape is None else tuple(raw_shape),
             size=data.get("size"),
+            sequence=data.get("sequence", False),
         )
 
 

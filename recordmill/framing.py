@@ -17,6 +17,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.crc import changes
+
 Compression = Literal["none", "gzip"]
 
 HEAD = 12  # bytes before the payload
@@ -74,26 +76,12 @@ def mask_crcs(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     return ((crcs >> np.uint32(15)) | (crcs << np.uint32(17))) + np.uint32(_MASK_DELTA)
 
 
-def _length_tables() -> npt.NDArray[np.uint32]:
-    """uint32[4, 256]: what each byte of a length below 2**32 adds to the CRC of its 8 bytes."""
-    none = google_crc32c.value(bytes(8))
-    return np.array(
-        [
-            [google_crc32c.value(struct.pack("<Q", b << 8 * i)) ^ none for b in range(256)]
-            for i in range(4)
-        ],
-        np.uint32,
-    )
-
-
-_LENGTH_TABLES = _length_tables()
 _LENGTH_ZERO = np.uint32(google_crc32c.value(bytes(8)))
 
 
 def frame_heads(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """What stands before payloads of these lengths, uint8[n, 12].
 
-    A CRC is affine over XOR, so that of a length is put together from one table per byte.
     Raises ValueError for a length outside 0..`LARGEST`.
     """
     if lengths.size and not 0 <= lengths.min() <= lengths.max() <= LARGEST:
@@ -103,8 +91,8 @@ def frame_heads(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     heads = np.zeros(lengths.size, np.dtype([("length", "<u8"), ("crc", "<u4")]))
     heads["length"] = lengths
     crcs = np.full(lengths.size, _LENGTH_ZERO)
-    for i, table in enumerate(_LENGTH_TABLES):
-        crcs ^= table[(lengths >> 8 * i) & 0xFF]
+    for i in range(4):
+        crcs ^= changes(7 - i)[(lengths >> 8 * i) & 0xFF]
     heads["crc"] = mask_crcs(crcs)
     return heads.view(np.uint8).reshape(-1, HEAD)
 

@@ -16,11 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from recordmill.example import Value
+from recordmill import drift, statistics_file
+from recordmill.decode import Value
+from recordmill.drift import Comparison
 from recordmill.features import Feature, Features
 from recordmill.files import Location
 from recordmill.manifest import REJECTS, Manifest, SplitInfo, index_name, load
 from recordmill.shard_index import read_index
+from recordmill.statistics_file import SliceView
 
 _EXAMPLES = 3  # rejects shown of each reason
 _VALUES = 8  # numbers shown of a feature
@@ -68,11 +71,15 @@ class RejectSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A dataset at a glance."""
+    """A dataset at a glance. skew: between its splits; drift: from another dataset; None where
+    there are no statistics to compare.
+    """
 
     manifest: Manifest
     splits: Mapping[str, SplitSummary]
     rejects: Mapping[str, RejectSummary]
+    skew: Comparison | None = None
+    drift: Comparison | None = None
 
     def to_json(self) -> dict[str, Any]:
         manifest = self.manifest
@@ -89,14 +96,18 @@ class Summary:
             "encoders": dict(manifest.encoders),
             "fill_rates": dict(manifest.fill_rates),
             "notes": list(manifest.notes),
+            "skew": None if self.skew is None else self.skew.to_json(),
+            "drift": None if self.drift is None else self.drift.to_json(),
         }
 
 
-def inspect(dataset: Location) -> Summary:
-    """Reads the manifest, the rejects, and two columns of each index; no shard.
+def inspect(dataset: Location, *, compared: Mapping[str, SliceView] | None = None) -> Summary:
+    """Reads the manifest, the rejects, the statistics, and two columns of each index; no shard.
+
+    compared: the statistics of another dataset.
 
     Raises:
-      ManifestError: there is no dataset.
+      ManifestError: there is no dataset, or its statistics cannot be understood.
       IndexDamagedError, StorageError: an index or the rejects cannot be read.
     """
     manifest = load(dataset)
@@ -104,7 +115,14 @@ def inspect(dataset: Location) -> Summary:
         name: _split(dataset, name, split, manifest.labels)
         for name, split in manifest.splits.items()
     }
-    return Summary(manifest=manifest, splits=splits, rejects=_rejects(dataset, manifest))
+    slices = statistics_file.read(dataset, manifest)
+    return Summary(
+        manifest=manifest,
+        splits=splits,
+        rejects=_rejects(dataset, manifest),
+        skew=None if slices is None else drift.skew(slices),
+        drift=None if slices is None or compared is None else drift.drift(compared, slices),
+    )
 
 
 def _split(dataset: Location, name: str, split: SplitInfo, labels: Sequence[str]) -> SplitSummary:

@@ -8,8 +8,8 @@ import itertools
 from collections.abc import Iterator
 from typing import NoReturn
 
+from recordmill.decode import Decode, ExampleError, Value, decoder
 from recordmill.errors import RunError
-from recordmill.example import ExampleError, Value, decode_example
 from recordmill.files import Location
 from recordmill.framing import Frame, FrameError, read_frames
 from recordmill.manifest import Manifest, SplitInfo, index_name, load
@@ -42,9 +42,10 @@ def read_examples(dataset: Location | str, split: str) -> Iterator[dict[str, Val
     """
     location = _location(dataset)
     manifest = load(location)
+    decode = decoder(manifest.features)
     for shard in _split(manifest, split).shards:
         for number, frame in enumerate(_frames(location, shard.file, manifest)):
-            yield _decoded(frame, shard.file, number)
+            yield _decoded(frame, shard.file, number, decode)
 
 
 def read_record(dataset: Location | str, split: str, number: int) -> Record:
@@ -89,7 +90,7 @@ def read_record(dataset: Location | str, split: str, number: int) -> Record:
         key=row[0]["key"],
         label=row[0]["label"],
         copy=row[0]["copy"],
-        example=_decoded(frame, file, place),
+        example=_decoded(frame, file, place, decoder(manifest.features)),
     )
 
 
@@ -119,9 +120,9 @@ def _checked(frames: Iterator[Frame], file: str, first: int) -> Iterator[Frame]:
         _damaged(file, first + error.record, error.what, error)
 
 
-def _decoded(frame: Frame, file: str, number: int) -> dict[str, Value]:
+def _decoded(frame: Frame, file: str, number: int, decode: Decode) -> dict[str, Value]:
     try:
-        return decode_example(frame.payload)
+        return decode(frame.payload)
     except ExampleError as error:
         _damaged(file, number, str(error), error)
 

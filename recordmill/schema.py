@@ -12,23 +12,34 @@ from collections.abc import Iterator, Sequence
 
 from recordmill.features import DType, Feature, Features
 
+_LISTS = "##SEQUENCE##"  # where TFX has the feature lists of SequenceExamples
 _TYPES = {"int64": "INT", "float32": "FLOAT", "string": "BYTES"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
-    """How to parse one feature: `shape` is None where records hold any number of values."""
+    """How to parse one feature: `shape` is None where records hold any number of values.
+
+    sequence: it is a feature list of a SequenceExample, and the shape that of a step.
+    """
 
     dtype: DType
     shape: tuple[int, ...] | None
+    sequence: bool = False
 
 
 def feature_spec(features: Features) -> dict[str, Spec]:
-    """What `tf.io.parse_example` needs to know, without TensorFlow, sorted by name."""
-    return {
-        name: Spec(dtype=feature.dtype, shape=fixed_shape(feature))
-        for name, feature in sorted(features.items())
-    }
+    """What `tf.io.parse_example`, or `parse_sequence_example`, needs to know, without TensorFlow,
+    sorted by name.
+    """
+    return {name: _spec(feature) for name, feature in sorted(features.items())}
+
+
+def _spec(feature: Feature) -> Spec:
+    shape = fixed_shape(feature)
+    if feature.sequence and shape is not None:
+        shape = shape[1:]
+    return Spec(dtype=feature.dtype, shape=shape, sequence=feature.sequence)
 
 
 def fixed_shape(feature: Feature) -> tuple[int, ...] | None:
@@ -39,12 +50,23 @@ def fixed_shape(feature: Feature) -> tuple[int, ...] | None:
 
 def schema_text(features: Features, *, labels: Sequence[str] = (), label_offset: int = 0) -> str:
     """schema.pbtxt: a tensorflow_metadata Schema in protobuf's text format."""
+    context = {name: one for name, one in features.items() if not one.sequence}
+    lists = {name: one for name, one in features.items() if one.sequence}
+    lines = _block(context, labels, label_offset)
+    if lists:
+        inside = [f"    {line}" for line in _block(lists, labels, label_offset)]
+        lines += ["feature {", f'  name: "{_LISTS}"', "  type: STRUCT", "  struct_domain {"]
+        lines += [*inside, "  }", "}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _block(features: Features, labels: Sequence[str], label_offset: int) -> list[str]:
     lines: list[str] = []
     for name, feature in sorted(features.items()):
         lines.append("feature {")
         lines.extend(f"  {line}" for line in _feature(name, feature, labels, label_offset))
         lines.append("}")
-    return "".join(f"{line}\n" for line in lines)
+    return lines
 
 
 def _feature(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.conformance import Conformance, NonconformingError
-from recordmill.example import ExampleError, decode_example
+from recordmill.decode import ExampleError
 from recordmill.features import Features
 from recordmill.files import Location, MissingError
 from recordmill.framing import HEAD, TAIL, Compression, Frame, FrameError, read_frames
@@ -222,7 +222,7 @@ def _check_record(
         if row.copy and task.split != "train":
             return f"copy {row.copy} of a record, but only train may hold copies"
     try:
-        example = decode_example(frame.payload)
+        example = conformance.decode(frame.payload)
         conformance.check(example)
         if row is not None:
             conformance.check_label(example, row.label)

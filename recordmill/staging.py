@@ -3,6 +3,8 @@
 listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
 checked/part-00000.arrow  .json                  its rows, read where workers read, that passed
 distinct/part-00000.arrow                        those of them that are no duplicates
+cells/0000000000000000.arrow                     rows of series, ordered by time
+windows/00-00000.arrow                           windows of them
 artifacts/SHA256/NAME                            what encoders need: given, or learned from train
 batches/ANYNAME.arrow                            the rows, where a pipeline of one's own makes them
 plan.json                                        what is going to be written

@@ -48,6 +48,9 @@ def tfds_files(
         return TfdsFiles(
             files={}, notes=(f"no TFDS files: TFDS cannot read {compression} TFRecords",)
         )
+    if any(feature.sequence for feature in features.values()):
+        why = "TFDS would leave out the feature lists of SequenceExamples"
+        return TfdsFiles(files={}, notes=(f"no TFDS files: {why}",))
     notes = []
     named = bool(labels)
     if named and label_offset != 0:

@@ -1,24 +1,30 @@
 """Weaves rows of bytes out of fields: for every row its stretch of each field, one after another.
 
 Rows are not laid byte by byte. Rows whose stretch of a field has the same size share its head and
-are laid together, as numpy items of that width at any byte of the buffer; where too few rows have a
-size in common they are laid one at a time; and a field of long values leaves holes, which are
+are laid together, as numpy items of that width at any byte of the buffer; fields that are alike in
+all rows are laid as one; where too few rows have a size in common they are laid one at a time; and
+a field of long values leaves holes, which are
 filled only as the pieces are joined, so that a picture is copied once.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.crc import crcs_of_alike
+
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 _TOGETHER = 32  # rows of one size from which numpy's start-up costs less than a loop's steps
+_FEW = 128  # bytes in which rows differ up to which tables are faster than a call for each row
 _LONG = 2048  # bytes of a mean value from which copying it again costs more than a hole
 
 
@@ -70,6 +76,11 @@ class Strand:
     sizes: Ints
     hole: Field | None = None
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all rows have the field, with values of one size."""
+        return not self.hole and len(self.groups) == 1 and isinstance(self.groups[0].rows, slice)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Hole:
@@ -88,12 +99,14 @@ class Woven:
     buffer: uint8[...], the rows without what is in the holes.
     edges: int64[n + 1], where the rows begin and end in `buffer`.
     sizes: int64[n], bytes of the rows, holes filled.
+    stretches: (start, stop) of values in a row, where all rows are alike but for those.
     """
 
     buffer: Bytes
     edges: Ints
     sizes: Ints
     holes: Sequence[_Hole]
+    stretches: Sequence[tuple[int, int]] | None = None
 
     def pieces(self) -> Iterator[memoryview]:
         """The stretches that make the rows when joined."""
@@ -111,6 +124,12 @@ class Woven:
 
     def crcs(self, *, skip: int, drop: int) -> npt.NDArray[np.uint32]:
         """CRC32C of every row without its first `skip` and its last `drop` bytes, uint32[n]."""
+        if self.stretches is not None:
+            stop = int(self.sizes[0]) - drop
+            inside = [(a, b) for a, b in self.stretches if skip <= a and b <= stop]
+            if sum(b - a for a, b in inside) <= _FEW:
+                rows = self.buffer.reshape(len(self.sizes), -1)
+                return crcs_of_alike(rows, inside, start=skip, stop=stop)
         value, extend = google_crc32c.value, google_crc32c.extend
         raw = self.buffer.tobytes()  # bytes are sliced in half the time that numpy takes
         begins = (self.edges[:-1] + skip).tolist()
@@ -128,6 +147,13 @@ class Woven:
             ]
             begins = ends
         return np.array(crcs, np.uint32)
+
+
+def fixed(rows: Bytes) -> Field:
+    """A field of the rows as they are, uint8[n, width]."""
+    starts = np.arange(len(rows)) * rows.shape[1]
+    sizes = np.full(len(rows), rows.shape[1])
+    return Field(data=rows.reshape(-1), starts=starts, sizes=sizes)
 
 
 def lay(field: Field) -> Strand:
@@ -148,6 +174,12 @@ def lay(field: Field) -> Strand:
 def weave(strands: Sequence[Strand]) -> Woven:
     """Weaves strands of the same number of rows, one or more, in the order given."""
     sizes = sum_sizes(strands)
+    if len(sizes) and all(strand.is_even for strand in strands):
+        alike, stretches = _alike(strands)
+        edges = np.arange(len(sizes) + 1) * alike.shape[1]
+        return Woven(
+            buffer=alike.reshape(-1), edges=edges, sizes=sizes, holes=[], stretches=stretches
+        )
     laid = sizes.copy()
     for strand in strands:
         if strand.hole:
@@ -156,7 +188,7 @@ def weave(strands: Sequence[Strand]) -> Woven:
     buffer = np.empty(int(edges[-1]), np.uint8)
     at = edges[:-1].copy()
     holes: list[_Hole] = []
-    for strand in strands:
+    for strand in _fewer(strands):
         for group in strand.groups:
             _put(buffer, at[group.rows], strand.field.data, strand.field.starts[group.rows], group)
         at += strand.sizes
@@ -166,6 +198,36 @@ def weave(strands: Sequence[Strand]) -> Woven:
             at -= gaps
             holes.append(_Hole(data=data, starts=starts, stops=starts + gaps, at=at.copy()))
     return Woven(buffer=buffer, edges=edges, sizes=sizes, holes=holes)
+
+
+def _alike(strands: Sequence[Strand]) -> tuple[Bytes, list[tuple[int, int]]]:
+    """Rows of even strands, uint8[n, width], n > 0, and where in them the values are."""
+    groups = [strand.groups[0] for strand in strands]
+    row = b"".join(group.head + bytes(group.size) for group in groups)
+    buffer = np.empty(len(strands[0].sizes) * len(row), np.uint8)
+    buffer.view(f"V{len(row)}")[:] = np.void(row)
+    stretches = []
+    at = 0
+    for strand, group in zip(strands, groups, strict=True):
+        at += len(group.head)
+        if group.size:
+            values = items(strand.field.data, group.size)[strand.field.starts]
+            items(buffer, group.size)[at :: len(row)] = values
+            stretches.append((at, at + group.size))
+        at += group.size
+    return buffer.reshape(-1, len(row)), stretches
+
+
+def _fewer(strands: Sequence[Strand]) -> Iterator[Strand]:
+    """The same with one strand for even ones that follow each other."""
+    for even, several in itertools.groupby(strands, key=operator.attrgetter("is_even")):
+        run = list(several)
+        if not even or len(run) == 1:
+            yield from run
+            continue
+        field = fixed(_alike(run)[0])
+        group = _Group(head=b"", size=int(field.sizes[0]), rows=slice(None))
+        yield Strand(field=field, groups=[group], sizes=field.sizes)
 
 
 def sum_sizes(strands: Sequence[Strand]) -> Ints:
@@ -195,10 +257,13 @@ def _groups(field: Field) -> list[_Group]:
         return []
     distinct: list[int]
     rows: Sequence[Ints | slice]
-    if sizes.min() == sizes.max():
+    largest = sizes.max()
+    if sizes.min() == largest:
         distinct, rows = [int(sizes[0])], [slice(None)]
     else:
-        order = np.argsort(sizes)
+        # Of 16 bits numpy sorts by radix, which is much faster.
+        narrow = sizes.astype(np.int16) if largest < 1 << 15 else sizes
+        order = np.argsort(narrow, kind="stable")
         ordered = sizes[order]
         changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
         distinct, rows = ordered[[0, *changes]].tolist(), np.split(order, changes)

@@ -15,6 +15,8 @@ from PIL import Image
 from pipelines import dataset_commands, export_command, flink_commands, options
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
+from pipelines.sensor import SensorConfig
+from pipelines.table import TableConfig
 from pipelines.text import TextConfig
 from recordmill.errors import Reason
 from recordmill.files import Location
@@ -26,6 +28,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONFIGS = {
     "images": ImagesConfig,
     "text": TextConfig,
+    "table": TableConfig,
+    "sensor": SensorConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
     "export-transform": export_command.ExportConfig,
@@ -33,7 +37,7 @@ CONFIGS = {
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,
 }
-KINDS = ("images", "text")
+KINDS = ("images", "text", "table", "sensor")
 PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
 EXAMPLES = ROOT / "examples" / "clothing"
 
@@ -117,6 +121,16 @@ def readme_dataset(tmp_path_factory):
         patch.chdir(folder)
         lines = [f"{'bad' if i % 3 else 'good'},review {i} is {i % 7}" for i in range(90)]
         (folder / "reviews.csv").write_text("\n".join(["label,text", *lines]))
+        jobs = ("clerk", "cook", "pilot")
+        people = [
+            f"{20 + i % 50},{i % 41},{'office' if i % 3 else '?'},{jobs[i % 3]},{i % 4 == 0}"
+            for i in range(200)
+        ]
+        (folder / "people.csv").write_text("\n".join(["age,hours,work,job,income", *people]))
+        (folder / "plant").mkdir()
+        for name in ("one", "two"):
+            hours = [f"2026-01-{1 + i // 24:02d},{i % 24:02d}:00,{i % 7}" for i in range(700)]
+            (folder / "plant" / f"{name}.csv").write_text("\n".join(["date,time,heat", *hours]))
         images, *others = commands(ROOT / "README.md")
         assert main([*images, "--quiet"]) == 0
         for command in others:
@@ -131,6 +145,11 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     assert validation.records
     assert test.records
     assert manifest.ledger.records.written == len(list(EXAMPLES.rglob("*.jpg")))
+    windows = load(Location.parse(str(readme_dataset / "plant-windows")))
+    assert windows.ledger.inputs.read + windows.ledger.inputs.filtered == 1400
+    assert windows.features["heat"].shape == (24,)
+    people = load(Location.parse(str(readme_dataset / "people")))
+    assert len(set(people.splits["train"].classes.values())) == 1
     texts = load(Location.parse(str(readme_dataset / "reviews")))
     assert len(set(texts.splits["train"].classes.values())) == 1
     assert texts.ledger.records.written == 90

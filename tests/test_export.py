@@ -1,5 +1,6 @@
 """A SavedModel gives, for the texts of a dataset, what stands in it."""
 
+import csv
 import pathlib
 from collections.abc import Iterator
 
@@ -9,6 +10,9 @@ import tensorflow as tf
 
 from pipelines.cli import main
 from tests.image_runs import Made, encoders_kept
+from tests.image_runs import make as make_any
+from tests.test_sensor import OPTIONS as AIR_OPTIONS
+from tests.test_sensor import air_rows, windows
 from tests.test_text import make
 from tests.texts import SMS
 
@@ -106,3 +110,67 @@ def test_outputs_that_cannot_be(tmp_path, capsys):
     assert "no dataset" in capsys.readouterr().err
     assert main([*argv, "s3://bucket/model"]) == 2
     assert "expected a local folder" in capsys.readouterr().err
+
+
+TABLE = """when,age,city,code,x
+2024-02-29 23:59:58,31,Paris,7,0.5
+2000-01-01 00:00:00,,Rome,8,-1.25
+,62,,7,
+1969-07-20 20:17:40,18,Paris,,3e5
+2026-11-22 12:00:01,45,Köln,9,7
+"""
+
+
+def test_a_model_of_columns_gives_what_is_stored(tmp_path):
+    source = tmp_path / "t.csv"
+    source.write_text(TABLE + "\n".join(TABLE.splitlines()[1:] * 30) + "\n")
+    made = make_any(
+        tmp_path / "out",
+        *("--input", source, "--types", "when=timestamp", "--impute", "age=mean"),
+        *("--zscore", "age", "--bucketize", "x=3", "--one-hot", "city", "--hash", "code=10"),
+        *("--date-parts", "when=year+month+day+weekday+hour+minute+second", "--indicator", "x,age"),
+        *("--rename", "age=years"),
+        command="table",
+    )
+    model = export(made, tmp_path)
+    rows = list(csv.DictReader(source.open()))
+    columns = {
+        name: tf.constant([float(row[name] or "nan") for row in rows], tf.float64)
+        for name in ("age", "x")
+    } | {name: tf.constant([row[name] for row in rows]) for name in ("when", "city", "code")}
+    found = model.serve(columns)
+    stored = {}
+    for split in made.manifest.splits:
+        for (key, _), example in made.examples(split).items():
+            stored[int(key.partition("#")[2]) - 1] = example
+    assert len(stored) == len(rows)
+    assert set(found) == set(made.manifest.features)
+    for name, values in found.items():
+        for row, value in enumerate(values.numpy()):
+            if name in stored[row]:
+                assert np.ravel(value).tolist() == list(stored[row][name]), (name, row)
+            else:
+                assert np.isnan(value) if value.dtype.kind == "f" else value == -1
+
+
+def test_a_model_of_windows_gives_what_is_stored(tmp_path):
+    made = make_any(
+        tmp_path / "out",
+        *(*AIR_OPTIONS, "--window", 24, "--splits", "train=1", "--zscore", "T"),
+        *("--bucketize", "RH=5", "--impute", "AH=median", "--clip", "AH=0.5:1.5"),
+        *("--indicator", "T"),
+        command="sensor",
+    )
+    model = export(made, tmp_path)
+    rows = air_rows()
+    inputs = {
+        name: np.array([values[name] for _, values in rows[: len(rows) // 24 * 24]]).reshape(-1, 24)
+        for name in ("T", "RH", "AH")
+    }
+    found = model.serve({name: tf.constant(column) for name, column in inputs.items()})
+    examples = windows(made)
+    assert sorted(found) == ["AH", "RH", "T", "T/missing"]
+    for row in range(len(rows) // 24):
+        stored = examples[f"AirQualityUCI.csv@{rows[row * 24][0].isoformat()}"]
+        for name, values in found.items():
+            np.testing.assert_array_equal(values[row].numpy(), stored[name])

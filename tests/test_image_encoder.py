@@ -225,7 +225,7 @@ def test_user_columns_come_along(folder):
     [
         (pa.array([[[1]]]), "column 'x' of the listing is of type list<"),
         (pa.array([1], pa.uint64()), "column 'x' of the listing is of type uint64: .*--drop-col"),
-        (pa.array([0], pa.timestamp("s")), "column 'x' of the listing is of type timestamp"),
+        (pa.array([0], pa.duration("s")), "column 'x' of the listing is of type duration"),
     ],
 )
 def test_user_columns_that_no_feature_can_hold(folder, column, message):

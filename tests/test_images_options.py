@@ -362,6 +362,27 @@ def test_columns(photos, tmp_path):
     assert labels == {"one": [2], "two": None}
 
 
+@shows("statistics", "schema", "infer-schema", "on-violation", "compare-with")
+def test_headers_and_classes_are_what_a_schema_is_about(photos, plain, tmp_path, capsys):
+    schema = tmp_path / "schema.pbtxt"
+    flags = ("--input", photos, "--splits", "train=1")
+    assert images(*flags, "--output", tmp_path / "none", "--infer-schema", schema) == 0
+    assert 'value: "cow"' in schema.read_text()
+    before = make(tmp_path / "before", *flags, "--statistics")
+    assert "statistics.pb" in before.manifest.files
+    assert "statistics.pb" not in plain.manifest.files
+    schema.write_text(schema.read_text().replace('  value: "cow"\n', ""))
+    made = make(tmp_path / "out", *flags, "--schema", schema, "--max-reject-fraction", "1")
+    assert set(made.rejects) == {"cow/000.jpg", "cow/001.jpg"}
+    kept = make(tmp_path / "kept", *flags, "--schema", schema, "--on-violation", "keep")
+    assert kept.manifest.digest == plain.manifest.digest
+    assert kept.manifest.notes[0].startswith("2 records are out of the schema, by column 'label'")
+    flags = [*map(str, flags), "--statistics", "--compare-with", str(before.folder)]
+    capsys.readouterr()
+    assert main(["images", *flags, "--output", str(tmp_path / "again")]) == 0
+    assert "Drift is from" in capsys.readouterr().out
+
+
 # --- All of them -------------------------------------------------------------------------------
 
 

@@ -274,9 +274,9 @@ def test_a_list_of_texts_that_are_not_utf8_is_a_reject(
     [
         pa.uint64(),
         pa.list_(pa.uint64()),
-        pa.timestamp("ns"),
-        pa.list_(pa.timestamp("ns")),
-        pa.struct([("a", pa.timestamp("ns"))]),
+        pa.time64("ns"),
+        pa.list_(pa.time64("ns")),
+        pa.struct([("a", pa.time64("ns"))]),
         pa.decimal128(5, 2),
         pa.list_(pa.list_(pa.int64())),
         pa.map_(pa.string(), pa.int64()),
@@ -452,7 +452,7 @@ def test_lines_that_cannot_be_understood(folder: pathlib.Path) -> None:
         ([1.5, None, None, "true"], pa.string()),
         ([None, None, None, 1], pa.int64()),
         ([None, None, None, None], pa.string()),
-        ([1, 2, 3, 2**64], pa.float64()),
+        ([1, 2, 3, 2**64], pa.string()),  # no float64 has its last digit
         (["NA", "1", "2", "3"], pa.string()),
         (["1", "2", "3", "007"], pa.string()),
         ([0, -0.5, 0.25, 4], pa.float64()),
@@ -462,8 +462,6 @@ def test_the_type_of_a_column_is_that_of_all_its_rows(
     name: str, values: list[Any], expected: pa.DataType, folder: pathlib.Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(batch, "ROWS", 1)  # a type guessed from the first block would be wrong
-    if name == "l.jsonl" and 2**64 in values:
-        expected = pa.string()  # JSON says that it is an integer
     listing = _write_table(folder, name, {"path": ["a.jpg"] * 4, "v": values})
     rows, rejects, schema = scan(listing)
     assert (len(rows), rejects) == (4, [])

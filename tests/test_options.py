@@ -306,6 +306,7 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         "What the input means:",
         "Pictures:",
         "Splits:",
+        "Statistics and schema:",
         "Balance (of the split train):",
         "The dataset's files:",
         "How the job runs:",

@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -62,6 +63,7 @@ def chunks_of(data: bytes, size: int) -> Iterator[bytes]:
         yield data[at : at + size]
 
 
+STRAY = b",;\t| "
 TABLE = st.text(alphabet='a,",""\n\r;', max_size=60).map(str.encode)
 
 
@@ -144,6 +146,7 @@ def ends_row(data: bytes) -> bytes:
 @example(b'"a\nb",c\nd,"e\r\nf"\n', 1, 7, True, "")
 @example(b'a,5" disk\n"x""y\n",b\n\n\r\n"z"w,"', 3, 2, True, "")
 @example(b'a,"b\rc"\n\rd,e\n"\r",\r\n', 3, 2, True, "")
+@example(b"a,b,,\nc,d\ne\nf,g,h\n,,,;\n,\n", 1, 7, True, "")
 def test_sections_of_tables(
     folder: pathlib.Path, body: bytes, size: int, chunk: int, quotes: bool, mark: str
 ) -> None:
@@ -162,14 +165,14 @@ def test_sections_of_tables(
         rows, bad = read_by(file, size)
     wanted, spoilt = [], []
     # A row by itself, as no quote stands open over it.
-    good = [fields for row, fields in expected if ends_row(row)]
+    good = [(ends_row(row), fields) for row, fields in expected if ends_row(row)]
     if not quotes:
-        good = [row.rstrip(b"\r\n").split(b",") for row, _ in expected if ends_row(row)]
-    for number, fields in enumerate(good, 1):
-        if len(fields) == 2:
-            *_, last = fields
-            texts = [text.decode() or None for text in (fields[0], last)]
-            wanted.append((number, texts))
+        good = [(row, row.split(b",")) for row, _ in good]
+    for number, (row, fields) in enumerate(good, 1):
+        surplus = b"".join([*fields[2:-1], fields[-1].rstrip(b"\r")]) if fields[2:] else b""
+        if len(fields) >= 2 and not surplus.strip(STRAY):
+            if re.fullmatch(b",(,[%b]*)?" % STRAY, row) is None:  # else it is as good as blank
+                wanted.append((number, [text.decode() or None for text in fields[:2]]))
         else:
             spoilt.append((number, Reason.BAD_VALUE, f"{len(fields)} columns, expected 2"))
     found = [(number, list(row.values())) for number, row in rows]

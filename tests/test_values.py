@@ -16,6 +16,11 @@ from pipelines import values
         (values.size, "480X640", (480, 640)),
         (values.size, "99999999", (99999999, 99999999)),  # too large, which ImageOptions says
         (values.byte_size, "128MB", 128_000_000),
+        (values.duration, "10", 10_000_000),
+        (values.duration, "0.5s", 500_000),
+        (values.duration, "1h30m", 5_400_000_000),
+        (values.duration, "2 d 3 us", 172_800_000_003),
+        (values.moments, "a=1970-01-02,b=1970-01-01T01:00+01:00", {"a": 86_400_000_000, "b": 0}),
         (values.byte_size, "1 gib", 2**30),
         (values.byte_size, "1.5KB", 1500),
         (values.byte_size, "0.1KiB", 102),
@@ -46,6 +51,10 @@ def test_values(read: Callable[[Any], Any], text: Any, expected: Any) -> None:
         (values.size, "0x9", "expected a size of at least one pixel, got '0x9'"),
         (values.byte_size, "12 parsecs", "such as 128MB, 1GiB or 1000000; got '12 parsecs'"),
         (values.byte_size, "-1", "got '-1'"),
+        (values.duration, "soon", "a duration, such as 10s, 500ms, 1h30m or 1d; got 'soon'"),
+        (values.duration, "10s!", "got '10s!'"),
+        (values.duration, "", "got ''"),
+        (values.moments, "a=yesterday", "such as test=2026-01-31T18:00; got 'a=yesterday'"),
         (values.colour, "256,0,0", "R,G,B of 0 to 255, as #rrggbb, or one of black, white, gray"),
         (values.colour, "#fff", "got '#fff'"),
         (values.fractions, "train", "such as train=0.8,test=0.2; got 'train'"),
@@ -71,6 +80,20 @@ def test_bytes_read_back(size: int) -> None:
     shown = values.show_bytes(size)
     assert shown is not None
     assert values.byte_size(shown) == size
+
+
+@given(st.integers(1, 10**12))
+def test_durations_read_back(microseconds: int) -> None:
+    shown = values.show_duration(microseconds)
+    assert shown is not None
+    assert values.duration(shown) == microseconds
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.integers(-(10**15), 10**15), min_size=1))
+def test_moments_read_back(moments: dict[str, int]) -> None:
+    shown = values.show_moments(moments)
+    assert shown is not None
+    assert values.moments(shown) == moments
 
 
 def test_bytes_show_in_the_largest_unit() -> None:

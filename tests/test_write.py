@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordmill.decode import decode_example
 from recordmill.errors import Reject, RunError
-from recordmill.example import decode_example
 from recordmill.files import Location, StorageError
 from recordmill.framing import read_frames
 from recordmill.shard_index import read_index

@@ -94,7 +94,8 @@ class _CountItems(beam.DoFn):
     def process(self, name: str, *sides: Any) -> Iterator[tuple[int, Piece]]:
         columns = [*SYSTEM, *self._analysis.columns]
         rows = self._reader.read(name, *sides, columns=columns)
-        train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
+        looked_at = rows.select([batch.KEY, *self._analysis.columns])
+        train = looked_at.filter(pc.equal(rows[batch.SPLIT], TRAIN))
         self._records += len(train)
         pool = shared_pool(self._workers)
         futures = [

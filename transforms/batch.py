@@ -6,6 +6,7 @@ once; what splits, balances and orders it are ranks, mixed from that hash with a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,8 +35,21 @@ UInt64Array = npt.NDArray[np.uint64]
 def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
     """xxh3_64 of each string's UTF-8 bytes: uint64[n]; 0 for null."""
     digest = xxhash.xxh3_64_intdigest
-    hashes = [0 if text is None else digest(text) for text in values.cast(pa.binary()).to_pylist()]
-    return np.array(hashes, np.uint64)
+    column = values.cast(pa.large_binary())
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not len(column):
+        return np.zeros(0, np.uint64)
+    _, offsets, data = column.buffers()
+    edges = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+    # Slices of bytes take a fraction of the time that Arrow takes for values of Python's.
+    text = memoryview(data or b"")[edges[0] : edges[-1]].tobytes()
+    places = (edges - edges[0]).tolist()
+    hashes = [digest(text[start:end]) for start, end in itertools.pairwise(places)]
+    found = np.array(hashes, np.uint64)
+    if column.null_count:
+        found[np.asarray(column.is_null())] = 0
+    return found
 
 
 def salt(seed: int, purpose: str) -> int:
@@ -95,7 +109,7 @@ def order_ranks(rows: pa.RecordBatch, *, seed: int) -> UInt64Array:
 
 def sort_order(ranks: UInt64Array, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Indices that sort rows by (rank, key, copy): int64[n]."""
-    order = np.argsort(ranks, kind="stable")
+    order = np.argsort(ranks)
     ordered = ranks[order]
     if not (ordered[1:] == ordered[:-1]).any():
         return order
@@ -154,10 +168,16 @@ def _hash_column(column: pa.Array) -> UInt64Array:
 
 def to_buffer(rows: pa.RecordBatch) -> pa.Buffer:
     """One self-describing Arrow IPC stream; a slice takes its own rows only, not its parent's."""
-    sink = pa.BufferOutputStream()
+    measured = pa.MockOutputStream()  # a stream that grows is copied again and again
+    _write_stream(rows, measured)
+    data = pa.allocate_buffer(measured.size())
+    _write_stream(rows, pa.FixedSizeBufferWriter(data))
+    return data
+
+
+def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
-    return sink.getvalue()
 
 
 def to_bytes(rows: pa.RecordBatch) -> bytes:

@@ -57,7 +57,8 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     with _named(table):
         encoded = encoder.encode(table, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
-        frames = encode_frames(encoded.columns.rename_columns(names))
+        steps = {context.name(feature): count for feature, count in encoded.steps.items()}
+        frames = encode_frames(encoded.columns.rename_columns(names), steps)
     data = frames.data
     if compression == "gzip" and len(frames.lengths):
         data = gzip_member(data)

@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage,
 from recordmill.features import Features
 from recordmill.files import Location
 from recordmill.manifest import INPUT
+from transforms.window_options import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,18 @@ class Check(Protocol):
         """Runs in an encoder process."""
 
 
+@runtime_checkable
+class Headers(Protocol):
+    """Reads what files that rows name say of themselves, for schemas and statistics."""
+
+    @property
+    def fields(self) -> pa.Schema:
+        """The columns that it makes."""
+
+    def read(self, rows: pa.RecordBatch) -> tuple[Sorted, pa.RecordBatch]:
+        """Which rows could be read, and the columns of those. Runs in an encoder process."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Artifact:
     """A file that an encoder needs beside its rows: given by the user, or learned from train.
@@ -171,13 +184,15 @@ class Encoded:
 
     names: where an Example holds several records, or parts of them (string[m], unique): then
       `columns` has a row per name, and no Example is of a class or a copy. filled: of these, the
-      values that are no padding, and all that there is room for.
+      values that are no padding, and all that there is room for. steps: {column: how many steps}
+      of those that are feature lists; then rows are SequenceExamples.
     """
 
     columns: pa.RecordBatch
     rows: Sorted
     names: pa.Array | None = None
     filled: tuple[int, int] | None = None
+    steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable
@@ -266,8 +281,10 @@ class Kind:
 
     artifacts: files of the user's that the encoder needs, {name in the dataset: content}, and what
       is made of some and not published.
+    headers: reads what schemas and statistics may say of files that rows name.
     shaping: options by what they mean, {name: value}, where a path says nothing.
-    unit: what a record is, where it is no input: what the cutter makes.
+    unit: what a record is, where it is no input: what the cutter makes, or a window. windows: how
+    rows are cut into windows of series; then the encoder gets windows, all else rows.
     """
 
     name: str
@@ -277,6 +294,8 @@ class Kind:
     analysis: Analysis | Preprocessing | None = None
     duplicates: Duplicates | None = None
     cutter: Cutter | None = None
+    windows: WindowOptions | None = None
+    headers: Headers | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT
@@ -285,7 +304,7 @@ class Kind:
     def modules(self) -> list[str]:
         """What an encoder process has to import."""
         source = self.source if isinstance(self.source, RowSource) else None
-        others = (self.check, self.analysis, self.duplicates, self.cutter)
+        others = (self.check, self.analysis, self.duplicates, self.cutter, self.headers)
         parts = [source, self.encoder, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 

@@ -104,7 +104,7 @@ def _forget_older(staging: Staging) -> None:
     """Removes what was made from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
-    for name in ("checked", "distinct", "spill"):
+    for name in ("checked", "distinct", "cells", "windows", "spill"):
         staging.place(name).delete_tree()
 
 

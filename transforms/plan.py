@@ -24,6 +24,7 @@ from transforms.kind import Artifact, Context, Encoder
 from transforms.listing import outcome, read_part
 from transforms.rebalance import Quota
 from transforms.splits import TRAIN
+from transforms.statistics_pass import Examined
 from transforms.survey import Survey
 
 TASK_BYTES = 8 << 20  # what a task of an encoder process reads and writes, about
@@ -91,7 +92,9 @@ class SplitPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """splits: those that have records. quotas: per class of train. parts: of the listing."""
+    """splits: those that have records. quotas: per class of train. parts: of the listing. files:
+    that become part of the dataset, and that no encoder needs. notes: for the reader.
+    """
 
     seed: int
     splits: Mapping[str, SplitPlan]
@@ -101,6 +104,8 @@ class Plan:
     spill: bool = False
     rejected: int = 0  # by the checks
     filtered: int = 0
+    files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     verdict: Verdict | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -129,16 +134,19 @@ def make_plan(
     options: PlanOptions,
     staging: Staging,
     artifacts: Mapping[str, Artifact] | None = None,
+    examined: Examined = Examined(),  # noqa: B008, it is frozen
 ) -> Plan:
     """Decides what is written.
 
     problems: what the data forbids, found on the way here; the first becomes the verdict.
+    examined: what follows from statistics and a schema.
     """
     parts = survey.parts
     rejected = sum(part.rejected for part in parts)
     filtered = sum(part.filtered for part in parts)
     unread = options.listing_rejects + sum(part.unread for part in parts)
-    seen = sum(part.rows for part in parts) + rejected + filtered + unread
+    # Of inputs, however many records were made of one.
+    seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
     verdict = refusal(rejected + unread, seen, options.max_reject_fraction)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     problems = [*problems, *_unusable_splits(survey), *_unknown_splits(survey, options)]
@@ -149,6 +157,9 @@ def make_plan(
         for part in parts:
             by.update(outcome(part, staging=staging)[1])
         verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
+    elif verdict is None and examined.problems:
+        found = "; ".join(examined.problems)
+        verdict = Verdict(f"{found}: mend the input, or edit the schema")
     labels = sorted(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
@@ -167,6 +178,8 @@ def make_plan(
         parts=parts,
         rejected=rejected,
         filtered=filtered,
+        files=examined.files,
+        notes=examined.notes,
         verdict=verdict,
     )
     if verdict is not None:

@@ -204,7 +204,7 @@ def describe(
         REJECTS: b"".join(map(reject_line, rejects)),
         SCHEMA: schema_text(features, labels=labels, label_offset=context.label_offset).encode(),
     }
-    for name, artifact in context.artifacts.items():
+    for name, artifact in {**context.artifacts, **plan.files}.items():
         if artifact.published:
             files[name] = Location.parse(artifact.path).read_bytes()
     if labels:
@@ -221,7 +221,7 @@ def describe(
         encoders=publication.encoders,
         files={name: file_info(content) for name, content in files.items()},
         fill_rates=_fill_rates(infos),
-        notes=tuple(tfds.notes),
+        notes=(*plan.notes, *tfds.notes),
     )
     return manifest, files | {JOB: to_json(publication.job) + b"\n"}
 

@@ -59,7 +59,8 @@ class RowReader:
         unread = len(rejects)
         if self.check is not None:
             outcome = self.check.check(rows)
-            rows = rows.take(pa.array(outcome.kept))
+            if len(outcome.kept) < len(rows):
+                rows = rows.take(pa.array(outcome.kept))
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
         cut = self._cut(self._named(rows))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.features import Feature, Features
@@ -39,6 +40,18 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
+def flat(column: pa.Array) -> pa.Array:
+    """The values of lists of one length, null where one is NaN or ""; or a column as it is."""
+    if not pa.types.is_fixed_size_list(column.type):
+        return column
+    values = column.flatten()
+    if pa.types.is_floating(values.type):
+        return pc.if_else(pc.is_nan(values), None, values)
+    if values.type == pa.string():
+        return pc.if_else(pc.equal(values, ""), None, values)
+    return values
+
+
 def user_feature(field: pa.Field) -> Feature:
     """A value that may be null, and a list of any length, is any number of values.
 
@@ -50,8 +63,8 @@ def user_feature(field: pa.Field) -> Feature:
     if one is None:
         raise ConfigError(
             f"column {field.name!r} of the listing is of type {field.type}: expected integers (no "
-            "uint64), bools, floats, strings, bytes, or lists of those; cast it, or leave it out "
-            "with --drop-columns"
+            "uint64), bools, floats, strings, bytes, dates, timestamps, or lists of those; cast "
+            "it, or leave it out with --drop-columns"
         )
     shape: tuple[int | None, ...] = ()
     if pa.types.is_fixed_size_list(field.type):
@@ -64,6 +77,8 @@ def user_feature(field: pa.Field) -> Feature:
 def _feature_of(kind: pa.DataType) -> Feature | None:
     """One value of the type; None where an Example cannot hold it."""
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
+        return Feature(dtype="int64")
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return Feature(dtype="int64")
     if pa.types.is_floating(kind):
         return Feature(dtype="float32")

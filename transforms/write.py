@@ -170,7 +170,9 @@ class _Tally:
     def index(self, *, groups: bool) -> pa.Table:
         """The rows of the index."""
         lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
-        kept = self._rows.take(pa.array(self.kept))
+        ours = (batch.KEY, batch.LABEL, batch.GROUP, batch.COPY)
+        there = [name for name in ours if name in self._rows.schema.names]
+        kept = self._rows.select(there).take(pa.array(self.kept))
         if self.names is not None:
             kept = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: self.names}))
         columns = {

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.flink_cluster import FlinkCluster, processes, wait_until, worker_pool
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import CLOTHING, Job, command
+from tests.test_table import AIR
 from tests.texts import SMS
 
 
@@ -90,3 +91,30 @@ def test_jobs_of_two_outputs_share_a_cluster(
         _, err = process.communicate(timeout=280)
         assert process.returncode == 0, err[-2000:]
     assert [job.files for job in jobs] == [undisturbed.files] * 2
+
+
+def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
+    options = (
+        *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--vocabulary", "Time"),
+        *("--zscore", "T,RH", "--impute", "AH=median", "--bucketize", "AH=7", "--one-hot", "Date"),
+        *("--num-shards", "train=4", "--balance", "none", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=AIR, kind="table")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=AIR, kind="table").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+
+
+def test_windows_of_series(flink, tmp_path):
+    options = (
+        *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--time-column", "Date,Time"),
+        *("--time-format", "%d/%m/%Y %H.%M.%S", "--window", "24", "--stride", "6"),
+        *("--split-by", "time", "--purge", "1d", "--zscore", "T,RH", "--bucketize", "AH=7"),
+        *("--num-shards", "train=4", "--balance", "none", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=AIR, kind="sensor")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=AIR, kind="sensor").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files

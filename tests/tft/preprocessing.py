@@ -32,3 +32,8 @@ def label(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 def fails(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Asks for a column that there is not."""
     return {"x": inputs["body"]}
+
+
+def scaled(inputs):
+    """Every number less the mean of train, divided by its deviation."""
+    return {name: tft.scale_to_z_score(tf.cast(x, tf.float32)) for name, x in inputs.items()}

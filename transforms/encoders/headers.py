@@ -89,11 +89,14 @@ _SIGNATURES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a picture file says of itself; width and height in pixels, of the upright picture."""
+    """What a picture file says of itself; width and height in pixels, of the upright picture;
+    channels as they are stored, 1 for a palette.
+    """
 
     format: str
     width: int
     height: int
+    channels: int
 
 
 def read_header(data: bytes | BinaryIO, options: ImageOptions) -> Header:
@@ -102,7 +105,7 @@ def read_header(data: bytes | BinaryIO, options: ImageOptions) -> Header:
     width, height = image.size
     if orientation(image) >= 5:
         width, height = height, width
-    return Header(format=name_of(image), width=width, height=height)
+    return Header(format=name_of(image), width=width, height=height, channels=len(image.getbands()))
 
 
 def open_picture(file: BinaryIO, options: ImageOptions) -> ImageFile:

@@ -44,6 +44,38 @@ class HeaderCheck:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PictureHeaders:
+    """Reads the headers of pictures, for schemas and statistics."""
+
+    options: ImageOptions
+
+    @property
+    def fields(self) -> pa.Schema:
+        sides = [pa.field(f"image/{name}", pa.int64()) for name in ("height", "width", "channels")]
+        return pa.schema([pa.field("image/format", pa.string()), *sides])
+
+    def read(self, rows: pa.RecordBatch) -> tuple[Sorted, pa.RecordBatch]:
+        """Of the pictures as they are before anything is made of them; the format in lower case."""
+        sorter = Sorter("check")
+        found = []
+        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+            try:
+                with open_file(path, size=size, mtime=mtime) as file:
+                    found.append(read_header(file, self.options))
+            except (RecordError, Filtered) as error:
+                sorter.leave_out(key, error)
+            else:
+                sorter.keep(row)
+        columns = {
+            "image/format": pa.array([one.format.lower() for one in found], pa.string()),
+            "image/height": pa.array([one.height for one in found], pa.int64()),
+            "image/width": pa.array([one.width for one in found], pa.int64()),
+            "image/channels": pa.array([one.channels for one in found], pa.int64()),
+        }
+        return sorter.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageEncoder:
     """Loads, decodes and encodes the pictures that rows name.
 

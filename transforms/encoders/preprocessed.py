@@ -111,6 +111,10 @@ def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
         values = column.drop_null()
     if pa.types.is_floating(kind):
         values = values.cast(pa.float32())
+    elif pa.types.is_date(kind):
+        values = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         values = values.cast(pa.int64())
     else:

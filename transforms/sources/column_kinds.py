@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 NARROW = (pa.int64(), pa.float64(), pa.bool_())
-_PADDED = r"^[+-]?0\d"
 
 
 class Kind(NamedTuple):
@@ -38,14 +36,14 @@ def join(several: Iterable[Kinds]) -> Kinds:
     return joined
 
 
-def kind_of_text(column: pa.Array) -> Kind:
-    """Of values as they were written (string, null where nothing was)."""
-    if column.null_count == len(column):
-        return Kind()
-    # A number would lose the zeros of '007'.
-    if pc.any(pc.match_substring_regex(column, _PADDED)).as_py():
-        return Kind((pa.string(),))
-    return Kind((*(kind for kind in NARROW if _casts(column, kind)), pa.string()))
+def as_nullable(kinds: Kinds) -> Kinds:
+    """The same columns, of which each may have a row without a value."""
+    return {name: kind._replace(nullable=True) for name, kind in kinds.items()}
+
+
+def has_nan(kind: Kind) -> bool:
+    """Whether values may be numbers that are none."""
+    return any(pa.types.is_floating(one) for one in kind.types)
 
 
 def type_of_values(values: list[Any]) -> pa.DataType:
@@ -76,11 +74,3 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.unify_schemas(schemas, promote_options="permissive").field("x").type
     except pa.ArrowTypeError:
         return pa.string()
-
-
-def _casts(column: pa.Array, kind: pa.DataType) -> bool:
-    try:
-        column.cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True

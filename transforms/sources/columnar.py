@@ -13,6 +13,7 @@ import pyarrow.parquet
 
 from recordmill.errors import ConfigError, Reason
 from transforms import batch
+from transforms.sources.cells import Cells
 from transforms.sources.column_kinds import Kind, Kinds
 from transforms.sources.columns import as_text, plain, valid_text
 from transforms.sources.rows import (
@@ -30,8 +31,11 @@ _FEATHER_1 = b"FEA1"
 
 
 @dataclasses.dataclass
-class _Columnar:
+class Columnar:
+    """A file whose columns have types of their own."""
+
     origin: Origin
+    cells: Cells
     oddities: Oddities = dataclasses.field(default_factory=Oddities)
 
     def header(self) -> Kinds | None:
@@ -43,9 +47,15 @@ class _Columnar:
         return {field.name: Kind((_simple(field.type),), field.nullable) for field in schema}
 
     def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
-        del section
+        """As the header says, but for whether rows have a value."""
         kinds = self.header() or {}
-        return {name: kind for name, kind in kinds.items() if names is None or name in names}
+        found = {name: kind for name, kind in kinds.items() if names is None or name in names}
+        absent: set[str] = set()
+        for part in self._parts(section, list(found)):
+            for name in found.keys() - absent:
+                if self.cells.without_missing(name, plain(part[name])).null_count:
+                    absent.add(name)
+        return {name: kind._replace(nullable=name in absent) for name, kind in found.items()}
 
     def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
         number = section.row
@@ -66,13 +76,13 @@ class _Columnar:
         raise NotImplementedError
 
 
-class ParquetFile(_Columnar):
+class ParquetFile(Columnar):
     """Sections are row groups."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
         with self._opened() as file:
             groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-        yield from _gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
+        yield from gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as file:
@@ -97,7 +107,7 @@ class ParquetFile(_Columnar):
             yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
 
-class ArrowFile(_Columnar):
+class ArrowFile(Columnar):
     """Sections are record batches of a file; a stream is one section."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
@@ -108,7 +118,7 @@ class ArrowFile(_Columnar):
                 return
             count = reader.num_record_batches
             batches = [(reader.get_batch(n).num_rows, total // count) for n in range(count)]
-        yield from _gathered(batches, size)
+        yield from gathered(batches, size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as reader:
@@ -155,7 +165,7 @@ def small_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield rows
 
 
-def _gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[Section]:
+def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[Section]:
     """Sections of several (rows, bytes), of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):

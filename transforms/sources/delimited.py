@@ -1,39 +1,29 @@
-"""CSV and TSV, parsed by pyarrow a block of whole rows at a time.
-
-Rows are counted where they are cut, and again where they are parsed: none gets lost, or merged with
-another one.
-"""
+"""CSV and TSV: their header, their sections, and what the values of a column are."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
-import itertools
-import re
 from collections.abc import Collection, Iterator
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
-from recordmill.errors import ConfigError, Reason
-from transforms.sources.column_kinds import Kind, Kinds, join, kind_of_text
+from recordmill.errors import ConfigError
+from transforms.sources.column_kinds import Kind, Kinds, join
+from transforms.sources.csv_blocks import STRAY, CsvBlocks, parse_options
 from transforms.sources.row_cutter import LargeRow
 from transforms.sources.row_format import UTF8, Shape
-from transforms.sources.rows import SECTION_BYTES, BadRow, Oddities, Origin, Rows, Section
-from transforms.sources.text_files import Lines, TextFile, to_utf8
-
-# CR ends a row for pyarrow. One that does not stand before LF, or at the end, is data.
-_LONE_RETURN = re.compile(b"\r(?!\r*\n|\r*\\Z)")
-# No text has these: Unicode keeps them for the inside of programs.
-_NO_CHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+from transforms.sources.rows import SECTION_BYTES, Oddities, Origin, Rows, Section
+from transforms.sources.text_files import TextFile, to_utf8
 
 
 class Delimited:
     """CSV with quotes (RFC 4180) or without, with a header unless the columns are given.
 
-    An empty field is null. Blank lines are no rows.
+    An empty field is null. Blank lines are no rows. Separators behind a row, or the header, with
+    nothing between them are no part of it.
     """
 
     def __init__(self, origin: Origin, shape: Shape) -> None:
@@ -59,17 +49,24 @@ class Delimited:
         wanted = [name for name in self._names if names is None or name in names]
         kinds: Kinds = {}
         for rows in self._texts(section, wanted):
-            found = {name: kind_of_text(rows.columns[name]) for name in wanted}
+            found = {name: self._shape.cells.kind(name, rows.columns[name]) for name in wanted}
             kinds = join([kinds, found])
         return kinds
 
     def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
         del text
+        cells = self._shape.cells
         for rows in self._texts(section, wanted.names):
             with self._origin.parsing():
-                arrays = [rows.columns[field.name].cast(field.type) for field in wanted]
-            columns = pa.record_batch(arrays, schema=wanted)
-            yield Rows(columns=columns, numbers=rows.numbers, bad=rows.bad)
+                arrays = [
+                    cells.cast(written, field.type)
+                    for field, written in zip(wanted, rows.columns.columns, strict=True)
+                ]
+            yield dataclasses.replace(rows, columns=pa.record_batch(arrays, schema=wanted))
+
+    @functools.cached_property
+    def _blocks(self) -> CsvBlocks:
+        return CsvBlocks(self._names, self._shape)
 
     @functools.cached_property
     def _names(self) -> list[str]:
@@ -85,16 +82,18 @@ class Delimited:
     def _header_of(self, row: bytes) -> list[str]:
         if not self._file.streamed and self._shape.encoding != UTF8:
             row = to_utf8(row, self._shape.encoding)
+        row = row.rstrip(STRAY + b"\r\n") or row
         with self._origin.parsing():
             names: list[str] = pyarrow.csv.read_csv(
-                io.BytesIO(row and row.rstrip(b"\r\n") + b"\n"), parse_options=self._parse_options()
+                io.BytesIO(row and row.rstrip(b"\r\n") + b"\n"),
+                parse_options=parse_options(self._shape),
             ).column_names
         return names
 
     @functools.cached_property
     def _first_row(self) -> tuple[bytes, int]:
         """The row itself, empty if there is none, and where it ends in the file."""
-        at = self._file.begin
+        at, comment = self._file.begin, self._shape.comment
         for block in self._file.cut():
             if isinstance(block, LargeRow) or block.left_open:
                 raise ConfigError(
@@ -102,7 +101,8 @@ class Delimited:
                 )
             start = 0
             for end in block.ends.tolist():
-                if row := block.data[start:end].strip(b"\r\n"):
+                row = block.data[start:end].strip(b"\r\n")
+                if row and not (comment and row.startswith(comment)):
                     return row, at + end
                 start = end
             at += len(block.data)
@@ -121,72 +121,5 @@ class Delimited:
         header = self._file.streamed and not self._shape.columns
         for lines in self._file.lines(section, header=header):
             with self._origin.parsing():
-                rows = self._parse(lines, names)
+                rows = self._blocks.parse(lines, names)
             yield rows
-
-    def _parse(self, lines: Lines, names: list[str]) -> Rows:
-        spoilt: list[int] = []  # rows of the block with too many or too few columns
-        bad = list(lines.bad)
-
-        def on_spoilt(row: pyarrow.csv.InvalidRow) -> str:
-            spoilt.append(row.number - 1)
-            number = int(lines.numbers[spoilt[-1]])
-            why = f"{row.actual_columns} columns, expected {len(self._names)}"
-            bad.append(BadRow(number, Reason.BAD_VALUE, why))
-            return "skip"
-
-        if not len(lines.ends):
-            empty = pa.record_batch([pa.array([], pa.string())] * len(names), names=names)
-            return Rows(columns=empty, numbers=lines.numbers, bad=bad)
-        data, stand_in = _hide_lone_returns(lines.data)
-        if data.startswith("\ufeff".encode()):
-            data = b"\n" + data  # where it begins a block it would be taken for a byte order mark
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(data),
-            read_options=pyarrow.csv.ReadOptions(
-                column_names=self._names,
-                block_size=len(data) + 1,  # a block that ends inside a row is an error
-                use_threads=False,  # then rows have numbers
-            ),
-            parse_options=self._parse_options(on_spoilt),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
-                check_utf8=False,
-                strings_can_be_null=True,
-                null_values=[""],
-            ),
-        )
-        if len(table) + len(spoilt) != len(lines.ends):
-            raise AssertionError(
-                f"{self._origin.place}: {len(lines.ends)} rows from row {lines.numbers[0]} on were "
-                f"parsed as {len(table) + len(spoilt)}"
-            )
-        arrays = [_whole(column) for column in table.columns]
-        if stand_in is not None:
-            arrays = [pc.replace_substring(array, stand_in, "\r") for array in arrays]
-        numbers = lines.numbers
-        if spoilt:
-            numbers = np.delete(numbers, spoilt)
-        return Rows(columns=pa.record_batch(arrays, names=names), numbers=numbers, bad=sorted(bad))
-
-    def _parse_options(self, on_spoilt: object = None) -> pyarrow.csv.ParseOptions:
-        return pyarrow.csv.ParseOptions(
-            delimiter=self._shape.delimiter.decode(),
-            quote_char='"' if self._shape.quotes else False,
-            newlines_in_values=self._shape.quotes,
-            invalid_row_handler=on_spoilt,
-        )
-
-
-def _hide_lone_returns(data: bytes) -> tuple[bytes, str | None]:
-    """Puts what is not in the data in the place of CRs that end no row."""
-    if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
-        return data, None
-    pairs = itertools.permutations(_NO_CHARACTERS, 2)
-    stand_in = next(one + other for one, other in pairs if (one + other).encode() not in data)
-    return _LONE_RETURN.sub(stand_in.encode(), data), stand_in
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -18,16 +18,8 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.files import Location, is_uri
 from transforms import batch
 from transforms.kind import Listed
-from transforms.sources.record_columns import (
-    Fault,
-    carried,
-    faults_of_labels,
-    faults_of_lists,
-    keep,
-    keyless,
-    our_columns,
-    sort_out,
-)
+from transforms.sources.column_kinds import as_nullable
+from transforms.sources.record_columns import Fault, carried, lay_out, our_columns
 from transforms.sources.references import COLUMNS, Unlabelled, check_unlabelled
 from transforms.sources.roles import Roles, find_roles, quoted
 from transforms.sources.row_files import learn_kinds, open_rows, wanted_columns
@@ -120,7 +112,7 @@ class FileList:
         others = [*users, *([""] if "" in kinds else [])]
         sections = list(file.sections())
         if not all(kinds[name].types for name in others):
-            kinds |= learn_kinds(file, sections, others)
+            kinds |= as_nullable(learn_kinds(file, sections, others))
         wanted = wanted_columns(sorted(roles.named()), others, kinds)
         stats = Stats(root)
         kept = 0
@@ -194,17 +186,18 @@ def _refer(
 
     pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
     useless = np.array([isinstance(item, Problem) for item in found])[at.to_numpy()]
-    faults = [
-        Fault(pathless, no_path, named=False),
-        keyless(rows, ours, roles),
-        Fault(useless, unusable),
-        *faults_of_labels(rows, ours, roles, reject_unlabelled=unlabelled == "reject"),
-        *faults_of_lists(rows, users),
-    ]
-    bad, rejects = sort_out(rows, faults, keys=ours.key, file=file)
     schema = pa.schema([*COLUMNS, *(carried(columns.schema.field(name)) for name in users)])
-    arrays = [*ours, path, size, mtime, *(columns[name] for name in users)]
-    return Listed(rows=keep(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
+    return lay_out(
+        rows,
+        ours,
+        roles,
+        own=[path, size, mtime],
+        schema=schema,
+        nameless=[Fault(pathless, no_path, named=False)],
+        faults=[Fault(useless, unusable)],
+        file=file,
+        reject_unlabelled=unlabelled == "reject",
+    )
 
 
 def _check_unnamed(rows: Rows, place: Location) -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
 from transforms import batch
+from transforms.kind import Listed
 from transforms.sources.columns import null_inside
 from transforms.sources.references import LINE_BREAK, broken_label, known_split, no_label
 from transforms.sources.roles import Roles
@@ -22,7 +23,8 @@ from transforms.user_columns import is_list, user_feature
 
 OURS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 TEXT = "text"  # the user's column that holds the document, whatever its name was
-TEXT_FIELDS = (*(pa.field(name, pa.string()) for name in OURS), pa.field(TEXT, pa.string(), False))
+OURS_FIELDS = tuple(pa.field(name, pa.string()) for name in OURS)
+TEXT_FIELDS = (*OURS_FIELDS, pa.field(TEXT, pa.string(), False))
 
 Mask = npt.NDArray[np.bool_]
 
@@ -62,7 +64,37 @@ def carried(field: pa.Field) -> pa.Field:
     return field.remove_metadata().with_nullable(field.nullable and not always)
 
 
-def keyless(rows: Rows, ours: Ours, roles: Roles) -> Fault:
+def lay_out(
+    rows: Rows,
+    ours: Ours,
+    roles: Roles,
+    *,
+    own: Sequence[pa.Array] = (),
+    schema: pa.Schema,
+    nameless: Sequence[Fault] = (),
+    faults: Sequence[Fault] = (),
+    file: str,
+    reject_unlabelled: bool,
+) -> Listed:
+    """Records and rejects of rows.
+
+    own: the columns between ours and the user's. schema: of all. nameless, faults: what is wrong
+    with rows, beside what is the same for all inputs; the first come before a missing key.
+    """
+    users = schema.names[len(OURS) + len(own) :]
+    found = [
+        *nameless,
+        _keyless(rows, ours, roles),
+        *faults,
+        *_faults_of_labels(rows, ours, roles, reject_unlabelled=reject_unlabelled),
+        *_faults_of_lists(rows, users),
+    ]
+    bad, rejects = _sort_out(rows, found, keys=ours.key, file=file)
+    arrays = [*ours, *own, *(rows.columns[name] for name in users)]
+    return Listed(rows=_keep(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
+
+
+def _keyless(rows: Rows, ours: Ours, roles: Roles) -> Fault:
     """Rows without key where a column should have it."""
 
     def why(row: int) -> Problem:
@@ -71,7 +103,7 @@ def keyless(rows: Rows, ours: Ours, roles: Roles) -> Fault:
     return Fault(is_null(ours.key), why, named=False)
 
 
-def faults_of_labels(
+def _faults_of_labels(
     rows: Rows, ours: Ours, roles: Roles, *, reject_unlabelled: bool
 ) -> list[Fault]:
     """Rows without label where there should be one, and with one that cannot be."""
@@ -89,7 +121,7 @@ def faults_of_labels(
     return faults
 
 
-def faults_of_lists(rows: Rows, users: Sequence[str]) -> list[Fault]:
+def _faults_of_lists(rows: Rows, users: Sequence[str]) -> list[Fault]:
     """Rows with a list that has a null inside."""
     return [
         Fault(null_inside(rows.columns[name]), functools.partial(_hole, rows, name))
@@ -106,7 +138,7 @@ def _hole(rows: Rows, name: str, row: int) -> Problem:
     )
 
 
-def sort_out(
+def _sort_out(
     rows: Rows, faults: Sequence[Fault], *, keys: pa.Array, file: str
 ) -> tuple[Mask, list[Reject]]:
     """Which rows have a fault, bool[n], and the rejects: of those, and of what was no row at all.
@@ -136,7 +168,7 @@ def filled(column: pa.Array) -> pa.Array:
     return pc.if_else(empty, None, column) if pc.any(empty).as_py() else column
 
 
-def keep(rows: pa.RecordBatch, bad: Mask) -> pa.RecordBatch | None:
+def _keep(rows: pa.RecordBatch, bad: Mask) -> pa.RecordBatch | None:
     """The rows that are not bad, None if there are none."""
     if bad.all():
         return None

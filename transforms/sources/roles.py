@@ -15,17 +15,21 @@ _PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column is what. main: what records are made of, such as a path or a text."""
+    """Which column is what. main: what records are made of, such as a path or a text. others: of
+    which something else is made, such as times.
+    """
 
     main: str | None = None
     label: str | None = None
     split: str | None = None
     group: str | None = None
     key: str | None = None
+    others: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
     def named(self) -> set[str]:
-        return {n for n in (self.main, self.label, self.split, self.group, self.key) if n}
+        single = (self.main, self.label, self.split, self.group, self.key)
+        return {name for name in (*single, *self.others) if name}
 
     def users(self, names: Sequence[str]) -> list[str]:
         """The columns that are carried along."""
@@ -51,7 +55,8 @@ def find_roles(
                 f" it has {quoted(names)}"
             )
     names = [name for name in names if name not in asked.dropped]
-    for wanted in (asked.main, asked.label, asked.split, asked.group, asked.key):
+    single = (asked.main, asked.label, asked.split, asked.group, asked.key)
+    for wanted in (*single, *asked.others):
         if wanted is not None and wanted not in names:
             raise ConfigError(f"no column {wanted!r} in {where}: it has {quoted(names)}")
     free = [name for name in names if name not in asked.named()]

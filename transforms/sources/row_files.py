@@ -1,4 +1,4 @@
-"""Files of rows (CSV, TSV, JSON lines, plain lines, Parquet, Arrow), as a whole or by sections.
+"""Files of rows (CSV, TSV, JSON or plain lines, Parquet, Arrow, Avro), as a whole or by sections.
 
 A row that cannot be understood is told by its number and left out; a file that cannot is a
 ConfigError. Text carries no types: for each column they are the narrowest that hold all its values
@@ -29,9 +29,13 @@ def open_rows(origin: Origin, shape: Shape) -> RowFile:
         case "lines":
             return PlainLines(origin, shape)
         case "parquet":
-            return ParquetFile(origin)
+            return ParquetFile(origin, shape.cells)
         case "arrow":
-            return ArrowFile(origin)
+            return ArrowFile(origin, shape.cells)
+        case "avro":
+            from transforms.sources.avro import AvroFile
+
+            return AvroFile(origin, shape.cells)
         case _:
             return Delimited(origin, shape)
 

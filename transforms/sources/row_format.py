@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
+from transforms.sources.cells import Cells
 
-Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "lines"]
+Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"]
 Quoting = Literal["auto", "on", "off"]
+Decimal = Literal[".", ","]
 Compression = Literal["gz", "bz2", "zst"]
 
 DELIMITED: tuple[Format, ...] = ("csv", "tsv")
@@ -30,6 +32,7 @@ _EXTENSIONS: Mapping[str, Format] = {
     "arrows": "arrow",
     "feather": "arrow",
     "ipc": "arrow",
+    "avro": "avro",
     "txt": "lines",
 }
 _DELIMITERS = {"tab": "\t", "\\t": "\t"}
@@ -41,7 +44,8 @@ class Shape:
     """How one file is written, with nothing left open.
 
     delimiter: one byte. quotes: whether they hold a value together, or are data as all else.
-    columns: of CSV and TSV without a header. encoding: as Python calls it.
+    columns: of CSV and TSV without a header. comment: what a line begins with that is no row; none
+    where it is empty. encoding: as Python calls it.
     """
 
     format: Format
@@ -49,6 +53,8 @@ class Shape:
     delimiter: bytes
     quotes: bool
     columns: tuple[str, ...]
+    comment: bytes
+    cells: Cells
     encoding: str
     max_row_bytes: int
 
@@ -62,6 +68,10 @@ class RowFormat:
     columns: names, for CSV and TSV without a header.
     quoting: whether quotes hold a value together, or are data as all else; auto: on in CSV, off in
       TSV.
+    comment: what a line of CSV or TSV begins with that is no row.
+    decimal: what stands before the decimals of numbers in CSV and TSV.
+    missing: how values say that there is none: `?`, or `COLUMN=-200` for one column.
+    trim: whether spaces around a value of CSV and TSV are no part of it.
     encoding: of text. A byte order mark is dropped.
     max_row_bytes: a longer row is a reject, and never held in memory.
     """
@@ -70,6 +80,10 @@ class RowFormat:
     delimiter: str | None = None
     columns: tuple[str, ...] = ()
     quoting: Quoting = "auto"
+    comment: str = ""
+    decimal: Decimal = "."
+    missing: tuple[str, ...] = ()
+    trim: bool = False
     encoding: str = UTF8
     max_row_bytes: int = 64 << 20
 
@@ -77,6 +91,7 @@ class RowFormat:
         for option, value, known in (
             ("--format", self.format, get_args(Format)),
             ("--quoting", self.quoting, get_args(Quoting)),
+            ("--decimal", self.decimal, get_args(Decimal)),
         ):
             if value not in known:
                 raise ConfigError(f"{option}: expected one of {', '.join(known)}, got {value!r}")
@@ -89,10 +104,29 @@ class RowFormat:
                 f"--max-row-bytes: expected 1 to {_MAX_ROW_BYTES}, got {self.max_row_bytes}"
             )
         _codec(self.encoding)
+        if len(self.comment) > 1 or not self.comment.isascii() or self.comment in ('"', "\n", "\r"):
+            raise ConfigError(
+                f"--comment: expected one character of ASCII, such as '#', got {self.comment!r}"
+            )
         if self.delimiter is not None:
             _delimiter(self.delimiter)
+            if _delimiter(self.delimiter) == self.decimal.encode():
+                raise ConfigError(
+                    f"--decimal {self.decimal}: stands between columns too (--delimiter): numbers"
+                    " could not be told apart"
+                )
         if self.format != "auto":
             self._refuse_what_means_nothing("the input", self.format)
+
+    @property
+    def cells(self) -> Cells:
+        """How values are written."""
+        missing = [spelling.rpartition("=") for spelling in self.missing]
+        return Cells(
+            decimal=self.decimal,
+            missing=tuple((column if equals else None, text) for column, equals, text in missing),
+            trim=self.trim,
+        )
 
     def knows(self, name: str) -> bool:
         """Whether a file of that name is one of rows."""
@@ -127,6 +161,8 @@ class RowFormat:
             else _delimiter(self.delimiter),
             quotes=self.quoting == "on" or (self.quoting == "auto" and found == "csv"),
             columns=self.columns,
+            comment=self.comment.encode(),
+            cells=self.cells,
             encoding=_codec(self.encoding),
             max_row_bytes=self.max_row_bytes,
         )
@@ -136,6 +172,8 @@ class RowFormat:
             ("--delimiter", self.delimiter is not None, DELIMITED),
             ("--columns", bool(self.columns), DELIMITED),
             ("--quoting", self.quoting != "auto", DELIMITED),
+            ("--comment", bool(self.comment), DELIMITED),
+            ("--decimal", self.decimal != ".", DELIMITED),
             ("--encoding", _codec(self.encoding) != UTF8, TEXT),
         ):
             if given and found not in formats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -53,11 +53,28 @@ class BadRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Up to `batch.ROWS` rows of a file; numbers: int64[n]. bad: those that were left out."""
+    """Up to `batch.ROWS` rows of a file; numbers: int64[n]. bad: those that were left out. blank:
+    how many others were, as they have no value at all.
+    """
 
     columns: pa.RecordBatch
     numbers: npt.NDArray[np.int64]
     bad: Sequence[BadRow] = ()
+    blank: int = 0
+
+    def replace(self, columns: pa.RecordBatch, wrong: Mapping[int, str]) -> Rows:
+        """The same rows with other columns, but for those that are wrong: {which: why}."""
+        if not wrong:
+            return dataclasses.replace(self, columns=columns)
+        keep = np.ones(len(columns), np.bool_)
+        keep[list(wrong)] = False
+        bad = [BadRow(int(self.numbers[row]), Reason.BAD_VALUE, why) for row, why in wrong.items()]
+        return Rows(
+            columns=columns.filter(pa.array(keep)),
+            numbers=self.numbers[keep],
+            bad=sorted([*self.bad, *bad]),
+            blank=self.blank,
+        )
 
 
 @dataclasses.dataclass(kw_only=True)

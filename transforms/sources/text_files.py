@@ -208,12 +208,15 @@ class TextFile:
         return number + np.append(0, np.cumsum(counted))
 
     def _blank(self, data: bytes, ends: IntArray) -> npt.NDArray[np.bool_]:
+        """Which rows are none: they have nothing in them, or a comment."""
         starts = np.append(0, ends[:-1])
         blanks = b"\r\n" if self._table else _BLANK
         first = np.frombuffer(data, np.uint8)[starts]
         mask = np.isin(first, np.frombuffer(blanks, np.uint8))
         for row in np.flatnonzero(mask).tolist():
             mask[row] = not data[starts[row] : ends[row]].strip(blanks)
+        if self.shape.comment:
+            mask |= first == ord(self.shape.comment)
         return mask
 
     def _refuse_open_quote(self, block: Block | LargeRow, number: int) -> None:

@@ -1,7 +1,4 @@
-"""What a dataset's texts became, as a TensorFlow SavedModel: for serving, where there is no Beam.
-
-It imports TensorFlow: only `export-transform` imports it, where that is asked for.
-"""
+"""What a dataset's texts became."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import tensorflow as tf
 
 from transforms.encoders.text_options import TextOptions
 from transforms.encoders.word_pattern import SPLIT_WORDS, SPLIT_WORDS_REWRITE
+from transforms.serving.models import Lines
 
 _TEXTS = [tf.TensorSpec([None], tf.string, name="texts")]
 
@@ -37,17 +35,8 @@ class TextTransform(tf.Module):
         super().__init__()
         self._options = options
         self._rename = dict(rename or {})
-        self._size = 0
         if vocabulary is not None:
-            initializer = tf.lookup.TextFileInitializer(
-                str(vocabulary),
-                tf.string,
-                tf.lookup.TextFileIndex.WHOLE_LINE,
-                tf.int64,
-                tf.lookup.TextFileIndex.LINE_NUMBER,
-            )
-            self._lines = tf.lookup.StaticHashTable(initializer, -1)
-            self._size = int(self._lines.size())
+            self._lines = Lines(vocabulary)
         self._idf = None if idf is None else tf.constant(idf, tf.float64)
 
     @tf.function(input_signature=_TEXTS, autograph=False)  # type: ignore[untyped-decorator]
@@ -101,11 +90,8 @@ class TextTransform(tf.Module):
             values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
             return split.with_values(tf.cast(values, tf.int64) + 1 + len(options.special_tokens))
         tokens = self._tokens(texts)
-        found = self._lines.lookup(tokens.values)
-        unknown = tf.ones_like(found)
-        if options.oov_buckets > 1:
-            unknown += tf.strings.to_hash_bucket_fast(tokens.values, options.oov_buckets)
-        return tokens.with_values(tf.where(found < 0, unknown, found + 1 + options.oov_buckets))
+        ids = self._lines.ids(tokens.values, oov_buckets=options.oov_buckets)
+        return tokens.with_values(ids)
 
     def _padded(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         length = self._options.max_length
@@ -122,10 +108,10 @@ class TextTransform(tf.Module):
         options = self._options
         if options.ngrams > 1:
             tokens = tf.strings.ngrams(tokens, list(range(1, options.ngrams + 1)), separator=" ")
-        lines = self._lines.lookup(tokens.values)
-        places = tf.boolean_mask(tokens.value_rowids() * self._size + lines, lines >= 0)
+        lines = self._lines.find(tokens.values)
+        places = tf.boolean_mask(tokens.value_rowids() * self._lines.size + lines, lines >= 0)
         found, _, counts = tf.unique_with_counts(tf.sort(places), tf.int64)
-        rows, indices = found // self._size, found % self._size
+        rows, indices = found // self._lines.size, found % self._lines.size
         count = tokens.nrows()
 
         def ragged(values: tf.Tensor) -> tf.RaggedTensor:
@@ -144,11 +130,6 @@ class TextTransform(tf.Module):
             if options.tfidf == "sparse":
                 out |= {"tfidf/indices": ragged(indices), "tfidf/values": ragged(weights)}
             else:
-                shape = tf.stack([count, self._size])
+                shape = tf.stack([count, self._lines.size])
                 out["tfidf"] = tf.scatter_nd(tf.stack([rows, indices], axis=1), weights, shape)
         return out
-
-
-def save(transform: TextTransform, output: pathlib.Path) -> None:
-    """Writes it as a SavedModel into a folder."""
-    tf.saved_model.save(transform, str(output), signatures={"serving_default": transform.serve})

@@ -1,0 +1,232 @@
+"""How long a dataset of a table takes, against the same work done in other ways.
+
+    python -m benchmarks.tables                         1,000,000 rows, 5 runs of each
+    python -m benchmarks.tables --rows 20000 --runs 1 --only ours,bare
+    python -m benchmarks.tables --encoder               the encoder of Examples by itself
+    python -m benchmarks.tables --scale                 ours, 10,000,000 rows against 1,000,000
+
+The rows are real measurements, again and again under new keys. Everybody makes the same seven
+features: six numbers of mean 0 and deviation 1, and the number of the class. Ours alone has keys
+that are proved to be unique, splits, checks of the values, a shuffle, an index, sums of files, and
+can be resumed; the others write one set in the order of the rows. A first round, which is not
+timed, measures memory, and all that is written is read back; after every run frames are checked and
+counted. Whole processes run in alternation, on two cores, and the median of each counts. Needs
+`make peers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from benchmarks.contest import (
+    Command,
+    Contender,
+    Results,
+    add_options,
+    alternate,
+    medians,
+    payloads,
+    table,
+)
+from benchmarks.measure import (
+    PEERS,
+    FailedError,
+    bar,
+    machine,
+    python,
+    run,
+    two_cores,
+)
+from benchmarks.rows import FILE, KEY, LABEL, LABELS, NUMBERS, write_rows
+from recordmill.decode import Value, decode_example
+
+_AT_ONCE = 10_000  # records checked
+_LEARNED_FROM = ("train", "all")  # what files begin with of which mean and deviation are
+_OFF = 1e-3  # from mean 0 and deviation 1, at most
+_TIMES = 10  # the larger number of rows of `--scale` over the other
+
+# What was asked for.
+_LEAST = 1_000_000  # rows; with fewer, starting Python and its libraries is much of it
+_CPU_BARS = {"tft": 6, "pandas": 4}  # medians of CPU time: theirs over ours, at least
+_BARE_BAR = 1.8  # median of CPU time: ours over the bare loop's, at most
+_PEAK = 2  # GiB, of ten million rows, at most
+
+
+def _ours(source: pathlib.Path, output: pathlib.Path) -> list[str]:
+    places = ("--input", source, "--output", output)
+    columns = ("--key-column", KEY, "--label-column", LABEL, "--zscore", ",".join(NUMBERS))
+    splits = ("--splits", "train=0.8,validation=0.1,test=0.1", "--seed", 7)
+    return python("pipelines.cli", "table", *places, *columns, *splits, "--quiet")
+
+
+def _peer(module: str) -> Command:
+    """By the environment that has its libraries."""
+
+    def command(source: pathlib.Path, output: pathlib.Path) -> list[str]:
+        return python(f"benchmarks.peers.{module}", source, output, interpreter=PEERS)
+
+    return command
+
+
+_CONTENDERS = (
+    Contender(name="ours", what="recordmill table", command=_ours),
+    Contender(
+        name="bare", what="pyarrow, tfx_bsl's encoder, frames", command=_peer("table_bare_loop")
+    ),
+    Contender(name="tft", what="TFX style", command=_peer("table_tft")),
+    Contender(name="pandas", what="pandas + tf.train.Example", command=_peer("table_pandas")),
+    Contender(name="beam", what="plain Beam", command=_peer("table_beam")),
+)
+
+
+class Check:
+    """Raises FailedError unless every frame is whole, all rows are there, and, in the first round,
+    every Example is as it should be.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._read: set[str] = set()
+
+    def __call__(self, output: pathlib.Path) -> None:
+        again = output.name in self._read
+        self._read.add(output.name)
+        written = sum(1 for _ in payloads(output)) if again else self._count(output)
+        if written != self._rows:
+            raise FailedError(f"{output.name}: expected {self._rows} records, got {written}")
+
+    def _count(self, output: pathlib.Path) -> int:
+        """The records, each of which is looked at."""
+        written = 0
+        for name in sorted({path.name.partition(".")[0] for path in output.glob("*.tfrecord*")}):
+            numbers = []
+            for values in _values(output, name):
+                written += len(values)
+                numbers.append(values)
+            if name in _LEARNED_FROM:
+                _check_scale(np.concatenate(numbers), f"{output.name}, {name}")
+        return written
+
+
+def _values(output: pathlib.Path, name: str) -> Iterator[np.ndarray]:
+    """The numbers of some records of a split: float64[n, 6]."""
+    records = payloads(output, of=name)
+    while some := [decode_example(payload) for payload in itertools.islice(records, _AT_ONCE)]:
+        yield _table(some, f"{output.name}, {name}")
+
+
+def _table(examples: Sequence[Mapping[str, Value]], where: str) -> np.ndarray:
+    declared = {**dict.fromkeys(NUMBERS, np.float32), "label": np.int64}
+    columns = {}
+    for example in examples:
+        if example.keys() != declared.keys():
+            got = ", ".join(sorted(example))
+            raise FailedError(f"{where}: expected {', '.join(declared)}, got {got}")
+    for name, dtype in declared.items():
+        found = [np.asarray(example[name]) for example in examples]
+        if any(values.shape != (1,) or values.dtype != dtype for values in found):
+            raise FailedError(f"{where}: expected one {dtype.__name__} of {name}")
+        columns[name] = np.concatenate(found)
+    if not np.isin(columns["label"], range(len(LABELS))).all():
+        raise FailedError(f"{where}: expected labels below {len(LABELS)}")
+    return np.stack([columns[name] for name in NUMBERS], axis=1).astype(np.float64)
+
+
+def _check_scale(values: np.ndarray, where: str) -> None:
+    for name, mean, deviation in zip(NUMBERS, values.mean(0), values.std(0), strict=True):
+        if not (abs(mean) <= _OFF and abs(deviation - 1) <= _OFF):
+            raise FailedError(
+                f"{where}: expected {name} of mean 0 and deviation 1, got {mean:g}, {deviation:g}"
+            )
+
+
+def bars(results: Results, rows: int) -> list[str]:
+    """What was got, and what was asked for; below a million rows nothing was."""
+    if "ours" not in results:
+        return []
+    asked = rows >= _LEAST
+    wall, cpu = medians(results), medians(results, of="cpu")
+    lines = []
+    for name, at_least in _CPU_BARS.items():
+        if name in results:
+            got = cpu[name] / cpu["ours"]
+            lines.append(bar(f"CPU, {name} / ours", got, at_least=at_least if asked else None))
+    if "bare" in results:
+        got = cpu["ours"] / cpu["bare"]
+        lines.append(bar("CPU, ours / bare", got, at_most=_BARE_BAR if asked else None))
+        lines.append(bar("wall, ours / bare", wall["ours"] / wall["bare"]))
+    return lines
+
+
+def contest(contenders: Sequence[Contender], *, rows: int, runs: int) -> None:
+    """Everybody in turn."""
+    with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+        source = pathlib.Path(folder, FILE)
+        write_rows(rows, source)
+        results = alternate(contenders, source=source, check=Check(rows), runs=runs)
+    print(f"\n{rows:,} rows, {runs} runs of each in alternation\n")
+    print(table(contenders, results, records=rows, unit="rows"))
+    print(*["", *bars(results, rows)], sep="\n", flush=True)
+
+
+def encoders(*, rows: int, runs: int) -> None:
+    """Ours and tfx_bsl's, in a process of their own."""
+    command = python("benchmarks.peers.table_encoders", rows, runs, interpreter=PEERS)
+    print(f"\n{run(command, memory=False).output}", flush=True)
+
+
+def scale(rows: int) -> None:
+    """Ours with few rows and with many; memory is looked at while the clock runs."""
+    found = []
+    for count in (rows, _TIMES * rows):
+        with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+            source, output = pathlib.Path(folder, FILE), pathlib.Path(folder, "out")
+            write_rows(count, source)
+            measured = run(_ours(source, output), memory=True)
+            written = sum(1 for _ in payloads(output))
+            shutil.rmtree(output)
+        if written != count:
+            raise FailedError(f"expected {count} records, got {written}")
+        found.append(measured)
+        peak = measured.peak / 2**20
+        shown = f"{measured.wall:.1f} s wall, {measured.cpu:.1f} s CPU, {peak:.0f} MiB peak"
+        print(f"\n{count:,} rows: {shown}", flush=True)
+    few, many = found
+    asked = rows >= _LEAST
+    print(bar("peak GiB", many.peak / 2**30, at_most=_PEAK if asked else None))
+    print(bar(f"wall, {_TIMES} times the rows", many.wall / few.wall))
+    print(bar(f"peak, {_TIMES} times the rows", many.peak / few.peak), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=_LEAST)
+    add_options(parser, _CONTENDERS)
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--encoder", action="store_true", help="the encoder by itself instead")
+    other.add_argument("--scale", action="store_true", help=f"{_TIMES} times the rows instead")
+    arguments = parser.parse_args()
+    names = {contender.name for contender in arguments.only}
+    if not PEERS.exists() and (arguments.encoder or (names - {"ours"} and not arguments.scale)):
+        parser.error("run `make peers` first, or say --only ours")
+    two_cores()
+    print(machine())
+    if arguments.encoder:
+        encoders(rows=arguments.rows, runs=arguments.runs)
+    elif arguments.scale:
+        scale(arguments.rows)
+    else:
+        contest(arguments.only, rows=arguments.rows, runs=arguments.runs)
+
+
+if __name__ == "__main__":
+    main()

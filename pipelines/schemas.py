@@ -1,0 +1,109 @@
+"""What a job is asked of statistics and schemas, from its options to its steps."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pipelines.config import CommonConfig
+from recordmill import schema_rules
+from recordmill.errors import ConfigError
+from recordmill.files import Location
+from recordmill.schema_rules import Rules
+from recordmill.staging import Staging
+from recordmill.statistics_file import load_compared
+from transforms.examine import Examiner
+from transforms.kind import Check, Headers, Kind, Layout
+from transforms.schema_check import SchemaCheck
+from transforms.schema_columns import described_fields, refuse_columns
+from transforms.statistics_pass import INFERRED, Examination
+from transforms.windows import fields_of_rows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """rules: of --schema. compared: the statistics that --compare-with means."""
+
+    config: CommonConfig
+    kind: Kind
+    rules: Rules | None
+    compared: bytes | None
+
+    @classmethod
+    def of(cls, config: CommonConfig, kind: Kind) -> Asked:
+        """Reads what the options name. Raises ConfigError."""
+        if config.infer_schema is not None and Location.parse(config.infer_schema).exists():
+            raise ConfigError(  # somebody may have edited it
+                f"--infer-schema {config.infer_schema}: the file is there already: name another"
+                " one, or remove it"
+            )
+        return cls(
+            config=config,
+            kind=kind,
+            rules=None if config.schema is None else schema_rules.load(config.schema),
+            compared=None if config.compare_with is None else load_compared(config.compare_with),
+        )
+
+    @property
+    def infers(self) -> bool:
+        """Whether a schema is all that is wanted."""
+        return self.config.infer_schema is not None
+
+    def refuse(self, layout: Layout) -> None:
+        """Raises ConfigError for columns that the schema does not expect, or lacks."""
+        made = None if self.kind.headers is None else self.kind.headers.fields
+        if self.rules is not None:
+            refuse_columns(self.rules, layout, made)
+        elif self.config.statistics or self.infers:
+            described_fields(layout, made)
+
+    def check(self, layout: Layout) -> Check | None:
+        """That of the kind, and after it that of the schema: the reasons of rejects stay."""
+        if self.rules is None or self.config.on_violation != "reject":
+            return self.kind.check
+        return SchemaCheck(
+            rules=self.rules,
+            labelled=layout.labelled,
+            first=self.kind.check,
+            headers=self._headers() if self._is_about_headers else None,
+        )
+
+    def examination(self, layout: Layout, staging: Staging) -> Examination | None:
+        """What is asked of all records, or of the rows of all windows; None where nothing is.
+
+        layout: of the rows.
+        """
+        config = self.config
+        if not (config.statistics or self.infers or self.rules is not None):
+            return None
+        windows = self.kind.windows
+        examiner = Examiner(
+            staging=staging,
+            labelled=layout.labelled,
+            headers=self._headers(),
+            rules=self.rules,
+            inside=None if windows is None else fields_of_rows(layout.columns, windows),
+        )
+        return Examination(
+            examiner=examiner,
+            on_violation=config.on_violation,
+            published=config.statistics,
+            compared=self.compared if config.on_violation == "fail" else None,
+            infer=self.infers,
+        )
+
+    def keep_schema(self, staging: Staging) -> None:
+        """Writes the schema that was inferred to where it was wanted."""
+        assert self.config.infer_schema is not None
+        content = staging.place(INFERRED).read_bytes()
+        Location.parse(self.config.infer_schema).write_bytes(content)
+
+    def _headers(self) -> Headers | None:
+        """What reads headers, where somebody asks for what they say."""
+        asked = self.config.statistics or self.infers or self._is_about_headers
+        return self.kind.headers if asked else None
+
+    @property
+    def _is_about_headers(self) -> bool:
+        if self.rules is None or self.kind.headers is None:
+            return False
+        return any(name in self.rules.columns for name in self.kind.headers.fields.names)
