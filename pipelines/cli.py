@@ -37,7 +37,7 @@ _OTHERS = {
     "export-transform": (
         "pipelines.export_command",
         "export_transform_main",
-        "write what texts went through as a TensorFlow SavedModel",
+        "write what records went through as a TensorFlow SavedModel",
     ),
     "status": ("pipelines.flink_commands", "status_main", "say how a job on Flink is"),
     "cancel": ("pipelines.flink_commands", "cancel_main", "end a job on Flink"),
@@ -83,10 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     module_name, config_name, _ = _KINDS[command]
-    from recordmill import pool
+    from recordmill import memory, pool
 
-    for name, value in pool.ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # processes work side by side as it is
+    memory.keep_freed()
     with lasting():
         from pipelines import options
 

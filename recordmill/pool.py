@@ -23,18 +23,11 @@ from multiprocessing.connection import Pipe, wait
 from multiprocessing.reduction import send_handle
 from typing import Any, ParamSpec, TypeVar
 
+from recordmill import memory
 from recordmill.errors import RunError
 
-# Of a process that does the work of a job, before it imports anything large.
-ENVIRONMENT = {
-    # One thread per process is the plan: numpy's BLAS must not start more.
-    "OPENBLAS_NUM_THREADS": "1",
-    # What is free is for the next task. Arrow's own allocator gives it back at once, as glibc does
-    # with what is large, and to get it anew took a tenth of the time that texts take.
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-    "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
-}
+# One thread per process is the plan: numpy's BLAS must not start more.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", **memory.ENVIRONMENT}
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,7 +117,7 @@ class _Nursery:
             [sys.executable, "-P", "-c", main],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env=os.environ | ENVIRONMENT | {"PYTHONPATH": paths},
+            env=os.environ | _ENVIRONMENT | {"PYTHONPATH": paths},
             process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
         )
         theirs.close()

@@ -35,6 +35,7 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format, text_format
 
+from recordmill import memory
 from runners import versions
 
 _ANSWER_SECONDS = 60  # of the runner that has started us
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a worker until the runner lets it go; returns its exit code."""
     # A worker's output is its log; some runners read the log alone, and let a full pipe block us.
     os.dup2(2, 1)
+    memory.keep_freed()
     flags = _flags(sys.argv[1:] if argv is None else argv)
     end_with_parent()
     info = _provision(flags["provision_endpoint"], flags["id"])

@@ -1,10 +1,9 @@
 """Sums of floats without rounding: the same mean and deviation in whatever order parts are added.
 
-A float64 is an integer times a power of two, and integers add up exactly. So values are rounded to
-a power of two that leaves room in a float64 for the sum of all of them, then what rounding took
-away, until nothing is left; the sums are put together as one integer of Python's, which has as many
-bits as it needs. A square is its product and what rounding took away from that, which is a float64,
-too (T. J. Dekker, A floating-point technique for extending the available precision, 1971).
+A float64 is an integer times a power of two, and integers add up exactly. So values of about one
+size are cut into three digits, integers so small that a float64 holds the sum of many, and of many
+products of any two. What comes of it is put together as an integer of Python's, which has as many
+bits as it needs.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 _LOWEST = 1074  # the smallest float64 above 0 is 2 ** -1074
-_BITS = 53  # of a float64
-_SPLITTER = 2.0**27 + 1  # halves the bits of a float64
-_NEAR = 256  # powers of two that values begin at whose squares are far from overflow and underflow
 _ROWS = 1 << 13  # at once: what is computed of them should stay in the processor's cache
-_DIGIT = 32  # bits
+_WIDTH = 20  # bits of a digit: products of two of them, of _ROWS values, add up to 2 ** 53 at most
+_NEXT = _WIDTH + 1  # bits to the next digit, as rounding leaves half a unit on either side
+_RANGE = _WIDTH + 2 * _NEXT  # bits of all three
+_SIZES = _RANGE - 52  # powers of two that values may be apart, so that the digits have all bits
+_PLACE = 32  # bits of a digit that integers are carried in
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,54 +90,60 @@ def digits(number: int) -> Iterator[tuple[int, int]]:
     sign = -1 if number < 0 else 1
     rest, place = abs(number), 0
     while rest:
-        digit = rest & (1 << _DIGIT) - 1
+        digit = rest & (1 << _PLACE) - 1
         if digit:
             yield place, sign * digit
-        rest >>= _DIGIT
+        rest >>= _PLACE
         place += 1
 
 
 def from_digits(several: Iterable[tuple[int, int]]) -> int:
     """The sum of the integers that the digits are of."""
-    return sum(digit << _DIGIT * place for place, digit in several)
+    return sum(digit << _PLACE * place for place, digit in several)
 
 
 def _sums(values: Floats) -> tuple[int, int]:
     """The sums of values and of squares, in the units of `Moments`."""
-    powers = np.frexp(values)[1]
-    if powers.min() > -_NEAR and powers.max() < _NEAR:
-        return _sums_of_near(values, power=0)
     total = squares = 0
-    steps = powers // _NEAR
-    for step in np.unique(steps).tolist():
-        power = step * _NEAR
-        sums = _sums_of_near(np.ldexp(values[steps == step], -power), power=power)
-        total += sums[0]
-        squares += sums[1]
+    while len(values):
+        sizes = np.abs(values)
+        exponent = math.frexp(float(sizes.max()))[1]
+        small = sizes < math.ldexp(1.0, exponent - _SIZES)
+        rest = values[:0]
+        if small.any():
+            rest = values[small & (sizes > 0)]
+            values = values[~small]
+        sums = _sums_of_digits(_digits(values, exponent))
+        unit = exponent - _RANGE + _LOWEST
+        total += _shift(sums[0], unit)
+        squares += _shift(sums[1], 2 * unit)
+        values = rest
     return total, squares
 
 
-def _sums_of_near(values: Floats, *, power: int) -> tuple[int, int]:
-    """Those of values times 2 ** power."""
-    large = values * _SPLITTER
-    high = large - (large - values)
-    low = values - high
-    products = values * values
-    lost = ((high * high - products) + 2 * high * low) + low * low
-    unit = power + _LOWEST
-    return _sum(values, unit), _sum(products, 2 * unit) + _sum(lost, 2 * unit)
+def _digits(values: Floats, exponent: int) -> tuple[Floats, Floats, Floats]:
+    """Three integers each: a value below 2 ** exponent is (first << 42) + (second << 21) + third,
+    times 2 ** (exponent - 62).
+    """
+    power = _WIDTH - exponent
+    half = power // 2  # there may be no float64 of all of it
+    scaled = values * math.ldexp(1.0, half) * math.ldexp(1.0, power - half)
+    first = np.rint(scaled)
+    scaled = (scaled - first) * (1 << _NEXT)
+    second = np.rint(scaled)
+    return first, second, (scaled - second) * (1 << _NEXT)
 
 
-def _sum(values: Floats, power: int) -> int:
-    """The sum times 2 ** power, which is an integer."""
-    total = 0
-    room = len(values).bit_length() + 1
-    while largest := max(float(values.max()), -float(values.min())):
-        unit = math.frexp(largest)[1] + room - _BITS
-        anchor = math.ldexp(1.5, unit + _BITS - 1)  # next to it float64 are 2 ** unit apart
-        rounded = values + anchor - anchor
-        found = int(math.ldexp(float(rounded.sum()), -unit))
-        shift = unit + power
-        total += found << shift if shift >= 0 else found >> -shift
-        values = values - rounded
-    return total
+def _sums_of_digits(digits: tuple[Floats, Floats, Floats]) -> tuple[int, int]:
+    """Of the integers that have these digits, and of their squares."""
+    total = squares = 0
+    for one, first in enumerate(digits):
+        total += int(first.sum()) << _NEXT * (2 - one)
+        for other, second in enumerate(digits[: one + 1]):
+            product = int(np.dot(first, second))  # integers: in any order it is exact
+            squares += product << _NEXT * (4 - one - other) + (one != other)
+    return total, squares
+
+
+def _shift(number: int, power: int) -> int:
+    return number << power if power >= 0 else number >> -power

@@ -108,6 +108,9 @@ def replicate(
     ranks = balance_ranks(rows, seed=seed)
     times += within(codes, ranks, rows[batch.KEY], [quota.last for quota in per_class])
     times[~_balanced(rows)] = 1
+    if (times == 1).all():  # as where nothing is balanced: nothing has to move
+        yield batch.set_column(rows, batch.COPY, pa.array(np.zeros(len(rows), np.int32)))
+        return
     ends = np.cumsum(times)
     total = int(ends[-1]) if len(rows) else 0
     for start in range(0, total, batch.ROWS):

@@ -89,7 +89,7 @@ def _fill(
 ) -> pa.RecordBatch:
     names = pa.array(list(fractions), pa.string())
     splits = names.take(pa.array(codes))
-    if batch.SPLIT in rows.schema.names:
+    if batch.SPLIT in rows.schema.names and rows[batch.SPLIT].null_count < len(rows):
         splits = pc.coalesce(rows[batch.SPLIT], splits)
     return batch.set_column(rows, batch.SPLIT, splits)
 

@@ -37,6 +37,7 @@ from transforms.spill import Piece
 
 _LOOK_AHEAD = 256 << 20  # bytes of results, of all writers of this process together
 _SHARDS_AT_ONCE = 2  # of one bundle
+_DIGESTED = 1 << 14  # rows at once
 _IN_HAND = 128 << 20  # bytes of rows of all shards that a process writes; one shard may be larger
 
 
@@ -254,7 +255,9 @@ class ShardWriter:
         learned = to_json([context, plan.splits[split].task_rows, self.groups])
         digest = hashlib.sha256(learned)
         if rows is not None:
-            digest.update(batch.to_buffer(rows))
+            # In slices: a large one would need as much memory once more.
+            for start in range(0, len(rows), _DIGESTED):
+                digest.update(batch.to_buffer(rows.slice(start, _DIGESTED)))
         return digest.hexdigest()
 
     def _is_whole(self, done: ShardInfo, count: int) -> bool:

@@ -79,10 +79,15 @@ class Cells:
         written.
         """
         if pa.types.is_floating(column.type):
-            column = pc.if_else(pc.is_nan(column), None, column)
+            is_nan = pc.is_nan(column)
+            if pc.any(is_nan).as_py():
+                column = pc.if_else(is_nan, None, column)
         elif not pa.types.is_integer(column.type) and column.type != pa.string():
             return column
-        spelled, unfit = self.fit(pa.array(self._spellings(name), pa.string()), column.type)
+        spellings = self._spellings(name)
+        if not spellings:
+            return column
+        spelled, unfit = self.fit(pa.array(spellings, pa.string()), column.type)
         spelled = spelled.filter(pa.array(~unfit))
         if not len(spelled):
             return column
