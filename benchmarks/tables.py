@@ -7,11 +7,11 @@
 
 The rows are real measurements, again and again under new keys. Everybody makes the same seven
 features: six numbers of mean 0 and deviation 1, and the number of the class. Ours alone has keys
-that are proved to be unique, splits, checks of the values, a shuffle, an index, sums of files, and
-can be resumed; the others write one set in the order of the rows. A first round, which is not
-timed, measures memory, and all that is written is read back; after every run frames are checked and
-counted. Whole processes run in alternation, on two cores, and the median of each counts. Needs
-`make peers`.
+that are proved to be unique, splits, checks of the values, statistics, a shuffle, an index, sums of
+files, and can be resumed; the others write one set in the order of the rows. `plain` is ours
+without statistics. A first round, which is not timed, measures memory, and all that is written is
+read back; after every run frames are checked and counted. Whole processes run in alternation, on
+two cores, and the median of each counts. Needs `make peers`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,15 @@ _BARE_BAR = 1.8  # median of CPU time: ours over the bare loop's, at most
 _PEAK = 2  # GiB, of ten million rows, at most
 
 
-def _ours(source: pathlib.Path, output: pathlib.Path) -> list[str]:
+def _ours(source: pathlib.Path, output: pathlib.Path, *more: str) -> list[str]:
     places = ("--input", source, "--output", output)
     columns = ("--key-column", KEY, "--label-column", LABEL, "--zscore", ",".join(NUMBERS))
     splits = ("--splits", "train=0.8,validation=0.1,test=0.1", "--seed", 7)
-    return python("pipelines.cli", "table", *places, *columns, *splits, "--quiet")
+    return python("pipelines.cli", "table", *places, *columns, *splits, "--quiet", *more)
+
+
+def _without_statistics(source: pathlib.Path, output: pathlib.Path) -> list[str]:
+    return _ours(source, output, "--no-statistics")
 
 
 def _peer(module: str) -> Command:
@@ -77,6 +81,7 @@ def _peer(module: str) -> Command:
 
 _CONTENDERS = (
     Contender(name="ours", what="recordmill table", command=_ours),
+    Contender(name="plain", what="recordmill table --no-statistics", command=_without_statistics),
     Contender(
         name="bare", what="pyarrow, tfx_bsl's encoder, frames", command=_peer("table_bare_loop")
     ),
@@ -162,6 +167,8 @@ def bars(results: Results, rows: int) -> list[str]:
         got = cpu["ours"] / cpu["bare"]
         lines.append(bar("CPU, ours / bare", got, at_most=_BARE_BAR if asked else None))
         lines.append(bar("wall, ours / bare", wall["ours"] / wall["bare"]))
+        if "plain" in results:
+            lines.append(bar("CPU, plain / bare", cpu["plain"] / cpu["bare"]))
     return lines
 
 

@@ -15,6 +15,7 @@ from tests.test_sensor import OPTIONS as AIR_OPTIONS
 from tests.test_sensor import air_rows, windows
 from tests.test_text import make
 from tests.texts import SMS
+from transforms.serving.models import argument_names
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 
@@ -158,19 +159,30 @@ def test_a_model_of_windows_gives_what_is_stored(tmp_path):
         tmp_path / "out",
         *(*AIR_OPTIONS, "--window", 24, "--splits", "train=1", "--zscore", "T"),
         *("--bucketize", "RH=5", "--impute", "AH=median", "--clip", "AH=0.5:1.5"),
-        *("--indicator", "T"),
+        *("--indicator", "T", "--minmax", "CO(GT)"),
         command="sensor",
     )
     model = export(made, tmp_path)
     rows = air_rows()
     inputs = {
         name: np.array([values[name] for _, values in rows[: len(rows) // 24 * 24]]).reshape(-1, 24)
-        for name in ("T", "RH", "AH")
+        for name in ("T", "RH", "AH", "CO(GT)")
     }
     found = model.serve({name: tf.constant(column) for name, column in inputs.items()})
     examples = windows(made)
-    assert sorted(found) == ["AH", "RH", "T", "T/missing"]
+    assert sorted(found) == ["AH", "CO(GT)", "RH", "T", "T/missing"]
+    arguments = {name.replace("CO(GT)", "CO_GT_"): tf.constant(c) for name, c in inputs.items()}
+    served = model.signatures["serving_default"](**arguments)
+    for name, values in found.items():
+        np.testing.assert_array_equal(values, served[name])
     for row in range(len(rows) // 24):
         stored = examples[f"AirQualityUCI.csv@{rows[row * 24][0].isoformat()}"]
         for name, values in found.items():
             np.testing.assert_array_equal(values[row].numpy(), stored[name])
+
+
+def test_names_that_tensorflow_would_not_take():
+    columns = ["CO(GT)", "co gt ", "T", "1x", "ü", "_", "text/length"]
+    assert list(argument_names(columns).values()) == [
+        *("CO_GT_", "co_gt__2", "T", "column_1x", "column__", "column___2", "text_length")
+    ]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from pipelines.cli import main
+from recordmill.schema_rules import load as load_rules
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
 from tests.tensorflow_reads import parse
@@ -100,6 +101,57 @@ def test_tensorflow_reads_it(air):
     examples = parse(air, "train")
     assert len(examples) == 1556
     assert all(example["T"].shape == (24,) for example in examples)
+
+
+def test_rows_out_of_a_schema_are_rejects_and_leave_gaps(air, tmp_path):
+    """The schema that is inferred rejects nothing; then each sensor is broken in three ways."""
+    options = ("--window", 24, "--stride", 6, "--splits", "train=1", "--max-reject-fraction", 1)
+    schema = tmp_path / "air.pbtxt"
+    argv = [*OPTIONS, *options, "--output", tmp_path / "none", "--infer-schema", schema]
+    assert run("sensor", *argv) == 0
+    kept = make(tmp_path / "kept", *OPTIONS, *options, "--schema", schema)
+    assert kept.manifest.digest == air.manifest.digest
+
+    rows = air_rows()
+    rules = load_rules(str(schema))
+    sensors = list(rows[0][1])
+    assert len(sensors) == 13
+    lines = AIR.read_text().splitlines()
+    broken: dict[int, str] = {}  # row, and what is said of it
+    spoilt = itertools.product(sensors, ("below", "above", "text"))
+    for row, (name, how) in zip(itertools.count(100, 230), spoilt, strict=False):
+        domain = rules.columns[name].domain
+        value, said = {
+            "below": (f"{domain.least - 1:g}", f"column '{name}': {domain.least - 1:g}, where the"),
+            "above": (f"{domain.most + 1:g}", f"column '{name}': {domain.most + 1:g}, where the"),
+            "text": ("wet", f"row {row}: column '{name}': expected"),
+        }[how]
+        cells = lines[row].split(";")
+        cells[2 + sensors.index(name)] = value.replace(".", ",")
+        lines[row] = ";".join(cells)
+        broken[row] = said
+    source = tmp_path / AIR.name
+    source.write_text("\n".join(lines))
+    made = make(tmp_path / "out", *OPTIONS, *options, "--schema", schema, "--input", source)
+    rejects = (made.folder / "rejects.jsonl").read_text().splitlines()
+    found = {one["key"]: one["detail"] for one in map(json.loads, rejects)}
+    assert found.keys() == {f"{AIR.name}#{row}" for row in broken}
+    for row, said in broken.items():
+        assert found[f"{AIR.name}#{row}"].startswith(said)
+
+    edges = [0, *sorted(broken), len(rows) + 1]  # rows are numbered from 1
+    starts = [
+        start
+        for before, after in itertools.pairwise(edges)
+        for start in range(before, after - 1 - 24 + 1, 6)
+    ]
+    written = windows(made)
+    assert written.keys() == {f"{AIR.name}@{rows[start][0].isoformat()}" for start in starts}
+    for start in starts:
+        example = written[f"{AIR.name}@{rows[start][0].isoformat()}"]
+        for name in sensors:
+            expected = np.float32([values[name] for _, values in rows[start : start + 24]])
+            np.testing.assert_array_equal(np.float32(example[name]), expected)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

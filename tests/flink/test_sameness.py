@@ -93,14 +93,32 @@ def test_jobs_of_two_outputs_share_a_cluster(
     assert [job.files for job in jobs] == [undisturbed.files] * 2
 
 
+def narrowed(schema: pathlib.Path) -> tuple[str, ...]:
+    """Options that reject the rows that are hotter than 40 degrees."""
+    text = schema.read_text()
+    assert text.count("max: 44.6") == 1
+    schema.write_text(text.replace("max: 44.6", "max: 40"))
+    return "--schema", str(schema), "--max-reject-fraction", "1"
+
+
 def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
     options = (
         *("--delimiter", ";", "--decimal", ",", "--missing", "-200", "--vocabulary", "Time"),
         *("--zscore", "T,RH", "--impute", "AH=median", "--bucketize", "AH=7", "--one-hot", "Date"),
         *("--num-shards", "train=4", "--balance", "none", "--spill-above", "1"),
     )
+    here, there = tmp_path / "here.pbtxt", tmp_path / "there.pbtxt"
+    jobs = [
+        Job(tmp_path / "none", *options, "--infer-schema", str(place), source=AIR, kind="table")
+        for place in (here, there)
+    ]
+    jobs[0].finish()
+    jobs[1].on(flink, "loopback").finish()
+    assert here.read_bytes() == there.read_bytes()
+    options += narrowed(here)
     direct = Job(tmp_path / "direct", *options, source=AIR, kind="table")
     direct.finish()
+    assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
     job = Job(tmp_path / "flink", *options, source=AIR, kind="table").on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
@@ -113,8 +131,14 @@ def test_windows_of_series(flink, tmp_path):
         *("--split-by", "time", "--purge", "1d", "--zscore", "T,RH", "--bucketize", "AH=7"),
         *("--num-shards", "train=4", "--balance", "none", "--spill-above", "1"),
     )
+    schema = tmp_path / "air.pbtxt"
+    Job(
+        tmp_path / "none", *options, "--infer-schema", str(schema), source=AIR, kind="sensor"
+    ).finish()
+    options += narrowed(schema)
     direct = Job(tmp_path / "direct", *options, source=AIR, kind="sensor")
     direct.finish()
+    assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
     job = Job(tmp_path / "flink", *options, source=AIR, kind="sensor").on(flink, "loopback")
     job.finish()
     assert job.files == direct.files

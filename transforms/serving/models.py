@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -34,6 +37,26 @@ class Lines(tf.Module):
         if oov_buckets > 1:
             unknown += tf.strings.to_hash_bucket_fast(values, oov_buckets)
         return tf.where(found < 0, unknown, found + 1 + oov_buckets)
+
+
+def argument_names(columns: Iterable[str]) -> dict[str, str]:
+    """What a signature calls columns, {column: name}: TensorFlow takes ASCII letters, digits and
+    `_`, with a letter first. `_` stands for all else; `_2` and so on follow where that comes twice.
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for column in columns:
+        first = re.sub(r"[^A-Za-z0-9_]", "_", column)
+        if not first[:1].isalpha():
+            first = f"column_{first}"
+        name = next(
+            one
+            for one in itertools.chain([first], (f"{first}_{n}" for n in itertools.count(2)))
+            if one.lower() not in taken
+        )
+        taken.add(name.lower())
+        names[column] = name
+    return names
 
 
 def save(transform: Any, output: pathlib.Path) -> None:

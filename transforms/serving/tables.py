@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from transforms.encoders.table_learning import Numbers
 from transforms.encoders.table_options import NUMBERED, DatePart, Recipe
-from transforms.serving.models import Lines
+from transforms.serving.models import Lines, argument_names
 
 NONE = -1  # of a bucket, a hash or a part of a date
 
@@ -44,8 +44,11 @@ class TableTransform(tf.Module):
         self._lines = {column: Lines(path) for column, path in vocabularies.items()}
         self._in_windows = window is not None
         shape = [None] if window is None else [None, window]
+        names = argument_names(self._recipes)
         signature = {
-            column: tf.TensorSpec(shape, tf.float64 if recipe.is_numeric else tf.string)
+            column: tf.TensorSpec(
+                shape, tf.float64 if recipe.is_numeric else tf.string, name=names[column]
+            )
             for column, recipe in self._recipes.items()
         }
         self.serve = tf.function(self.__call__, input_signature=[signature], autograph=False)
