@@ -219,7 +219,9 @@ class Job:
 
     def _check_layout(self, layout: Layout) -> None:
         config = self.config
+        rule = None if self.kind.windows is None else self.kind.windows.label.kind
         for flag, wanted in (
+            (f"--window-label {rule}", rule not in (None, "last")),
             (f"--balance {config.balance}", config.balance != "none"),
             ("--stratify", config.stratify),
         ):
@@ -245,6 +247,8 @@ class Job:
             listing_rejects=len(listing.rejects),
             spill_above=config.spill_above,
             workers=config.workers,
+            window=kind.windows is not None,
+            expected_label=kind.windows.label.name if kind.windows is not None else "",
         )
         # A column that no feature can hold is an error now, not when all is written. What the
         # classes are is not known yet, but whether there are any.
@@ -272,6 +276,7 @@ class Job:
                 staging=self.staging,
                 splits=config.splits,
                 by_series=kind.windows.split_by == "series" and not rows.presplit,
+                by_group=kind.windows.split_by == "series" and rows.grouped,
                 reject_unlabelled=records.labelled and config.unlabelled == "reject",
             )
         publication = Publication(

@@ -37,7 +37,7 @@ class SensorConfig(ColumnsConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="COLUMN,...",
-        help="When a row is, in one column or in several, such as Date,Time.",
+        help="Needed: when a row is, in one column or in several, such as Date,Time.",
     )
     time_format: str | None = option(
         None,
@@ -106,7 +106,7 @@ class SensorConfig(ColumnsConfig):
     )
 
     window: int | None = option(
-        None, group=WINDOWS, shapes_bytes=True, metavar="ROWS", help="Rows of a window."
+        None, group=WINDOWS, shapes_bytes=True, metavar="ROWS", help="Needed: rows of a window."
     )
     stride: int | None = option(
         None,
@@ -161,6 +161,9 @@ class SensorConfig(ColumnsConfig):
         for flag, given in (("--time-column", self.time_column), ("--window", self.window)):
             if not given:
                 raise ConfigError(f"{flag} is needed: see recordmill sensor --help")
+        refuse_given(
+            self, ("key_column",), "names rows, and windows have names of their own: leave it out"
+        )
         if self.split_by == "time":
             refuse_given(
                 self,
@@ -183,7 +186,7 @@ class SensorConfig(ColumnsConfig):
         assert self.window is not None
         return WindowOptions(
             window=self.window,
-            stride=self.stride or self.window,
+            stride=self.window if self.stride is None else self.stride,
             step=self.step,
             resample=self.resample,
             max_gap=self.max_gap,

@@ -309,8 +309,25 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
         ),
         (["--time-column", "time", "--window", 2, "--window-label", "ahead:x"], "ahead:ROWS"),
         (
+            ["--time-column", "time", "--window", 2, "--window-label", "majority"],
+            "--window-label majority needs classes",
+        ),
+        (["--time-column", "time", "--window", 2, "--stride", 0], "--stride: expected more than 0"),
+        (
+            ["--time-column", "time", "--window", 2, "--key-column", "time"],
+            "--key-column names rows, and windows have names of their own",
+        ),
+        (
+            [
+                *("--time-column", "time", "--series-column", "machine", "--window", 2),
+                *("--group-column", "heat"),
+            ],
+            "--group-column: series '.' is of group '.*' in plant.csv#.*, and of '.*' in plant",
+        ),
+        (
             ["--time-column", "time", "--series-column", "machine", "--window", 99],
-            "no window|nothing is left|no record",
+            "nothing is left to write: of 1[0-9] inputs .* were filtered by --window: .*"
+            "ask less with --window",
         ),
     ],
 )

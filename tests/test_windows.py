@@ -236,3 +236,27 @@ def test_the_step_is_found_where_rows_stand_in_no_order():
     picked = np.random.default_rng(0).permutation(len(moments))[:2000]
     survey = TimeSurvey.of(rows_of([moments[at] for at in picked]))
     assert survey.step == 10
+
+
+@pytest.mark.parametrize("resample", ["mean", "first", "sum"])
+def test_many_steps_stay_in_the_order_of_time(resample):
+    """More groups than Arrow keeps in the order in which it met them."""
+    random = np.random.default_rng(0)
+    moments = [(series, int(time)) for series in "cab" for time in random.integers(0, 9000, 4000)]
+    rows, _ = without_repeats(ordered(rows_of(moments)))
+    options = WindowOptions(window=2, stride=1, step=5, resample=resample)
+    found = resampled(rows, options)
+    expected: dict[tuple[str, int], list[dict]] = {}
+    for row in rows.to_pylist():
+        expected.setdefault((row[SERIES], row[TIME] // 5 * 5), []).append(row)
+    assert list(zip(found[SERIES].to_pylist(), found[TIME].to_pylist(), strict=True)) == sorted(
+        expected
+    )
+    reduce = {"mean": np.mean, "first": lambda values: values[0], "sum": np.sum}[resample]
+    for row in found.to_pylist():
+        inputs = expected[row[SERIES], row[TIME]]
+        values = [one["x"] for one in inputs if one["x"] is not None]
+        assert row["x"] == (pytest.approx(reduce(values)) if values else None)
+        words = [one["word"] for one in inputs if one["word"] is not None]
+        assert row["word"] == (words[-1] if words else None)
+        assert row[batch.KEY] == inputs[0][batch.KEY]

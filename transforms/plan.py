@@ -49,6 +49,8 @@ class PlanOptions:
     listing_rejects: int = 0
     spill_above: int = 4 << 20  # bytes of references
     workers: int = 0
+    window: bool = False  # inputs that were left out are rows in no window
+    expected_label: str = ""  # of which there should be records, as an option names it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,6 +149,8 @@ def make_plan(
     unread = options.listing_rejects + sum(part.unread for part in parts)
     # Of inputs, however many records were made of one.
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
+    skipped = sum(part.skipped for part in parts) if options.window else 0
+    seen += skipped
     verdict = refusal(rejected + unread, seen, options.max_reject_fraction)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     problems = [*problems, *_unusable_splits(survey), *_unknown_splits(survey, options)]
@@ -156,6 +160,8 @@ def make_plan(
         by: Counter[str] = Counter()
         for part in parts:
             by.update(outcome(part, staging=staging)[1])
+        if skipped:
+            by["window"] += skipped
         verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
     elif verdict is None and examined.problems:
         found = "; ".join(examined.problems)
@@ -179,7 +185,7 @@ def make_plan(
         rejected=rejected,
         filtered=filtered,
         files=examined.files,
-        notes=examined.notes,
+        notes=(*examined.notes, *_unseen_label(labels, options)),
         verdict=verdict,
     )
     if verdict is not None:
@@ -223,6 +229,15 @@ def _unknown_splits(survey: Survey, options: PlanOptions) -> list[str]:
         for name in options.num_shards
         if name not in known
     ]
+
+
+def _unseen_label(labels: Sequence[str], options: PlanOptions) -> list[str]:
+    """A sentence where an option names a class that no record has: perhaps it is misspelt."""
+    name = options.expected_label
+    if not name or name in labels:
+        return []
+    there = ", ".join(map(repr, labels)) or "none"
+    return [f"no record is of class {name!r}, which --window-label names; there are {there}"]
 
 
 def refusal(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import Reason, Reject
+from recordmill.errors import Reason, Reject, RunError
 from recordmill.staging import Part, Staging
 from transforms import batch, spill
 from transforms.listing import outcome, read_part, write_kept, write_part
@@ -52,7 +52,8 @@ class Windowing:
     """What it takes to cut windows.
 
     schema: of windows. splits: their fractions, in order. by_series: whether whole series go to
-    splits. reject_unlabelled: whether a window without a class is a reject.
+    splits; by_group: as their groups say. reject_unlabelled: whether a window without a class is a
+    reject.
     """
 
     options: WindowOptions
@@ -60,6 +61,7 @@ class Windowing:
     staging: Staging
     splits: Mapping[str, float]
     by_series: bool
+    by_group: bool
     reject_unlabelled: bool
 
     def spans(self, survey: TimeSurvey) -> Spans:
@@ -144,10 +146,13 @@ def cut_bucket(
     cutter = WindowCutter(windowing.options, clock, windowing.schema)
     parts: list[Part] = []
     rejects: list[Reject] = []
+    groups: dict[str, tuple[str | None, str]] = {}
     came = used = 0
     for cell in in_order:
         rows = read_part(cell.name, staging=windowing.staging)
         came += len(rows)
+        if windowing.by_group:
+            _check_groups(rows, groups)
         rows, some = _prepared(rows, spoilt, windowing.options)
         rejects += some
         for one in cutter.cut(rows):
@@ -177,6 +182,25 @@ def _prepared(
         ]
         rows = rows.filter(pa.array(~bad))
     return resampled(rows, options), rejects
+
+
+def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]) -> None:
+    """Raises RunError for a series of several groups: its windows would go to several splits.
+
+    found: {series: (group, the key of a row that has it)} so far.
+    """
+    several = pa.table(
+        [rows[SERIES], rows[batch.GROUP], rows[batch.KEY]], ["series", "group", "key"]
+    )
+    each = several.group_by(["series", "group"]).aggregate([("key", "min")])
+    for one in each.sort_by("key_min").to_pylist():
+        group, key = found.setdefault(one["series"], (one["group"], one["key_min"]))
+        if group != one["group"]:
+            raise RunError(
+                f"--group-column: series {one['series']!r} is of group {group!r} in {key}, and of"
+                f" {one['group']!r} in {one['key_min']}: a series goes to one split as a whole; say"
+                " --series-column, or leave --group-column out"
+            )
 
 
 def _with_gaps(cells: Sequence[Part], clock: Clock, windowing: Windowing) -> dict[str, str]:

@@ -26,6 +26,7 @@ OF_SERIES = "window/series"  # string: the series a window is of
 START = "window/start"  # when it begins
 
 _INPUTS = "__inputs__"  # int64: of how many rows of the input a row is made
+_GROUP = "__step__"  # int64: rows of one series and step have the same
 _PLACE = "__place__"  # int64: a carried row's place in its run; -1 of others
 _OURS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, SERIES, TIME)
 _BYTES = 4 << 20  # of windows at a time, about
@@ -164,21 +165,23 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
     step = options.step
     rows = batch.set_column(rows, TIME, pa.array(_times(rows) // step * step))
     rows = rows.append_column(_INPUTS, pa.array(np.ones(len(rows), np.int64)))
+    is_first = np.append(True, ~_same_series(rows) | (np.diff(_times(rows)) > 0))[: len(rows)]
+    rows = rows.append_column(_GROUP, pa.array(np.cumsum(is_first)))
     how = {_INPUTS: "sum", batch.KEY: "first"}
     for field in user_fields(rows.schema):
         numeric = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
         how[field.name] = options.resample if numeric else "last"
-    others = [name for name in rows.schema.names if name not in (SERIES, TIME)]
+    others = [name for name in rows.schema.names if name != _GROUP]
+    # Groups come in any order, but the rows of one in theirs.
     grouped = (
         pa.Table.from_batches([rows])
-        .group_by([SERIES, TIME], use_threads=False)
+        .group_by(_GROUP, use_threads=False)
         .aggregate([(name, how.get(name, "last")) for name in others])
-        .combine_chunks()
+        .sort_by(_GROUP)
     )
-    columns = {name: grouped[name] for name in (SERIES, TIME)}
-    columns |= {name: grouped[f"{name}_{how.get(name, 'last')}"] for name in others}
-    found = pa.table(columns).select(rows.schema.names).combine_chunks().to_batches()
-    return found[0] if found else rows.slice(0, 0)
+    columns = {name: grouped[f"{name}_{how.get(name, 'last')}"] for name in others}
+    found = pa.table(columns).combine_chunks().to_batches()
+    return found[0] if found else rows.select(others)
 
 
 def gaps(rows: pa.RecordBatch, max_gap: int) -> Mask:
