@@ -14,6 +14,7 @@ Last = Literal["zscore", "minmax", "bucketize", "one-hot", "vocabulary", "hash",
 NUMERIC: tuple[Last, ...] = ("zscore", "minmax", "bucketize")
 NUMBERED: tuple[Last, ...] = ("bucketize", "hash")  # of as many ids as the option says
 LEARNED_VALUES: tuple[Last, ...] = ("one-hot", "vocabulary")
+OF_TEXT: tuple[Last, ...] = (*LEARNED_VALUES, "hash")
 MEAN, MEDIAN = "mean", "median"
 
 
