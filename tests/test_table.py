@@ -306,6 +306,8 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
             "--impute a=1.0: as text .* of double, is 1: say --impute a=1",
         ),
         ("a,b\n2026-01-01,2\n", ["--types", "a=date", "--log", "a"], "--date-parts a=year"),
+        ("a,b\n1,2\n", ["--bucketize", "a=x"], "--bucketize a=x: expected a whole number, got 'x'"),
+        ("a,b\n1,2\n", ["--clip", "a=5:1"], "--clip a=5:1: .* 5 is not less than 1"),
         ("label/x,label\n1,2\n", ["--rename", "label/x=label"], "would both be named"),
     ],
 )

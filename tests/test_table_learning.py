@@ -204,7 +204,7 @@ def test_numbers_that_no_feature_holds_are_told():
         ({"zscore": ("x",), "minmax": ("x",)}, "--zscore has it too"),
         ({"one_hot": ("x",), "log": ("x",)}, "--one-hot x: is of values as they are"),
         ({"hash": (("x", 1),)}, "--hash x=1: expected 2 buckets"),
-        ({"clip": (("x", 3, 3),)}, "--clip x=3:3: expected LEAST:MOST"),
+        ({"clip": (("x", 3, 3),)}, "--clip x=3:3: expected LEAST:MOST, and 3 is not less than 3"),
         ({"oov_buckets": 0}, "--oov-buckets: expected 1 or more, got 0"),
     ],
 )

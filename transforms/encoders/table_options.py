@@ -98,7 +98,10 @@ class TableOptions:
                     )
         for column, least, most in self.clip:
             if not least < most:
-                raise ConfigError(f"--clip {column}={least:g}:{most:g}: expected LEAST:MOST")
+                raise ConfigError(
+                    f"--clip {column}={least:g}:{most:g}: expected LEAST:MOST, and {least:g} is not"
+                    f" less than {most:g}"
+                )
         for option, value, least in (
             ("--vocab-size", self.vocab_size, 1),
             ("--min-frequency", self.min_frequency, 1),
