@@ -117,8 +117,8 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
         getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
     )
     kind = module.kind(parsed.config)
-    # Beam takes two seconds to import: not before the command line is known to be sound. Encoder
-    # processes get ready meanwhile, where they are of this machine.
+    # Beam takes two seconds to import: not before the command line is known to be sound, nor before
+    # encoder processes, where they are of this machine, are forked from what there is so far.
     if parsed.config.runner == "direct":
         pool.shared_pool(parsed.config.workers, imports=["transforms.encode", *kind.modules])
     try:
