@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from pipelines.job_file import Given
 from recordmill.errors import ConfigError
 
+_NEARLY = 0.8  # as difflib compares
+
 
 def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
     """What is given, as `--name=value`, if Beam has an option of that name and takes the value.
@@ -30,17 +32,27 @@ def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
             prefix = f"{one.line}: " if one.line else ""
             raise ConfigError(f"{prefix}Beam does not take {token}: {error}") from error
         if rest:
-            raise unknown(one, [*ours, *vars(known)])
+            raise unknown(one, ours, beams=list(vars(known)))
     return [token for token, _ in tokens]
 
 
-def unknown(given: Given, candidates: Sequence[str]) -> ConfigError:
-    """The error for an option that is none of the candidates; it names the nearest spelling."""
+def unknown(given: Given, ours: Sequence[str], *, beams: Sequence[str] = ()) -> ConfigError:
+    """The error for an option that is neither ours nor Beam's; it names the nearest spelling.
+
+    Beam has so many that one is always a little like it: of those it has to be nearly the same.
+    """
     dashes = "" if given.line else "--"
     prefix = f"{given.line}: " if given.line else ""
     # Compared with dashes, so that --num_shards leads to --num-shards; the first ones win.
-    spelled = {name.replace("_", "-"): name for name in reversed(candidates)}
-    nearest = difflib.get_close_matches(given.key.replace("_", "-"), spelled, n=1)
+    key = given.key.replace("_", "-")
+    spelled = {name.replace("_", "-"): name for name in (*reversed(beams), *reversed(ours))}
+    near = [
+        *difflib.get_close_matches(key, [one.replace("_", "-") for one in ours], n=1),
+        *difflib.get_close_matches(
+            key, [one.replace("_", "-") for one in beams], n=1, cutoff=_NEARLY
+        ),
+    ]
+    nearest = difflib.get_close_matches(key, near, n=1)
     hint = f"did you mean {dashes}{spelled[nearest[0]]}?" if nearest else "--help lists all"
     return ConfigError(f"{prefix}unknown option {dashes}{given.key}; {hint}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -50,7 +51,28 @@ _OTHERS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 stopped."""
+    """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 stopped, 141
+    where nobody reads any more what it prints.
+    """
+    try:
+        code = _main(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if not _reader_left():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tells at exit
+        return 141
+
+
+def _reader_left() -> bool:
+    """Whether stdout is a pipe that nobody reads: other pipes and sockets break too."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     logging.getLogger().addFilter(_is_news)
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -95,8 +117,8 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
         getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
     )
     kind = module.kind(parsed.config)
-    # Beam takes two seconds to import: not before the command line is known to be sound. Encoder
-    # processes get ready meanwhile, where they are of this machine.
+    # Beam takes two seconds to import: not before the command line is known to be sound, nor before
+    # encoder processes, where they are of this machine, are forked from what there is so far.
     if parsed.config.runner == "direct":
         pool.shared_pool(parsed.config.workers, imports=["transforms.encode", *kind.modules])
     try:

@@ -179,10 +179,13 @@ def making(config: ColumnsConfig, *, sequences: bool = False) -> dict[str, Any]:
 
 
 def _numbers(flag: str, given: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    try:
-        return tuple((column, int(number)) for column, number in given.items())
-    except ValueError as error:
-        raise ConfigError(f"{flag}: expected COLUMN=N,..., a number each: {error}") from error
+    found = []
+    for column, text in given.items():
+        try:
+            found.append((column, values.whole_number(text)))
+        except ValueError as error:
+            raise ConfigError(f"{flag} {column}={text}: {error}") from error
+    return tuple(found)
 
 
 def _bounds(given: Mapping[str, str]) -> tuple[tuple[str, float, float], ...]:

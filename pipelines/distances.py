@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from pipelines.tables import clean, name_of, new_table, stack
+from pipelines.tables import clean, count_of, name_of, new_table, stack
 from recordmill.drift import Comparison, Distance
 
 _SHOWN = 5
@@ -38,8 +38,8 @@ def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
         table.add_row(_named(one, of_splits=of_splits), *_cells(one))
     more = len(found.distances) - len(shown)
     if more:
-        which = "smaller ones" if shown else "columns, and none differs"
-        table.add_row(Text(f"... {more:,} {which}", style="dim"))
+        told = count_of(more, "smaller one" if shown else "column")
+        table.add_row(Text(f"... {told}{'' if shown else ', and none differs'}", style="dim"))
     return table
 
 

@@ -76,7 +76,7 @@ class Option:
             shown = ",".join(f"{name}={value}" for name, value in shown.items())
         if isinstance(shown, list):
             shown = ",".join(map(str, shown))
-        return "" if shown is None or shown is False else str(shown)
+        return "" if shown is None or self.switch else str(shown)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

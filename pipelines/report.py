@@ -147,7 +147,7 @@ def closing(
         )
     took = "" if seconds is None else f" in {duration(seconds)}"
     records = sum(split.records for split in manifest.splits.values())
-    last = line(f"{records:,} records written to ", (clean(output), "bold"), took)
+    last = line(f"{count_of(records, 'record')} written to ", (clean(output), "bold"), took)
     return stack(
         table,
         None if rates else _classes_table(classes, labels=manifest.labels),

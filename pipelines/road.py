@@ -87,10 +87,14 @@ class Road:
             )
         if self.duplicates is not None and self.duplicates.mode == "drop":
             parts |= DropDuplicates(self.staging)
+        reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
+        rows = Passes(parts=parts, reader=reader)
+        if self.examination is not None and self.examination.infer:
+            infer(rows, examination=self.examination, workers=workers)
+            return
         if self.windowing is not None:
             parts, hopeless = parts | CutWindows(self.windowing, workers)
             problems.append(hopeless)
-        reader = SplitReader(staging=self.staging, fractions=self.fractions, seed=self.options.seed)
         passes = Passes(parts=parts, reader=reader)
         if not self.unique_keys:
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
@@ -107,10 +111,7 @@ class Road:
             problems.append(too_small)
         if self.layout.grouped and self.layout.presplit:
             problems.append(find_torn_groups(passes.read_split))
-        if self.examination is not None and self.examination.infer:
-            infer(passes, examination=self.examination, workers=workers)
-            return
-        plan = AsSingleton(self._plan(passes, problems))
+        plan = AsSingleton(self._plan(passes, rows, problems))
         if self.dry_run:
             return
         infos = (
@@ -126,8 +127,9 @@ class Road:
         infos | Publish(self.publication, plan)
 
     def _plan(
-        self, passes: Passes, problems: Sequence[beam.PCollection[str]]
+        self, passes: Passes, rows: Passes, problems: Sequence[beam.PCollection[str]]
     ) -> beam.PCollection[Plan]:
+        """rows: of which windows are cut; otherwise the records, before they have their strata."""
         pipeline = passes.parts.pipeline
         survey = (
             passes.parts
@@ -171,7 +173,12 @@ class Road:
         examined: AsSingleton | Examined = Examined()
         if self.examination is not None:
             examined = AsSingleton(
-                examine(passes, examination=self.examination, workers=self.options.workers)
+                examine(
+                    passes,
+                    rows=rows,
+                    examination=self.examination,
+                    workers=self.options.workers,
+                )
             )
         forbidden: AsList | tuple[()] = ()
         if problems:

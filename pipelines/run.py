@@ -64,7 +64,8 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     with _ended_by_signals(watcher, on_flink, prog), watcher:
         outcome = job.run(run_pipeline, on_listed=progress.listed, is_running=_is_running)
     if not config.quiet:
-        for note in kind.source.notes if isinstance(kind.source, RowSource) else ():
+        of_source = kind.source.notes if isinstance(kind.source, RowSource) else ()
+        for note in (*of_source, *job.asked.notes):
             print(f"{prog}: note: {note}", file=sys.stderr)
         _say(outcome, job, seconds=time.monotonic() - started)
     if outcome.status == "detached" and on_flink is not None:

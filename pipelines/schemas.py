@@ -8,7 +8,7 @@ from pipelines.config import CommonConfig
 from recordmill import schema_rules
 from recordmill.errors import ConfigError
 from recordmill.files import Location
-from recordmill.schema_rules import Rules
+from recordmill.schema_rules import Limit, Rules
 from recordmill.staging import Staging
 from recordmill.statistics_file import load_compared
 from transforms.examine import Examiner
@@ -48,6 +48,19 @@ class Asked:
         """Whether a schema is all that is wanted."""
         return self.config.infer_schema is not None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the schema nobody looks at. Sentences without their end."""
+        if self.rules is None or self.compared is not None:
+            return ()
+        limited = [name for name, one in self.rules.columns.items() if one.drift != Limit()]
+        if not limited:
+            return ()
+        return (
+            f"the schema limits the drift of {', '.join(map(repr, limited))}: nobody looks at it"
+            " without --compare-with, which names a dataset to compare with",
+        )
+
     def refuse(self, layout: Layout) -> None:
         """Raises ConfigError for columns that the schema does not expect, or lacks."""
         made = None if self.kind.headers is None else self.kind.headers.fields
@@ -68,23 +81,26 @@ class Asked:
         )
 
     def examination(self, layout: Layout, staging: Staging) -> Examination | None:
-        """What is asked of all records, or of the rows of all windows; None where nothing is.
+        """What is asked of all records, or of rows and of windows; None where nothing is.
 
         layout: of the rows.
         """
         config = self.config
         if not (config.statistics or self.infers or self.rules is not None):
             return None
-        windows = self.kind.windows
         examiner = Examiner(
             staging=staging,
             labelled=layout.labelled,
             headers=self._headers(),
             rules=self.rules,
-            inside=None if windows is None else fields_of_rows(layout.columns, windows),
         )
+        windows = None
+        if self.kind.windows is not None:
+            inside = fields_of_rows(layout.columns, self.kind.windows)
+            windows = dataclasses.replace(examiner, rules=None, inside=inside)
         return Examination(
             examiner=examiner,
+            windows=windows,
             on_violation=config.on_violation,
             published=config.statistics,
             compared=self.compared if config.on_violation == "fail" else None,

@@ -24,6 +24,7 @@ TRAIN = "train"
 
 _BUCKETS = 10
 _TOLERANCE = 1e-9
+_TINY = float(np.finfo(np.float64).tiny)  # the bucket of 0 has bounds nearer to 0 than this
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -196,7 +197,7 @@ def _held_below(column: ColumnView, edges: list[float]) -> Floats:
 
 
 def _bucket_names(edges: list[float]) -> Iterator[str]:
-    for low, high in itertools.pairwise(edges):
+    for low, high in itertools.pairwise(0.0 if abs(x) < _TINY else x for x in edges):
         if low == -math.inf:
             yield f"below {high:.4g}"
         elif high == math.inf:

@@ -22,6 +22,21 @@ from multiprocessing.reduction import recv_handle
 from typing import NoReturn
 
 
+def main_and_exit(descriptor: int, imports: Sequence[str]) -> NoReturn:
+    """`main`, in a process that was forked for it."""
+    code = 1
+    try:
+        os.setpgid(0, 0)  # Ctrl-C reaches the whole group; what it means is for the parent to say
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        main(descriptor, imports)
+        code = 0
+    except BaseException:  # noqa: BLE001 (it must not become a second parent)
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 def main(descriptor: int, imports: Sequence[str]) -> None:
     """Imports the modules and forks processes until the connection ends."""
     for module in imports:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import pathlib
 import pickle
 import queue
 import signal
@@ -19,15 +20,17 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing.connection import Pipe, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.reduction import send_handle
 from typing import Any, ParamSpec, TypeVar
 
-from recordmill import memory
+from recordmill import memory, nursery
 from recordmill.errors import RunError
 
 # One thread per process is the plan: numpy's BLAS must not start more.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", **memory.ENVIRONMENT}
+
+_OF_ALLOCATOR = "jemalloc_bg_thd\n"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,8 +43,8 @@ class WorkerDied(RunError):
 class ProcessPool:
     """Runs module-level functions in processes that import nothing but what the functions need.
 
-    What forks them starts now, as whoever makes the pool has something to do meanwhile; they
-    themselves, up to `workers`, when there are tasks for them.
+    What forks them starts now, itself a fork of this process, which has imported much of it, unless
+    that has threads. They themselves start, up to `workers`, when there are tasks for them.
     imports: modules to have ready before the first task comes.
     """
 
@@ -98,6 +101,40 @@ class _Process:
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
 
 
+class _Forked:
+    """A child, with as much of Popen as it takes."""
+
+    def __init__(self, number: int) -> None:
+        self.pid = number
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        return self._ended(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._ended(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _ended(self, options: int) -> int | None:
+        if self._code is None:
+            number, status = os.waitpid(self.pid, options)
+            if number:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+
+def _can_fork() -> bool:
+    """Whether a fork of this process is a whole one: it has no thread but those of Arrow's
+    allocator, which see to themselves.
+    """
+    threads = pathlib.Path("/proc/self/task").glob("*/comm")
+    others = [name for name in (path.read_text() for path in threads) if name != _OF_ALLOCATOR]
+    return len(others) == 1
+
+
 class _Nursery:
     """The process that forks the others (`recordmill.nursery`), or the next where it has died."""
 
@@ -106,21 +143,32 @@ class _Nursery:
         self._forked: list[_Process] = []
         self._closed = False
         self._lock = threading.Lock()
+        self._process: _Forked | subprocess.Popen[bytes]
         self._start()
 
     def _start(self) -> None:
         self._control, theirs = Pipe()
+        self._process = self._fork(theirs) if _can_fork() else self._spawn(theirs)
+        theirs.close()
+
+    def _fork(self, theirs: Connection) -> _Forked:
+        number = os.fork()
+        if not number:
+            self._control.close()
+            nursery.main_and_exit(theirs.fileno(), self._imports)
+        return _Forked(number)
+
+    def _spawn(self, theirs: Connection) -> subprocess.Popen[bytes]:
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         # -P: a queue.py in the folder where the user stands is not the one we mean.
         main = f"from recordmill.nursery import main; main({theirs.fileno()}, {self._imports})"
-        self._process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-c", main],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=os.environ | _ENVIRONMENT | {"PYTHONPATH": paths},
             process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
         )
-        theirs.close()
 
     def fork(self, descriptor: int) -> _Process:
         """Returns a new process, which serves a socket.

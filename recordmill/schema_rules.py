@@ -172,8 +172,8 @@ def _only(message: Any, where: str, known: tuple[str, ...], *, harmless: Any = (
     for field, _ in message.ListFields():
         if field.name not in (*known, *harmless):
             raise ConfigError(
-                f"{where}: nothing here knows {field.name}; expected some of {', '.join(known)}:"
-                " take it out of the schema"
+                f"{where}{': ' if where else ''}nothing here knows {field.name}; expected some of"
+                f" {', '.join(known)}: take it out of the schema"
             )
 
 
@@ -217,7 +217,7 @@ _KNOWN = (
 
 
 def _read_column(feature: Any, shared: Mapping[str, Any]) -> ColumnRules:
-    _only(feature, "it", _KNOWN, harmless=("annotation", "deprecated"))
+    _only(feature, "", _KNOWN, harmless=("annotation", "deprecated"))
     kind = _TYPES.get(feature.type)
     if feature.type and kind is None:
         raise ConfigError(f"expected type {', '.join(_TYPES.values())}, got STRUCT")
@@ -266,7 +266,8 @@ def _domain(feature: Any, shared: Mapping[str, Any]) -> Range | Words | Truth | 
     found = getattr(feature, which)
     if which == "domain":
         if found not in shared:
-            raise ConfigError(f"the schema has no domain {found!r}; it has {sorted(shared)}")
+            names = ", ".join(map(repr, sorted(shared)))
+            raise ConfigError(f"the schema has no domain {found!r}; it has {names or 'none'}")
         found = shared[found]
     match found.DESCRIPTOR.name:
         case "IntDomain":

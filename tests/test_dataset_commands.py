@@ -1,6 +1,8 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -201,3 +203,13 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             command(["--help"])
         assert example in capsys.readouterr().out
+
+
+def test_a_reader_that_leaves_early_is_no_error(dataset: str) -> None:
+    command = [sys.executable, "-m", "pipelines.cli", "inspect", "--json", "--dataset", dataset]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

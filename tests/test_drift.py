@@ -1,5 +1,6 @@
 """How far records are apart, against shares that are counted one by one."""
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -114,3 +115,12 @@ def test_values_too_many_to_be_known_are_compared_as_far_as_they_are():
 
 def test_one_split_has_no_skew():
     assert drift.skew(slices_of(train={"x": [1]})) == drift.Comparison()
+
+
+def test_the_bucket_of_zero_begins_and_ends_with_zero():
+    least = 1.738e-310
+    assert list(drift._bucket_names([-math.inf, -least, 14.06, math.inf])) == [
+        "below 0",
+        "0 to 14.06",
+        "14.06 and above",
+    ]

@@ -113,12 +113,12 @@ def test_outputs_that_cannot_be(tmp_path, capsys):
     assert "expected a local folder" in capsys.readouterr().err
 
 
-TABLE = """when,age,city,code,x
-2024-02-29 23:59:58,31,Paris,7,0.5
-2000-01-01 00:00:00,,Rome,8,-1.25
-,62,,7,
-1969-07-20 20:17:40,18,Paris,,3e5
-2026-11-22 12:00:01,45,Köln,9,7
+TABLE = """when,age,city,code,x,tag
+2024-02-29 23:59:58,31,Paris,7,0.5,
+2000-01-01 00:00:00,,Rome,8,-1.25,a
+,62,,7,,
+1969-07-20 20:17:40,18,Paris,,3e5,b
+2026-11-22 12:00:01,45,Köln,9,7,a
 """
 
 
@@ -130,7 +130,7 @@ def test_a_model_of_columns_gives_what_is_stored(tmp_path):
         *("--input", source, "--types", "when=timestamp", "--impute", "age=mean"),
         *("--zscore", "age", "--bucketize", "x=3", "--one-hot", "city", "--hash", "code=10"),
         *("--date-parts", "when=year+month+day+weekday+hour+minute+second", "--indicator", "x,age"),
-        *("--rename", "age=years"),
+        *("--rename", "age=years", "--impute", "tag=none", "--vocabulary", "tag"),
         command="table",
     )
     model = export(made, tmp_path)
@@ -138,7 +138,7 @@ def test_a_model_of_columns_gives_what_is_stored(tmp_path):
     columns = {
         name: tf.constant([float(row[name] or "nan") for row in rows], tf.float64)
         for name in ("age", "x")
-    } | {name: tf.constant([row[name] for row in rows]) for name in ("when", "city", "code")}
+    } | {name: tf.constant([row[name] for row in rows]) for name in ("when", "city", "code", "tag")}
     found = model.serve(columns)
     stored = {}
     for split in made.manifest.splits:

@@ -135,6 +135,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
         (["--strat"], "unknown option --strat; did you mean --stratify?"),
         (["--no-upight"], "unknown option --no-upight; did you mean --upright?"),
         (["--direct_num_worker=2"], "did you mean --direct_num_workers?"),
+        (["--nosuch"], "unknown option --nosuch; --help lists all"),
         (["--qqqq"], "unknown option --qqqq; --help lists all"),
         (["--direct_num_workers=two"], "--direct_num_workers: invalid int value: 'two'"),
         (["photos"], "unexpected argument 'photos'; expected flags only"),
@@ -314,6 +315,7 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         "This command line:",
     ]
     assert "  --no-upright " in text
+    assert "(default: True)" not in text
     assert "--mode rgb|gray" in text
     flat = " ".join(text.split())
     assert "Height and width. (default: 224)" in flat

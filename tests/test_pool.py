@@ -310,3 +310,40 @@ def test_an_import_that_fails_is_told_by_the_task_that_needs_it(tmp_path, monkey
         assert pool.submit(double, 2).result() == 4
     finally:
         pool.close()
+
+
+FAMILY = """
+import os, sys, threading
+from recordmill import memory
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+memory.keep_freed()
+import pyarrow.compute
+
+from recordmill.pool import ProcessPool
+from tests.test_pool import family
+
+if sys.argv[1] == "threads":
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+pool = ProcessPool(1)
+own, nursery, command = pool.submit(family).result()
+assert own == os.getpid()
+print(command)
+pool.close()
+"""
+
+
+def family() -> tuple[int, int, str]:
+    """Who has started the process that has forked this one, that one, and its command."""
+    nursery = os.getppid()
+    command = pathlib.Path(f"/proc/{nursery}/cmdline").read_text().replace("\0", " ")
+    return parent(nursery), nursery, command
+
+
+@pytest.mark.parametrize(("threads", "begins"), [("none", False), ("threads", True)])
+def test_what_forks_is_a_fork_itself_where_there_are_no_threads(threads, begins):
+    done = subprocess.run(
+        [sys.executable, "-c", FAMILY, threads], capture_output=True, text=True, check=True
+    )
+    assert ("recordmill.nursery import main" in done.stdout) == begins
+    assert done.stderr == ""

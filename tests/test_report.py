@@ -260,3 +260,9 @@ def test_every_class_is_one_row(classes: dict[str, tuple[int, int]]) -> None:
 def test_two_empty_manifests_can_be_shown(summary: inspection.Summary) -> None:
     empty: Manifest = dataclasses.replace(summary.manifest, splits={}, labels=(), class_weights={})
     assert "0 records written to out" in shown(report.closing(empty, output=pathlib.Path("out")))
+
+
+def test_one_record_is_no_plural(summary: inspection.Summary) -> None:
+    split = dataclasses.replace(summary.manifest.splits["train"], records=1, classes={})
+    one: Manifest = dataclasses.replace(summary.manifest, splits={"train": split}, class_weights={})
+    assert "\n1 record written to out" in shown(report.closing(one, output=pathlib.Path("out")))

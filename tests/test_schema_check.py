@@ -309,6 +309,17 @@ def test_columns_that_are_those_of_the_schema(columns):
     refuse_columns(parse(f'{later} feature {{ name: "label" type: BYTES }}'), layout, None)
 
 
+def test_an_inferred_schema_tells_of_dates_and_times():
+    rows = rows_of(
+        day=pa.array([1, None], pa.date32()), at=pa.array([1, 2], pa.timestamp("us")), n=[1, 2]
+    )
+    columns = {name: rows[name] for name in ("day", "at", "n")}
+    text = infer_schema(Statistics.of(rows, columns).whole())
+    assert "#   --types day=date,at=timestamp\n" in text
+    parse(text)
+    assert "--types" not in infer_schema(Statistics.of(rows, {"n": columns["n"]}).whole())
+
+
 def test_records_keep_the_schema_that_is_inferred_from_them():
     rows = rows_of(
         whole=[1, 2**62 + 1, -5, 0],

@@ -154,6 +154,67 @@ def test_rows_out_of_a_schema_are_rejects_and_leave_gaps(air, tmp_path):
             np.testing.assert_array_equal(np.float32(example[name]), expected)
 
 
+def tail(folder: pathlib.Path) -> tuple[object, ...]:
+    """A series by the minute, whose last ten rows are unlike all others, and how it is read."""
+    rows = [f"{i % 7},a" if i < 480 else "1000,zz" for i in range(490)]
+    lines = [f"{1767225600 + 60 * i},{row}" for i, row in enumerate(rows)]
+    (folder / "tail.csv").write_text("\n".join(["time,v,s", *lines]))
+    return ("--input", folder / "tail.csv", "--time-column", "time")
+
+
+@pytest.mark.parametrize(
+    "options", [("--window", 4, "--step", "5min"), ("--window", 24)], ids=["means", "in no window"]
+)
+def test_the_rows_keep_the_schema_that_is_inferred_of_them(options, tmp_path):
+    argv = (*tail(tmp_path), *options, "--splits", "train=1")
+    schema = tmp_path / "s.pbtxt"
+    assert run("sensor", *argv, "--output", tmp_path / "none", "--infer-schema", schema) == 0
+    rules = load_rules(str(schema))
+    assert (rules.columns["v"].domain.least, rules.columns["v"].domain.most) == (0, 1000)
+    assert rules.columns["s"].domain.values == ("a", "zz")
+    for how in ("reject", "keep", "fail"):
+        made = make(tmp_path / how, *argv, "--schema", schema, "--on-violation", how)
+        assert made.rejects == {}
+        assert not [note for note in made.manifest.notes if "schema" in note]
+
+
+def test_limits_of_the_dataset_are_about_the_rows_too(tmp_path, capsys):
+    """The last two rows, which are in no window, have the second text."""
+    lines = [f"{60 * i},{'b' if i > 7 else 'a'}" for i in range(10)]
+    (tmp_path / "s.csv").write_text("\n".join(["time,s", *lines]))
+    argv = ("--input", tmp_path / "s.csv", "--time-column", "time", "--splits", "train=1",
+            "--window", 4, "--schema", tmp_path / "s.pbtxt")  # fmt: skip
+    feature = 'feature { name: "s" unique_constraints { min: 2 max: 2 } }'
+    (tmp_path / "s.pbtxt").write_text(f"{feature} dataset_constraints {{ max_examples_count: 10 }}")
+    make(tmp_path / "kept", *argv)
+    (tmp_path / "s.pbtxt").write_text(f"{feature} dataset_constraints {{ max_examples_count: 9 }}")
+    assert run("sensor", *argv, "--output", tmp_path / "out") == 1
+    assert "10 records, where the schema has 0 to 9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", [(), ("--step", "2min")], ids=["as they are", "means"])
+def test_the_same_rows_are_out_of_a_schema_whatever_becomes_of_them(step, tmp_path, capsys):
+    schema = tmp_path / "s.pbtxt"
+    schema.write_text(
+        'feature { name: "v" type: INT int_domain { min: 0 max: 6 } }'
+        ' feature { name: "s" type: BYTES }'
+    )
+    argv = (*tail(tmp_path), *step, "--window", 10, "--stride", 3, "--schema", schema,
+            "--splits", "train=0.5,test=0.5", "--split-by", "time")  # fmt: skip
+    rejected = make(tmp_path / "reject", *argv, "--max-reject-fraction", 1).rejects
+    assert rejected == {f"tail.csv#{row}": "out_of_schema" for row in range(481, 491)}
+    why = "1000, where the schema has 0 to 6"
+    told = (
+        "10 records are out of the schema, by column 'v' of 10, such as"
+        f" tail.csv#481: {why}, tail.csv#482: {why}, tail.csv#483: {why}"
+    )
+    kept = make(tmp_path / "keep", *argv, "--on-violation", "keep")
+    assert told in kept.manifest.notes
+    capsys.readouterr()
+    assert run("sensor", *argv, "--output", tmp_path / "fail", "--on-violation", "fail") == 1
+    assert f"{told}: mend the input" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_same_bytes_with_any_number_of_workers(air, tmp_path, workers):
     again = make(

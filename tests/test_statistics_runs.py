@@ -501,6 +501,18 @@ def test_limits_of_drift_and_skew(tmp_path, capsys, on_violation):
     assert not any(drift in note for note in notes), "it is not about this dataset alone"
 
 
+def test_a_limit_of_drift_that_nobody_looks_at_is_told(tmp_path, capsys):
+    limit = "drift_comparator { infinity_norm { threshold: 0.3 } }"
+    flags = small(tmp_path, LINES, f'feature {{ name: "x" }} feature {{ name: "word" {limit} }}')
+    argv = ["table", *map(str, flags), "--output", str(tmp_path / "old")]
+    assert main(argv) == 0
+    said = "note: the schema limits the drift of 'word': nobody looks at it without --compare-with"
+    assert said in capsys.readouterr().err
+    compared = [*argv[:-1], str(tmp_path / "new"), "--compare-with", str(tmp_path / "old")]
+    assert main(compared) == 0
+    assert "nobody looks at it" not in capsys.readouterr().err
+
+
 def test_a_dataset_without_statistics_cannot_be_compared_with(tmp_path, sound, capsys):
     rows, _ = sound
     table(tmp_path / "old", "--input", rows, *AIR_OPTIONS, "--statistics=false")

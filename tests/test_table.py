@@ -300,6 +300,14 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         ("a,b\n1,2\n", ["--date-parts", "a=year"], "--date-parts a: is of dates"),
         ("a,label\n1,2.5\n2,3.25\n", [], "the classes of column 'label' are decimal numbers"),
         ("a,b\n1,2\n", ["--impute", "a=many"], "--impute a=many: expected a value of the column"),
+        (
+            "a,b\n1.5,2\n,3\n",
+            ["--impute", "a=1.0", "--hash", "a=9"],
+            "--impute a=1.0: as text .* of double, is 1: say --impute a=1",
+        ),
+        ("a,b\n2026-01-01,2\n", ["--types", "a=date", "--log", "a"], "--date-parts a=year"),
+        ("a,b\n1,2\n", ["--bucketize", "a=x"], "--bucketize a=x: expected a whole number, got 'x'"),
+        ("a,b\n1,2\n", ["--clip", "a=5:1"], "--clip a=5:1: .* 5 is not less than 1"),
         ("label/x,label\n1,2\n", ["--rename", "label/x=label"], "would both be named"),
     ],
 )
@@ -308,6 +316,23 @@ def test_what_cannot_work_is_told(content, options, words, tmp_path, capsys):
     assert run("table", "--input", source, "--output", tmp_path / "out", *options) in (1, 2)
     assert_matches(capsys.readouterr().err, words)
     assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--hash", "b=10"], "--hash b: is of values as text, and the column is of binary; with "),
+        (["--one-hot", "b"], "--one-hot b: .* with --types b=string what is no text in UTF-8 is"),
+        (["--vocabulary", "b"], "--vocabulary b: is of values as text"),
+        (["--zscore", "l"], "'l' is of lists, .* they stay as they are"),
+        (["--types", "b=string"], r"expected text in UTF-8, got b'.x00"),
+    ],
+)
+def test_what_cannot_become_of_columns_with_types_is_told(options, words, tmp_path, capsys):
+    source = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"b": [b"\x00\xff"], "l": [[1, 2]]}), source)
+    assert run("table", "--input", source, "--output", tmp_path / "out", *options) in (1, 2)
+    assert_matches(capsys.readouterr().err, words)
 
 
 def assert_matches(told: str, words: str) -> None:

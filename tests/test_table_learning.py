@@ -138,6 +138,15 @@ def test_vocabularies_are_cut_by_frequency(tmp_path):
     assert found["city"] == [2] * 5 + [3] * 3 + [1] * 4
 
 
+def test_a_value_that_stands_for_none_is_learned_too(tmp_path):
+    train = rows_of(city=["a", None, None, "b", None, "a"], code=[7, None, 7, None, 8, None])
+    options = TableOptions(
+        one_hot=("city",), vocabulary=("code",), impute=(("city", "none"), ("code", "9"))
+    )
+    found, _ = encode(options, rows_of(city=["b", None], code=[None, 8]), tmp_path, train)
+    assert found == {"city": [[0, 0, 1], [1, 0, 0]], "code": [2, 4]}
+
+
 def test_hashes_are_those_of_tensorflow(tmp_path):
     import tensorflow as tf
 
@@ -195,7 +204,7 @@ def test_numbers_that_no_feature_holds_are_told():
         ({"zscore": ("x",), "minmax": ("x",)}, "--zscore has it too"),
         ({"one_hot": ("x",), "log": ("x",)}, "--one-hot x: is of values as they are"),
         ({"hash": (("x", 1),)}, "--hash x=1: expected 2 buckets"),
-        ({"clip": (("x", 3, 3),)}, "--clip x=3:3: expected LEAST:MOST"),
+        ({"clip": (("x", 3, 3),)}, "--clip x=3:3: expected LEAST:MOST, and 3 is not less than 3"),
         ({"oov_buckets": 0}, "--oov-buckets: expected 1 or more, got 0"),
     ],
 )

@@ -18,6 +18,7 @@ from transforms.sketches import Distinct, TopValues
 from transforms.user_columns import is_list
 
 Type = Literal["int", "float", "string", "bytes"]
+Time = Literal["date", "timestamp"]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -109,10 +110,11 @@ class ColumnStatistics:
     """What is counted of a column over some rows.
 
     records: those that have it. values: of all of them; fewest, largest: of one of them. numbers:
-    of numbers. lengths: of texts. top: of texts that are UTF-8.
+    of numbers. lengths: of texts. top: of texts that are UTF-8. time: what its integers stand for.
     """
 
     type: Type
+    time: Time | None = None
     records: int = 0
     values: int = 0
     fewest: int | None = None
@@ -133,6 +135,7 @@ class ColumnStatistics:
         top = [one.top for one in several if one.top is not None]
         return cls(
             type=first.type,
+            time=first.time,
             records=sum(one.records for one in several),
             values=sum(one.values for one in several),
             fewest=min((one.fewest for one in several if one.fewest is not None), default=None),
@@ -149,6 +152,7 @@ class Column:
 
     def __init__(self, column: pa.Array) -> None:
         self.type = type_of(column.type)
+        self._time = _time_of(column.type)
         self._valid, self._sizes, values = spread(column)
         self._edges = np.append(0, np.cumsum(self._sizes))
         self._numbers: Ints | Floats | None = None
@@ -171,6 +175,7 @@ class Column:
         first, last = int(self._edges[start]), int(self._edges[end])
         found = ColumnStatistics(
             type=self.type,
+            time=self._time,
             records=len(there),
             values=last - first,
             fewest=int(there.min()) if len(there) else None,
@@ -225,6 +230,13 @@ def type_of(kind: pa.DataType) -> Type:
     if pa.types.is_string(one) or pa.types.is_large_string(one):
         return "string"
     return "bytes" if pa.types.is_binary(one) or pa.types.is_large_binary(one) else "int"
+
+
+def _time_of(kind: pa.DataType) -> Time | None:
+    one = kind.value_type if is_list(kind) else kind
+    if pa.types.is_date(one):
+        return "date"
+    return "timestamp" if pa.types.is_timestamp(one) else None
 
 
 def numbers_of(values: pa.Array) -> Ints | Floats:

@@ -40,7 +40,7 @@ class Examiner:
 
     labelled: whether there are classes. headers: reads what files that rows name say of
     themselves. rules: of a schema, if there is one. inside: the columns of rows, where parts hold
-    windows of them.
+    windows of them, which are about no rules.
     """
 
     staging: Staging

@@ -19,6 +19,12 @@ _HEADING = """\
 #   skew_comparator { infinity_norm { threshold: 0.1 } }
 """
 
+_TIMES = """\
+#
+# Dates and times are integers here. Of a text file's columns say again that they are some:
+#   --types {types}
+"""
+
 
 def infer_schema(found: SliceStatistics) -> str:
     """A tensorflow_metadata Schema in text format, which all of these records keep."""
@@ -36,7 +42,11 @@ def infer_schema(found: SliceStatistics) -> str:
             _infer_values(feature, column)
             _infer_domain(feature, column)
     text: str = text_format.MessageToString(schema, as_utf8=True)
-    return _HEADING.replace("{records}", f"{found.records}") + text
+    heading = _HEADING.replace("{records}", f"{found.records}")
+    times = [f"{name}={column.time}" for name, column in found.columns.items() if column.time]
+    if times:
+        heading += _TIMES.replace("{types}", ",".join(times))
+    return heading + text
 
 
 def _infer_values(feature: Any, column: ColumnStatistics) -> None:

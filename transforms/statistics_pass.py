@@ -20,6 +20,7 @@ from transforms.infer_schema import infer_schema
 from transforms.kind import Artifact
 from transforms.passes import Passes, SplitReader
 from transforms.splits import Strata
+from transforms.statistics import Statistics
 from transforms.statistics_proto import to_bytes
 from transforms.violations import of_dataset, too_far
 
@@ -45,12 +46,14 @@ class Examined:
 class Examination:
     """What is asked of all records, and what becomes of the answer.
 
-    published: whether statistics become part of the dataset. compared: those of another dataset, as
-    its file has them, where drift decides whether anything is written. infer: a schema is all that
-    is wanted.
+    examiner: of what a schema is about: records, or the rows that windows are cut from. windows: of
+    these, whose rows statistics count. published: whether statistics become part of the dataset.
+    compared: those of another dataset, as its file has them, where drift decides whether anything
+    is written. infer: a schema is all that is wanted.
     """
 
     examiner: Examiner
+    windows: Examiner | None = None
     on_violation: OnViolation = "reject"
     published: bool = True
     compared: bytes | None = None
@@ -60,11 +63,11 @@ class Examination:
     def staging(self) -> Staging:
         return self.examiner.staging
 
-    def conclude(self, findings: Findings) -> Examined:
-        """What follows; of no records nothing."""
-        if not findings.statistics.slices:
+    def conclude(self, findings: Findings, counted: Statistics) -> Examined:
+        """What follows; of no records nothing. counted: what is published."""
+        if not counted.slices:
             return Examined()
-        content = to_bytes(findings.statistics)
+        content = to_bytes(counted)
         files = store_artifacts({STATISTICS: content}, self.staging) if self.published else {}
         rules = self.examiner.rules
         if rules is None:
@@ -122,35 +125,41 @@ def _write_schema(_: bytes, findings: Findings, *, examination: Examination) -> 
     examination.write_schema(findings)
 
 
-def _conclude(_: bytes, findings: Findings, *, examination: Examination) -> Examined:
-    return examination.conclude(findings)
+def _conclude(
+    _: bytes, counted: Findings, of_rows: Findings | None = None, *, examination: Examination
+) -> Examined:
+    return examination.conclude(counted if of_rows is None else of_rows, counted.statistics)
 
 
-def _found(passes: Passes, *, examination: Examination, workers: int) -> beam.pvalue.AsSingleton:
-    examine = functools.partial(
-        _examine, reader=passes.reader, examiner=examination.examiner, workers=workers
-    )
+def _found(label: str, passes: Passes, examiner: Examiner, workers: int) -> beam.pvalue.AsSingleton:
+    examine = functools.partial(_examine, reader=passes.reader, examiner=examiner, workers=workers)
     findings = (
-        passes.again("Statistics")
-        | "Examine" >> beam.Map(examine, *passes.sides).with_output_types(Findings)
-        | "SumFindings" >> beam.CombineGlobally(Findings.sum).without_defaults()
+        passes.again(label)
+        | f"{label}Examine" >> beam.Map(examine, *passes.sides).with_output_types(Findings)
+        | f"{label}Sum" >> beam.CombineGlobally(Findings.sum).without_defaults()
     )
     return beam.pvalue.AsSingleton(findings, default_value=Findings())
 
 
 def examine(
-    passes: Passes, *, examination: Examination, workers: int
+    passes: Passes, *, rows: Passes, examination: Examination, workers: int
 ) -> beam.PCollection[Examined]:
-    """What follows from all records, as the one element of a PCollection."""
-    findings = _found(passes, examination=examination, workers=workers)
+    """What follows from all records, as the one element of a PCollection.
+
+    rows: those that windows are cut from; otherwise the records.
+    """
+    examiner, windows = examination.examiner, examination.windows
+    found = [_found("Statistics", passes, windows or examiner, workers)]
+    if windows is not None and examiner.rules is not None:
+        found.append(_found("Schema", rows, examiner, workers))
     conclude = functools.partial(_conclude, examination=examination)
     once = passes.parts.pipeline | "OnceToExamine" >> beam.Impulse()
-    return once | "Conclude" >> beam.Map(conclude, findings).with_output_types(Examined)
+    return once | "Conclude" >> beam.Map(conclude, *found).with_output_types(Examined)
 
 
-def infer(passes: Passes, *, examination: Examination, workers: int) -> None:
-    """Writes a schema of all records into staging."""
-    findings = _found(passes, examination=examination, workers=workers)
+def infer(rows: Passes, *, examination: Examination, workers: int) -> None:
+    """Writes a schema of all records, or of the rows of windows to be, into staging."""
+    findings = _found("Schema", rows, examination.examiner, workers)
     write = functools.partial(_write_schema, examination=examination)
-    once = passes.parts.pipeline | "OnceToInfer" >> beam.Impulse()
+    once = rows.parts.pipeline | "OnceToInfer" >> beam.Impulse()
     once | "InferSchema" >> beam.Map(write, findings)

@@ -67,6 +67,13 @@ def text_of(column: pa.Array) -> pa.StringArray:
     return column.cast(pa.string())
 
 
+def filled(recipe: Recipe, column: pa.Array) -> pa.Array:
+    """Values, and where there is none the one that `impute` names."""
+    if recipe.impute is None:
+        return column
+    return column.fill_null(pa.scalar(recipe.impute).cast(column.type))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Numbers:
     """What was learned of a column of numbers.
@@ -197,7 +204,7 @@ class TableAnalysis:
 
 
 def _count_values(recipe: Recipe, column: pa.Array) -> pa.RecordBatch:
-    values = text_of(column).drop_null()
+    values = text_of(filled(recipe, column)).drop_null()
     values = values.filter(pc.invert(pc.match_substring_regex(values, _NO_LINE)))
     counted = pc.value_counts(values)
     items = pc.binary_join_element_wise(_value_prefix(recipe.column), counted.field("values"), "")

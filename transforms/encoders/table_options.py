@@ -14,6 +14,7 @@ Last = Literal["zscore", "minmax", "bucketize", "one-hot", "vocabulary", "hash",
 NUMERIC: tuple[Last, ...] = ("zscore", "minmax", "bucketize")
 NUMBERED: tuple[Last, ...] = ("bucketize", "hash")  # of as many ids as the option says
 LEARNED_VALUES: tuple[Last, ...] = ("one-hot", "vocabulary")
+OF_TEXT: tuple[Last, ...] = (*LEARNED_VALUES, "hash")
 MEAN, MEDIAN = "mean", "median"
 
 
@@ -97,7 +98,10 @@ class TableOptions:
                     )
         for column, least, most in self.clip:
             if not least < most:
-                raise ConfigError(f"--clip {column}={least:g}:{most:g}: expected LEAST:MOST")
+                raise ConfigError(
+                    f"--clip {column}={least:g}:{most:g}: expected LEAST:MOST, and {least:g} is not"
+                    f" less than {most:g}"
+                )
         for option, value, least in (
             ("--vocab-size", self.vocab_size, 1),
             ("--min-frequency", self.min_frequency, 1),

@@ -20,6 +20,7 @@ from transforms.encoders.ragged import fixed_lists
 from transforms.encoders.table_learning import (
     Numbers,
     compute,
+    filled,
     load_numbers,
     load_values,
     numbers_of,
@@ -31,6 +32,7 @@ from transforms.encoders.table_options import (
     MEDIAN,
     NUMBERED,
     NUMERIC,
+    OF_TEXT,
     DatePart,
     Recipe,
     TableOptions,
@@ -227,10 +229,20 @@ def _refuse_type(recipe: Recipe, kind: pa.DataType) -> None:
     given = [option for option, is_given in computed if is_given]
     if recipe.last in NUMERIC:
         given.append(recipe.last)
+    if is_list(kind):
+        raise ConfigError(
+            f"column {recipe.column!r} is of lists, and nothing is made of them: named in no such"
+            " option they stay as they are"
+        )
     for option in given if not numeric else ():
         raise ConfigError(
-            f"--{option} {recipe.column}: is of numbers, and the column is of {kind}; with "
-            f"--types {recipe.column}=float what is no number is rejected"
+            f"--{option} {recipe.column}: is of numbers, and the column is of {kind};"
+            f" {_instead_of_numbers(recipe.column, kind)}"
+        )
+    if recipe.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        raise ConfigError(
+            f"--{recipe.last} {recipe.column}: is of values as text, and the column is of {kind};"
+            f" with --types {recipe.column}=string what is no text in UTF-8 is rejected"
         )
     if recipe.last == "date-parts" and not (temporal and clocked):
         raise ConfigError(
@@ -238,9 +250,13 @@ def _refuse_type(recipe: Recipe, kind: pa.DataType) -> None:
             f"the column is of {kind}; say --types {recipe.column}="
             f"{'date' if clocked else 'timestamp'}"
         )
-    if is_list(kind):
-        raise ConfigError(f"column {recipe.column!r} is of lists: nothing is made of them")
     _refuse_fill(recipe, kind, numeric=numeric)
+
+
+def _instead_of_numbers(column: str, kind: pa.DataType) -> str:
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return f"--date-parts {column}=year+month makes numbers of it"
+    return f"with --types {column}=float what is no number is rejected"
 
 
 def _refuse_fill(recipe: Recipe, kind: pa.DataType, *, numeric: bool) -> None:
@@ -254,6 +270,22 @@ def _refuse_fill(recipe: Recipe, kind: pa.DataType, *, numeric: bool) -> None:
         raise ConfigError(
             f"--impute {recipe.column}={recipe.impute}: expected a value of the column, which is of"
             f" {kind}"
+        )
+    if recipe.last in OF_TEXT:
+        _refuse_spelling(recipe, kind)
+
+
+def _refuse_spelling(recipe: Recipe, kind: pa.DataType) -> None:
+    """Raises ConfigError for a value that is another text than the same among the column's.
+
+    A model to serve has only texts, and no column.
+    """
+    value = pa.array([recipe.impute], pa.string()).cast(kind)
+    text = text_of(value)[0].as_py()
+    if text != recipe.impute:
+        raise ConfigError(
+            f"--impute {recipe.column}={recipe.impute}: as text such a value of the column, which"
+            f" is of {kind}, is {text}: say --impute {recipe.column}={text}"
         )
 
 
@@ -281,8 +313,7 @@ def _cook(recipe: Recipe, column: pa.Array, context: Context) -> dict[str, pa.Ar
     if recipe.is_numeric:
         learned = load_numbers(context.artifacts).get(name, Numbers())
         return made | {name: _cook_numbers(recipe, column, learned)}
-    if recipe.impute is not None:
-        column = column.fill_null(pa.scalar(recipe.impute).cast(column.type))
+    column = filled(recipe, column)
     match recipe.last:
         case None:
             made[name] = column

@@ -121,9 +121,11 @@ def _noun(kind: pa.DataType) -> str:
         return "a number"
     if pa.types.is_boolean(kind):
         return "true or false"
-    return (
-        "a date such as 2026-01-31" if pa.types.is_date(kind) else "a time such as 2026-01-31 18:00"
-    )
+    if pa.types.is_string(kind):
+        return "text in UTF-8"
+    if pa.types.is_date(kind):
+        return "a date such as 2026-01-31"
+    return "a time such as 2026-01-31 18:00"
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
