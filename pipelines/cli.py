@@ -105,10 +105,9 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     module_name, config_name, _ = _KINDS[command]
-    from recordmill import memory, pool
+    from recordmill import environment, pool
 
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # processes work side by side as it is
-    memory.keep_freed()
+    environment.set_up()
     with lasting():
         from pipelines import options
 

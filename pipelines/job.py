@@ -247,8 +247,7 @@ class Job:
             listing_rejects=len(listing.rejects),
             spill_above=config.spill_above,
             workers=config.workers,
-            window=kind.windows is not None,
-            expected_label=kind.windows.label.name if kind.windows is not None else "",
+            windows=kind.windows,
         )
         # A column that no feature can hold is an error now, not when all is written. What the
         # classes are is not known yet, but whether there are any.

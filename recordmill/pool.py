@@ -24,11 +24,8 @@ from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.reduction import send_handle
 from typing import Any, ParamSpec, TypeVar
 
-from recordmill import memory, nursery
+from recordmill import environment, nursery
 from recordmill.errors import RunError
-
-# One thread per process is the plan: numpy's BLAS must not start more.
-_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", **memory.ENVIRONMENT}
 
 _OF_ALLOCATOR = "jemalloc_bg_thd\n"
 
@@ -166,7 +163,7 @@ class _Nursery:
             [sys.executable, "-P", "-c", main],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env=os.environ | _ENVIRONMENT | {"PYTHONPATH": paths},
+            env=os.environ | environment.VARIABLES | {"PYTHONPATH": paths},
             process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
         )
 

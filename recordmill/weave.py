@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.crc import crcs_of_alike
+from recordmill.order import stable_order
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -257,13 +258,10 @@ def _groups(field: Field) -> list[_Group]:
         return []
     distinct: list[int]
     rows: Sequence[Ints | slice]
-    largest = sizes.max()
-    if sizes.min() == largest:
+    if sizes.min() == sizes.max():
         distinct, rows = [int(sizes[0])], [slice(None)]
     else:
-        # Of 16 bits numpy sorts by radix, which is much faster.
-        narrow = sizes.astype(np.int16) if largest < 1 << 15 else sizes
-        order = np.argsort(narrow, kind="stable")
+        order = stable_order(sizes)
         ordered = sizes[order]
         changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
         distinct, rows = ordered[[0, *changes]].tolist(), np.split(order, changes)

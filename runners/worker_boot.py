@@ -35,7 +35,6 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format, text_format
 
-from recordmill import memory
 from runners import versions
 
 _ANSWER_SECONDS = 60  # of the runner that has started us
@@ -50,7 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a worker until the runner lets it go; returns its exit code."""
     # A worker's output is its log; some runners read the log alone, and let a full pipe block us.
     os.dup2(2, 1)
-    memory.keep_freed()
     flags = _flags(sys.argv[1:] if argv is None else argv)
     end_with_parent()
     info = _provision(flags["provision_endpoint"], flags["id"])
@@ -248,7 +246,3 @@ def _to_install(staged: str) -> Iterator[list[str]]:
     if _SDIST in found:
         # Its own dependencies are recordmill's and Beam's, which the worker has.
         yield ["--no-deps", f"./{_SDIST}"]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from recordmill import memory
+from recordmill import environment
 from runners.lasting import lasting
 
 _BOOT = "runners.worker_boot"
@@ -25,7 +25,7 @@ _BOOT = "runners.worker_boot"
 
 def main(modules: Sequence[str]) -> None:
     """Imports the modules and forks workers until its input ends."""
-    memory.keep_freed()
+    environment.set_up()
     with lasting():
         for module in (_BOOT, "apache_beam.runners.worker.sdk_worker_main", *modules):
             importlib.import_module(module)

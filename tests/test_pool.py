@@ -314,10 +314,9 @@ def test_an_import_that_fails_is_told_by_the_task_that_needs_it(tmp_path, monkey
 
 FAMILY = """
 import os, sys, threading
-from recordmill import memory
+from recordmill import environment
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-memory.keep_freed()
+environment.set_up()
 import pyarrow.compute
 
 from recordmill.pool import ProcessPool

@@ -26,6 +26,7 @@ from transforms.rebalance import Quota
 from transforms.splits import TRAIN
 from transforms.statistics_pass import Examined
 from transforms.survey import Survey
+from transforms.window_options import WindowOptions
 
 TASK_BYTES = 8 << 20  # what a task of an encoder process reads and writes, about
 _TASK_ROWS = 1 << 14  # of a task, at most: what comes often in them is looked up once
@@ -49,8 +50,7 @@ class PlanOptions:
     listing_rejects: int = 0
     spill_above: int = 4 << 20  # bytes of references
     workers: int = 0
-    window: bool = False  # inputs that were left out are rows in no window
-    expected_label: str = ""  # of which there should be records, as an option names it
+    windows: WindowOptions | None = None  # what was left out is rows in no window
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def make_plan(
     unread = options.listing_rejects + sum(part.unread for part in parts)
     # Of inputs, however many records were made of one.
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
-    skipped = sum(part.skipped for part in parts) if options.window else 0
+    skipped = sum(part.skipped for part in parts) if options.windows is not None else 0
     seen += skipped
     verdict = refusal(rejected + unread, seen, options.max_reject_fraction)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
@@ -233,9 +233,9 @@ def _unknown_splits(survey: Survey, options: PlanOptions) -> list[str]:
 
 def _unseen_label(labels: Sequence[str], options: PlanOptions) -> list[str]:
     """A sentence where an option names a class that no record has: perhaps it is misspelt."""
-    name = options.expected_label
-    if not name or name in labels:
+    if options.windows is None or options.windows.label.name in ("", *labels):
         return []
+    name = options.windows.label.name
     there = ", ".join(map(repr, labels)) or "none"
     return [f"no record is of class {name!r}, which --window-label names; there are {there}"]
 

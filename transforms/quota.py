@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.order import stable_order
 from transforms import batch
 
 BUCKETS = 256
@@ -119,7 +120,7 @@ def boundary_rows(
             if cut.inside:
                 wanted[code, cut.boundary] = True
     rows = np.flatnonzero(wanted[codes, (ranks >> np.uint64(56)).astype(np.int64)])
-    rows = rows[np.argsort(codes[rows], kind="stable")]
+    rows = rows[stable_order(codes[rows])]
     starts = np.flatnonzero(np.diff(codes[rows], prepend=-2))
     for part in np.split(rows, starts[1:]):
         if len(part):

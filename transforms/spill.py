@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.order import stable_order
 from recordmill.staging import Staging
 from transforms import batch
 
@@ -30,9 +31,7 @@ def cut(
     rows: pa.RecordBatch, shards: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yields (shard, its rows), by ascending shard: shards int64[n], n > 0."""
-    # Of 16 bits numpy sorts by radix, which is much faster.
-    narrow = shards.astype(np.uint16) if shards.max() < 1 << 16 else shards
-    order = np.argsort(narrow, kind="stable")
+    order = stable_order(shards)
     found = shards[order]
     starts = [0, *(np.flatnonzero(found[1:] != found[:-1]) + 1).tolist()]
     ordered = rows.take(pa.array(order))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from recordmill.order import stable_order
 from transforms import batch
 from transforms.column_statistics import Column, ColumnStatistics
 from transforms.user_columns import user_fields
@@ -88,7 +89,7 @@ class Statistics:
         few = len(classes) <= CLASSES
         width = len(classes) + 1 if few else 1
         cells = splits * width + (labels + 1 if few else 0)
-        order = np.argsort(cells, kind="stable")
+        order = stable_order(cells)
         edges = np.searchsorted(cells[order], np.arange(len(names) * width + 1)).tolist()
         split_names, class_names = names.to_pylist(), [None, *classes.to_pylist()]
         found: dict[Slice, dict[str, ColumnStatistics]] = {}

@@ -131,11 +131,10 @@ def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def without_repeats(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
     """Ordered rows, of each series and time one: the same again is left out, another a reject."""
-    again = _same_series(rows) & (np.diff(_times(rows)) == 0)
-    if not again.any():
+    is_first = _is_first(rows)
+    late = np.flatnonzero(~is_first)
+    if not len(late):
         return rows, []
-    late = np.flatnonzero(again) + 1
-    is_first = np.append(True, ~again)
     first = np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))[late]
     differs = np.zeros(len(late), np.bool_)
     for name in rows.schema.names:
@@ -160,18 +159,16 @@ def without_repeats(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]
 
 def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
     """Ordered rows at whole multiples of the step, with the number of rows that each is made of."""
-    if options.step is None:
-        return rows.append_column(_INPUTS, pa.array(np.ones(len(rows), np.int64)))
-    step = options.step
-    rows = batch.set_column(rows, TIME, pa.array(_times(rows) // step * step))
     rows = rows.append_column(_INPUTS, pa.array(np.ones(len(rows), np.int64)))
-    is_first = np.append(True, ~_same_series(rows) | (np.diff(_times(rows)) > 0))[: len(rows)]
-    rows = rows.append_column(_GROUP, pa.array(np.cumsum(is_first)))
+    if options.step is None:
+        return rows
+    rows = batch.set_column(rows, TIME, pa.array(_times(rows) // options.step * options.step))
     how = {_INPUTS: "sum", batch.KEY: "first"}
     for field in user_fields(rows.schema):
         numeric = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
         how[field.name] = options.resample if numeric else "last"
-    others = [name for name in rows.schema.names if name != _GROUP]
+    others = rows.schema.names
+    rows = rows.append_column(_GROUP, pa.array(np.cumsum(_is_first(rows))))
     # Groups come in any order, but the rows of one in theirs.
     grouped = (
         pa.Table.from_batches([rows])
@@ -182,6 +179,11 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
     columns = {name: grouped[f"{name}_{how.get(name, 'last')}"] for name in others}
     found = pa.table(columns).combine_chunks().to_batches()
     return found[0] if found else rows.select(others)
+
+
+def _is_first(rows: pa.RecordBatch) -> Mask:
+    """bool[n]: which ordered rows are the first of their series and time."""
+    return np.append(True, ~_same_series(rows) | (np.diff(_times(rows)) != 0))[: len(rows)]
 
 
 def gaps(rows: pa.RecordBatch, max_gap: int) -> Mask:

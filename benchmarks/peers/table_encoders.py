@@ -22,8 +22,8 @@ from tfx_bsl.coders.example_coder import (  # type: ignore[import-untyped]
 from benchmarks.measure import bar, two_cores
 from benchmarks.peers.table_bare_loop import as_lists
 from benchmarks.rows import NUMBERS
+from recordmill.environment import VARIABLES
 from recordmill.example import encode_examples, encode_frames
-from recordmill.pool import ENVIRONMENT
 
 _ROWS = 1 << 14  # of a record batch
 _AT_LEAST = 3  # ours over theirs, rows a second
@@ -99,8 +99,8 @@ def _agree(batch: pa.RecordBatch, theirs: Sequence[bytes]) -> None:
 
 
 def main(rows: str, runs: str) -> None:
-    if not os.environ.items() >= ENVIRONMENT.items():  # it is looked at as a process starts
-        os.environ |= ENVIRONMENT
+    if not os.environ.items() >= VARIABLES.items():  # it is looked at as a process starts
+        os.environ |= VARIABLES
         os.execv(
             sys.executable, [sys.executable, "-m", "benchmarks.peers.table_encoders", *sys.argv[1:]]
         )
