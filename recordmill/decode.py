@@ -59,6 +59,11 @@ def decode_sequence_example(payload: bytes) -> dict[str, Value]:
     return features
 
 
+def bytes_of_list(data: bytes, at: int, stop: int) -> list[bytes]:
+    """Reads a BytesList."""
+    return [*_parts(data, at, stop, kind=_BYTES)]
+
+
 def _map(data: bytes, at: int, stop: int, *, steps: bool) -> dict[str, Value]:
     """Reads Features, or FeatureLists: a Feature by name, or the steps of a list."""
     return dict(

@@ -7,11 +7,10 @@ Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -26,7 +25,7 @@ TAIL = 4  # bytes after it
 LARGEST = (1 << 31) - 1  # bytes of a payload: the most that a protobuf message can hold
 
 _MASK_DELTA = 0xA282EAD8
-_CHUNK = 1 << 20  # bytes read, or inflated, at once
+_CHUNK = 1 << 18  # bytes read, or inflated, at once: they stay in the processor's cache
 _GZIP_CHUNK = 1 << 16  # bytes read of a gzip stream; zlib copies what is left of it per member
 _CUT_OFF = "the file ends inside a record"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -57,8 +56,7 @@ def _frame_error(record: int, offset: int, what: str) -> FrameError:
     return FrameError(record=record, offset=offset, what=what)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A record as it stands in a file; `offset` is its frame's, in the uncompressed stream."""
 
     offset: int
@@ -132,60 +130,68 @@ def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame
     Raises:
         FrameError: the stream is damaged; the records before the one it names have been yielded.
     """
-    source = _Source(_plain(stream) if compression == "none" else _inflated(stream))
-    unpack_head = struct.Struct("<QI").unpack
+    chunks = _plain(stream) if compression == "none" else _inflated(stream)
+    parts: list[bytes] = []  # of frames that are not whole yet
+    held, wanted = 0, HEAD
     record = offset = 0
-    try:
-        while head := source.take(HEAD):
-            if len(head) < HEAD:
-                raise _DamageError(_CUT_OFF)
-            length, crc = unpack_head(head)
-            if masked_crc32c(head[:8]) != crc:
-                raise _DamageError("length checksum does not match")
-            if length > LARGEST:
-                raise _DamageError(f"claims {length} bytes; a record holds {LARGEST} at most")
-            payload, tail = source.take(length), source.take(TAIL)
-            if len(tail) < TAIL:
-                raise _DamageError(_CUT_OFF)
-            if masked_crc32c(payload) != int.from_bytes(tail, "little"):
-                raise _DamageError("payload checksum does not match")
-            yield Frame(offset, payload)
-            record += 1
-            offset += HEAD + length + TAIL
-    except _DamageError as damage:
-        raise FrameError(record=record, offset=offset, what=str(damage)) from damage.__cause__
+    damage: _DamageError | None = None
+    while damage is None:
+        try:
+            chunk = next(chunks, b"")
+        except _DamageError as error:
+            damage = error
+            break
+        if not chunk:
+            damage = _DamageError(_CUT_OFF) if held else None
+            break
+        parts.append(chunk)
+        held += len(chunk)
+        # Joined when there is enough: a length that lies about the file must not be allocated.
+        if held < wanted:
+            continue
+        data = b"".join(parts)
+        payloads, wanted, damage = _whole_frames(data)
+        at = 0
+        for payload in payloads:
+            yield Frame(offset + at, payload)
+            at += HEAD + len(payload) + TAIL
+        record += len(payloads)
+        offset += at
+        parts, held = [data[at:]], len(data) - at
+    if damage is not None:
+        what, cause = str(damage), damage.__cause__
+        raise FrameError(record=record, offset=offset, what=what) from cause
 
 
 class _DamageError(Exception):
     """What is wrong, before it is known in which record."""
 
 
-class _Source:
-    """Takes stretches of any length from chunks of any length."""
+_unpack_head = struct.Struct("<QI").unpack_from
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._chunk = b""
-        self._at = 0
 
-    def take(self, size: int) -> bytes:
-        """The next `size` bytes; fewer only at the end."""
-        stop = self._at + size
-        if stop <= len(self._chunk):
-            taken = self._chunk[self._at : stop]
-            self._at = stop
-            return taken
-        # Joined from what is there: a length that lies about the file must not be allocated.
-        parts = [self._chunk[self._at :]]
-        missing = size - len(parts[0])
-        while missing:
-            self._chunk = next(self._chunks, b"")
-            self._at = min(missing, len(self._chunk))
-            if not self._chunk:
-                break
-            parts.append(self._chunk[: self._at])
-            missing -= self._at
-        return b"".join(parts)
+def _whole_frames(data: bytes) -> tuple[list[bytes], int, _DamageError | None]:
+    """The payloads of whole frames, how many bytes the next one takes, as far as that is known, and
+    what is wrong with it.
+    """
+    payloads: list[bytes] = []
+    at, size = 0, len(data)
+    while at + HEAD <= size:
+        length, crc = _unpack_head(data, at)
+        if masked_crc32c(data[at : at + 8]) != crc:
+            return payloads, 0, _DamageError("length checksum does not match")
+        if length > LARGEST:
+            what = f"claims {length} bytes; a record holds {LARGEST} at most"
+            return payloads, 0, _DamageError(what)
+        end = at + HEAD + length
+        if end + TAIL > size:
+            return payloads, end + TAIL - at, None
+        payload = data[at + HEAD : end]
+        if masked_crc32c(payload) != int.from_bytes(data[end : end + TAIL], "little"):
+            return payloads, 0, _DamageError("payload checksum does not match")
+        payloads.append(payload)
+        at = end + TAIL
+    return payloads, HEAD, None
 
 
 def _plain(stream: BinaryIO) -> Iterator[bytes]:

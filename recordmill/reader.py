@@ -1,19 +1,29 @@
-"""Reads a dataset without TensorFlow: a split in order, or one record through the index."""
+"""Reads a dataset without TensorFlow: in order, or one record through the index."""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import io
 import itertools
-from collections.abc import Iterator
-from typing import NoReturn
+import operator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO, NoReturn, SupportsIndex, overload
 
-from recordmill.decode import Decode, ExampleError, Value, decoder
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.decode import ExampleError
 from recordmill.errors import RunError
 from recordmill.files import Location
-from recordmill.framing import Frame, FrameError, read_frames
-from recordmill.manifest import Manifest, SplitInfo, index_name, load
-from recordmill.shard_index import read_index
+from recordmill.framing import FrameError, read_frames
+from recordmill.manifest import Manifest, Shard, index_name, load
+from recordmill.shard_index import IndexDamagedError, read_index
+from recordmill.typed import RecordDecoder, TypedRecord
+
+_VERIFY = "run `recordmill verify` for all that is damaged"
 
 
 class DatasetDamagedError(RunError):
@@ -21,19 +31,32 @@ class DatasetDamagedError(RunError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Record:
-    """A record and where it comes from."""
+class Place:
+    """Where a record is, and what it is there for: its number in the file, and what the index says.
+
+    copy: 0 for the record itself, 1 and up for its oversampled copies.
+    """
 
     file: str
-    number: int  # within the file
+    number: int
     key: str
     label: str | None
     copy: int
-    example: dict[str, Value]
 
 
-def read_examples(dataset: Location | str, split: str) -> Iterator[dict[str, Value]]:
-    """Yields the Examples of a split, in the order of its shards, every checksum checked.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Shard:
+    info: Shard
+    index: str
+
+
+def read(
+    dataset: str | os.PathLike[str] | Location, split: str | None = None
+) -> Iterator[TypedRecord]:
+    """Yields the records of a split, or of all, in the order of the shards, every checksum checked.
+
+    A record is {feature: value}, as the dataset declares them: a NumPy scalar or bytes where the
+    shape is (), else an array (of objects, where it holds bytes); pictures are as they are encoded.
 
     Raises:
       ManifestError: there is no dataset.
@@ -42,90 +65,168 @@ def read_examples(dataset: Location | str, split: str) -> Iterator[dict[str, Val
     """
     location = _location(dataset)
     manifest = load(location)
-    decode = decoder(manifest.features)
-    for shard in _split(manifest, split).shards:
-        for number, frame in enumerate(_frames(location, shard.file, manifest)):
-            yield _decoded(frame, shard.file, number, decode)
+    decode = RecordDecoder(manifest.features)
+    # A generator of its own, so that what is wrong with the call is said by the call.
+    return _read(location, manifest, _shards(manifest, split), decode)
 
 
-def read_record(dataset: Location | str, split: str, number: int) -> Record:
-    """Reads record `number` of a split, counted from 0 in the order of `read_examples`.
+def _read(
+    dataset: Location,
+    manifest: Manifest,
+    shards: Iterable[_Shard],
+    decode: RecordDecoder,
+) -> Iterator[TypedRecord]:
+    for shard in (one.info for one in shards):
+        number = 0
+        try:
+            with (dataset / shard.file).open_input() as stream:
+                for frame in read_frames(stream, compression=manifest.compression):
+                    yield decode(frame.payload)
+                    number += 1
+        except FrameError as error:
+            _damaged(shard.file, error.record, error.what, error)
+        except ExampleError as error:
+            _damaged(shard.file, number, str(error), error)
+        if number != shard.records:
+            _damaged(shard.file, number, f"it is not there, of {shard.records} of the file", None)
 
-    A plain shard is read at that place only; one in gzip from its start.
+
+class Records(Sequence[TypedRecord]):
+    """The records of a split, or of all, by their number in the order of `read`.
+
+    Each is read where it stands, through the index, its checksums checked; a shard in gzip from its
+    start. What is held is where records begin, 8 bytes each, of shards that were asked for. What
+    PyTorch's DataLoader and Grain take as a source: it holds nothing open, so it can be pickled,
+    forked, and read by many threads.
 
     Raises:
       ManifestError: there is no dataset.
-      ValueError: there is no such split or record.
-      DatasetDamagedError: the record is damaged.
-      IndexDamagedError: the shard's index is.
+      ValueError: there is no such split.
+      IndexError: there is no such record.
+      DatasetDamagedError: a record is damaged.
+      IndexDamagedError: the index of a shard is.
     """
-    location = _location(dataset)
-    manifest = load(location)
-    info = _split(manifest, split)
-    if not info.records:
-        raise ValueError(f"{split} has no records")
-    if not 0 <= number < info.records:
-        raise ValueError(f"expected a record of {split} from 0 to {info.records - 1}, got {number}")
-    place = number
-    shard_number = 0
-    while place >= info.shards[shard_number].records:
-        place -= info.shards[shard_number].records
-        shard_number += 1
-    file = info.shards[shard_number].file
-    index = read_index(location / index_name(split, shard_number, len(info.shards)))
-    row = index.slice(place, 1).to_pylist()
-    if not row:
-        raise DatasetDamagedError(f"the index of {file} has no row {place}: {_VERIFY}")
-    if manifest.compression == "none":
-        content = (location / file).read_range(row[0]["offset"], row[0]["length"])
-        frames = _checked(read_frames(io.BytesIO(content), compression="none"), file, place)
-    else:
-        frames = itertools.islice(_frames(location, file, manifest), place, None)
-    frame = next(frames, None)
-    if frame is None:
-        raise DatasetDamagedError(f"{file} has no record {place}: {_VERIFY}")
-    return Record(
-        file=file,
-        number=place,
-        key=row[0]["key"],
-        label=row[0]["label"],
-        copy=row[0]["copy"],
-        example=_decoded(frame, file, place, decoder(manifest.features)),
-    )
+
+    def __init__(
+        self, dataset: str | os.PathLike[str] | Location, split: str | None = None
+    ) -> None:
+        self._location = _location(dataset)
+        self._split = split
+        self.manifest = load(self._location)
+        self._shards = _shards(self.manifest, split)
+        self._ends = [*itertools.accumulate(one.info.records for one in self._shards)]
+        self._decode = RecordDecoder(self.manifest.features)
+        self._edges: dict[int, npt.NDArray[np.int64]] = {}
+
+    def __repr__(self) -> str:
+        split = "" if self._split is None else f", {self._split!r}"
+        return f"<{len(self)} records of recordmill.open({str(self._location)!r}{split})>"
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, number: SupportsIndex) -> TypedRecord: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[TypedRecord]: ...
+    def __getitem__(self, number: SupportsIndex | slice) -> TypedRecord | list[TypedRecord]:
+        if isinstance(number, slice):
+            return [self[place] for place in range(*number.indices(len(self)))]
+        shard, row = self._find(number)
+        try:
+            return self._decode(self._payload(shard, row))
+        except ExampleError as error:
+            _damaged(self._shards[shard].info.file, row, str(error), error)
+
+    def payload(self, number: SupportsIndex) -> bytes:
+        """A record as it is stored: a serialised Example, or SequenceExample."""
+        return self._payload(*self._find(number))
+
+    def place(self, number: SupportsIndex) -> Place:
+        """Where a record is, and what the index says of it."""
+        shard, row = self._find(number)
+        file = self._shards[shard].info.file
+        columns = ["key", "label", "copy"]
+        rows = self._index(shard, columns).slice(row, 1).to_pylist()
+        return Place(file=file, number=row, **rows[0])
+
+    def _find(self, number: SupportsIndex) -> tuple[int, int]:
+        """The shard of a record, and its row there."""
+        asked = operator.index(number)
+        place = asked + len(self) if asked < 0 else asked
+        if not 0 <= place < len(self):
+            raise IndexError(f"expected a record from 0 to {len(self) - 1}, got {asked}")
+        shard = bisect.bisect_right(self._ends, place)
+        return shard, place - (self._ends[shard - 1] if shard else 0)
+
+    def _payload(self, shard: int, row: int) -> bytes:
+        file = self._shards[shard].info.file
+        if self.manifest.compression == "none":
+            edges = self._edges_of(shard)
+            start, end = int(edges[row]), int(edges[row + 1])
+            content: BinaryIO = io.BytesIO((self._location / file).read_range(start, end - start))
+            first, skipped = row, 0
+        else:
+            content = (self._location / file).open_input()
+            first, skipped = 0, row
+        try:
+            with content:
+                frames = read_frames(content, compression=self.manifest.compression)
+                frame = next(itertools.islice(frames, skipped, None), None)
+        except FrameError as error:
+            _damaged(file, first + error.record, error.what, error)
+        if frame is None:
+            _damaged(file, row, "it is not there", None)
+        return frame.payload
+
+    def _edges_of(self, shard: int) -> npt.NDArray[np.int64]:
+        """Where the frames of a shard begin, and where the last one ends."""
+        if shard not in self._edges:
+            index = self._index(shard, ["offset", "length"])
+            offsets, lengths = (np.asarray(index[name]) for name in index.column_names)
+            edges = np.append(0, np.cumsum(lengths))
+            if (edges[:-1] != offsets).any():
+                raise IndexDamagedError("its frames do not stand one after another")
+            self._edges[shard] = edges
+        return self._edges[shard]
+
+    def _index(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        one = self._shards[shard]
+        index = read_index(self._location / one.index, columns=columns)
+        if len(index) != one.info.records:
+            what = f"it has {len(index)} rows, {one.info.records} are expected"
+            raise IndexDamagedError(f"{one.index}: {what}")
+        return index
 
 
-_VERIFY = "run `recordmill verify` for all that is damaged"
+def open(  # noqa: A001, as recordmill.open it is not in the way of the other one
+    dataset: str | os.PathLike[str] | Location, split: str | None = None
+) -> Records:
+    """The records of a split, or of all, by their number: `recordmill.open("out/")[123456]`.
+
+    Raises:
+      ManifestError: there is no dataset.
+      ValueError: there is no such split.
+    """
+    return Records(dataset, split)
 
 
-def _location(dataset: Location | str) -> Location:
-    return Location.parse(dataset) if isinstance(dataset, str) else dataset
+def _location(dataset: str | os.PathLike[str] | Location) -> Location:
+    return dataset if isinstance(dataset, Location) else Location.parse(os.fspath(dataset))
 
 
-def _split(manifest: Manifest, name: str) -> SplitInfo:
-    if name not in manifest.splits:
-        raise ValueError(f"expected one of the splits {sorted(manifest.splits)}, got {name!r}")
-    return manifest.splits[name]
+def _shards(manifest: Manifest, split: str | None) -> list[_Shard]:
+    """Those of a split, or of all, in their order."""
+    if split is not None and split not in manifest.splits:
+        known = ", ".join(manifest.splits)
+        raise ValueError(f"expected one of the splits {known}, got {split!r}")
+    return [
+        _Shard(info=shard, index=index_name(name, number, len(one.shards)))
+        for name, one in manifest.splits.items()
+        for number, shard in enumerate(one.shards)
+        if split in (None, name)
+    ]
 
 
-def _frames(dataset: Location, file: str, manifest: Manifest) -> Iterator[Frame]:
-    with (dataset / file).open_input() as stream:
-        yield from _checked(read_frames(stream, compression=manifest.compression), file, 0)
-
-
-def _checked(frames: Iterator[Frame], file: str, first: int) -> Iterator[Frame]:
-    """Names the file of a damage; `first` is the number of the first frame in it."""
-    try:
-        yield from frames
-    except FrameError as error:
-        _damaged(file, first + error.record, error.what, error)
-
-
-def _decoded(frame: Frame, file: str, number: int, decode: Decode) -> dict[str, Value]:
-    try:
-        return decode(frame.payload)
-    except ExampleError as error:
-        _damaged(file, number, str(error), error)
-
-
-def _damaged(file: str, record: int, what: str, cause: Exception) -> NoReturn:
+def _damaged(file: str, record: int, what: str, cause: Exception | None) -> NoReturn:
     raise DatasetDamagedError(f"{file}, record {record}: {what}; {_VERIFY}") from cause

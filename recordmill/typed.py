@@ -1,0 +1,236 @@
+"""Records as the dataset declares them: numbers and arrays of their shape, texts and files as bytes.
+
+The records of a dataset are laid out alike: features by their names, each in one piece. So they are
+read as what they are expected to be, and only one that is laid out in another way as protobuf reads
+it, which takes several times as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.decode import ExampleError, Value, decoder
+from recordmill.features import Feature, Features
+from recordmill.varint import decode_varints, encode_varint, read_varint
+
+Typed = bytes | np.generic | npt.NDArray[Any]
+TypedRecord = dict[str, Typed]
+
+_FIRST = 0x0A  # tag of field 1 where it is of a given length
+_LISTS = {"string": 0x0A, "float32": 0x12, "int64": 0x1A}  # tags of lists in a Feature
+_NUMBERS = {"float32": np.dtype("<f4"), "int64": np.dtype("<i8")}
+_SIZES = 256  # of one feature, that are remembered
+
+
+class _UnlikeError(Exception):
+    """A record is laid out in another way than expected."""
+
+
+class RecordDecoder:
+    """Decodes the records of a dataset.
+
+    A value of shape () is a NumPy scalar, or bytes; of another shape it is an array, of objects
+    where it holds bytes. One that a record lacks, as it may where a dimension is None, is an empty
+    array. What is stored as the bytes of an array is that array, in its dtype and shape.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._decode = decoder(features)
+        self._names = [*features]
+        self._columns = {name: _Column(name, feature) for name, feature in features.items()}
+        self._sequences = any(feature.sequence for feature in features.values())
+        # As protobuf writes a map where equal ones are to have equal bytes.
+        self._written = sorted(self._columns.values(), key=lambda column: column.name.encode())
+
+    def __call__(self, payload: bytes) -> TypedRecord:
+        """The values of a serialised Example, or SequenceExample, in the order of the features.
+
+        Raises:
+          ExampleError: it is none, or not as declared.
+        """
+        if not self._sequences:
+            try:
+                return self._as_expected(payload)
+            except (_UnlikeError, IndexError, ValueError):
+                pass  # what is wrong with it, if anything, is told below
+        example = self._decode(payload)
+        for name in sorted(example.keys() - self._columns.keys()):
+            raise ExampleError(f"has the feature {name!r}, which is not declared")
+        return {name: column.of(example.get(name)) for name, column in self._columns.items()}
+
+    def _as_expected(self, data: bytes) -> TypedRecord:
+        end = len(data)
+        values: dict[str, Typed] = dict.fromkeys(self._names, b"")
+        at = _content(data, 0, _FIRST, end)
+        for column in self._written:
+            # Entries whose value has the same size begin with the same bytes.
+            known = column.known.get(data[at + 1 : at + 4])
+            if known is not None and data.startswith(known[0], at):
+                start = at + known[1]
+                at += known[2]
+            elif (place := column.find(data, at)) is not None:
+                start, at = place
+            else:
+                values[column.name] = column.of(None)
+                continue
+            values[column.name] = data[start:at] if column.is_plain else column.read(data, start, at)
+        if at != end:
+            raise _UnlikeError
+        return values
+
+
+class _Column:
+    """One feature of all records.
+
+    known: by the second to fourth byte of an entry with what it begins, and where its value begins
+    and ends. is_plain: a value is the bytes that stand there.
+    """
+
+    def __init__(self, name: str, feature: Feature) -> None:
+        self.name = name
+        self.known: dict[bytes, tuple[bytes, int, int]] = {}
+        self._dtype = _NUMBERS.get(feature.dtype)
+        self._list = _LISTS[feature.dtype]
+        encoded = name.encode()
+        self._head = b"\x0a" + encode_varint(len(encoded)) + encoded + b"\x12"
+        self._shape = _as_numpy(feature.shape)
+        self._is_fixed = -1 not in self._shape
+        self._unit = math.prod(size for size in self._shape if size >= 0)
+        self._stored: tuple[np.dtype[Any], tuple[int, ...]] | None = None
+        if feature.kind == "raw" and feature.raw_dtype and feature.raw_shape is not None:
+            dtype = np.dtype(feature.raw_dtype).newbyteorder("<")
+            self._stored = dtype, _as_numpy(feature.raw_shape)
+        self.is_plain = feature.dtype == "string" and not self._shape and self._stored is None
+
+    def of(self, value: Value) -> Typed:
+        """What `decode` has of it.
+
+        Raises:
+          ExampleError: it is not as declared.
+        """
+        if value is None:
+            value = [] if self._dtype is None else np.zeros(0, self._dtype)
+        dtype = None if isinstance(value, list) else value.dtype
+        if dtype != self._dtype:
+            expected, got = self._dtype or "string", dtype or "string"
+            raise ExampleError(f"feature {self.name!r}: expected {expected}, got {got}")
+        if isinstance(value, list):
+            return self._shaped([self._element(one) for one in value])
+        return self._shaped(value)
+
+    def find(self, data: bytes, at: int) -> tuple[int, int] | None:
+        """Where the value begins and ends, of an entry that begins at `at`; None where that is of
+        another feature.
+
+        Raises:
+          _UnlikeError: it is laid out in another way.
+        """
+        if at == len(data):
+            return None
+        size, start = _length(data, at + 1)
+        end = start + size
+        if data[at] != _FIRST or not data.startswith(self._head, start):
+            return None
+        size, start = _length(data, start + len(self._head))
+        if start + size != end:
+            raise _UnlikeError
+        start = _content(data, start, self._list, end)
+        if self._dtype is not None or not self._shape:  # all of it in one piece
+            start = _content(data, start, _FIRST, end)
+        if len(self.known) < _SIZES:
+            self.known[data[at + 1 : at + 4]] = data[at:start], start - at, end - at
+        return start, end
+
+    def read(self, data: bytes, start: int, end: int) -> Typed:
+        """The value that stands there.
+
+        Raises:
+          ValueError: it is not as declared.
+        """
+        if self._dtype is None:
+            if not self._shape:
+                return self._element(data[start:end])
+            return self._shaped([self._element(one) for one in _pieces(data, start, end)])
+        if self._dtype.kind == "f":
+            return self._shaped(np.frombuffer(data[start:end], self._dtype).copy())
+        if not self._shape and start < end <= start + 2:
+            value, start = _length(data, start)
+            if start != end:
+                raise _UnlikeError
+            return np.int64(value)
+        return self._shaped(decode_varints(data[start:end]))
+
+    def _element(self, value: bytes) -> Any:
+        """One of its values."""
+        if self._stored is None:
+            return value
+        dtype, shape = self._stored
+        try:
+            array = np.frombuffer(value, dtype)
+            return array.reshape(shape if shape.count(-1) < 2 else -1).copy()
+        except ValueError as error:
+            what = f"{len(value)} bytes are no array of {dtype} and {_told(shape)}"
+            raise ExampleError(f"feature {self.name!r}: {what}") from error
+
+    def _shaped(self, values: list[Any] | npt.NDArray[Any]) -> Any:
+        count, unit = len(values), self._unit
+        if count != unit if self._is_fixed else count and (not unit or count % unit):
+            what = f"{count} values, expected {_told(self._shape)}"
+            raise ExampleError(f"feature {self.name!r}: {what}")
+        if not self._shape:
+            return values[0]
+        if isinstance(values, list):
+            array = np.empty(count, object)
+            for place, value in enumerate(values):
+                array[place] = value
+            values = array
+        if self._shape.count(-1) > 1:
+            return values
+        return values.reshape(self._shape) if count else values.reshape([max(n, 0) for n in self._shape])
+
+
+def _content(data: bytes, at: int, tag: int, end: int) -> int:
+    """Where a field has its content, which has to end at `end`."""
+    size, start = _length(data, at + 1)
+    if data[at] != tag or start + size != end:
+        raise _UnlikeError
+    return start
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """A varint, and where what follows stands."""
+    first = data[at]
+    if first < 0x80:
+        return first, at + 1
+    second = data[at + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, at + 2
+    return read_varint(data, at, len(data))
+
+
+def _pieces(data: bytes, at: int, end: int) -> list[bytes]:
+    """The values of a BytesList."""
+    found = []
+    while at < end:
+        size, start = _length(data, at + 1)
+        if data[at] != _FIRST:
+            raise _UnlikeError
+        at = start + size
+        found.append(data[start:at])
+    if at != end:
+        raise _UnlikeError
+    return found
+
+
+def _as_numpy(shape: Sequence[int | None]) -> tuple[int, ...]:
+    """A shape with -1 for what is not known."""
+    return tuple(-1 if size is None else size for size in shape)
+
+
+def _told(shape: Sequence[int]) -> str:
+    return "x".join("?" if size < 0 else str(size) for size in shape) or "one"
