@@ -9,9 +9,9 @@ The rows are real measurements, again and again under new keys. Everybody makes 
 features: six numbers of mean 0 and deviation 1, and the number of the class. Ours alone has keys
 that are proved to be unique, splits, checks of the values, statistics, a shuffle, an index, sums of
 files, and can be resumed; the others write one set in the order of the rows. `plain` is ours
-without statistics. A first round, which is not timed, measures memory, and all that is written is
-read back; after every run frames are checked and counted. Whole processes run in alternation, on
-two cores, and the median of each counts. Needs `make peers`.
+without statistics, which none of the others has either. A first round, which is not timed, measures
+memory, and all that is written is read back; after every run frames are checked and counted. Whole
+processes run in alternation, on two cores, and the median of each counts. Needs `make peers`.
 """
 
 from __future__ import annotations
@@ -164,11 +164,13 @@ def bars(results: Results, rows: int) -> list[str]:
             got = cpu[name] / cpu["ours"]
             lines.append(bar(f"CPU, {name} / ours", got, at_least=at_least if asked else None))
     if "bare" in results:
-        got = cpu["ours"] / cpu["bare"]
-        lines.append(bar("CPU, ours / bare", got, at_most=_BARE_BAR if asked else None))
+        at_most = _BARE_BAR if asked else None
+        lines += [
+            bar(f"CPU, {name} / bare", cpu[name] / cpu["bare"], at_most=at_most)
+            for name in ("ours", "plain")
+            if name in results
+        ]
         lines.append(bar("wall, ours / bare", wall["ours"] / wall["bare"]))
-        if "plain" in results:
-            lines.append(bar("CPU, plain / bare", cpu["plain"] / cpu["bare"]))
     return lines
 
 

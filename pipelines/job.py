@@ -237,6 +237,7 @@ class Job:
         options = PlanOptions(
             seed=config.seed,
             splits=tuple(config.splits),
+            presplit=records.presplit,
             num_shards=config.num_shards,
             shard_bytes=config.shard_size,
             compression=config.compression,

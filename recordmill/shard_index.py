@@ -53,14 +53,15 @@ def read_index(location: Location, *, columns: Sequence[str] | None = None) -> p
     """
     with location.open_input() as stream:
         try:
-            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            # No threads: one that lets go of the stream as Python ends would end it with SIGABRT.
+            file = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
             found = file.schema_arrow
             expected = schema(groups="group" in found.names)
             if found.names != expected.names or found.types != expected.types:
                 raise IndexDamagedError(
                     f"expected the columns {_columns(expected)}; got {_columns(found)}"
                 )
-            table = file.read(columns=columns)
+            table = file.read(columns=columns, use_threads=False)
             table.validate(full=True)
         # What pyarrow raises for content that is broken.
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

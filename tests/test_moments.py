@@ -34,12 +34,15 @@ def test_parts_add_up_to_the_same_in_any_order(values, cuts):
     assert sum(parts, Moments()) == sum(reversed(parts), Moments()) == of(values)
 
 
-def test_many_values_of_full_precision():
-    """More than are summed at once, with mantissas that leave no bit free."""
-    values = np.nextafter(np.full(100_000, 2.0), 0)
-    moments = Moments.of(values)
-    assert Fraction(moments.total, 1 << 1074) == 100_000 * Fraction(values[0])
-    assert Fraction(moments.squares, 1 << 2148) == 100_000 * Fraction(values[0]) ** 2
+@pytest.mark.parametrize("value", [2 - 2**-52, 1 - 2**-19 - 2**-53])
+def test_many_values_of_full_precision(value):
+    """More than are summed at once, with mantissas that leave no bit free; the first digit of one
+    is even, that of the other odd.
+    """
+    count = 300_001
+    moments = Moments.of(np.full(count, value))
+    assert Fraction(moments.total, 1 << 1074) == count * Fraction(value)
+    assert Fraction(moments.squares, 1 << 2148) == count * Fraction(value) ** 2
     assert moments.deviation == 0
 
 

@@ -95,6 +95,14 @@ def test_splits_come_in_the_users_order_and_others_after(new):
     assert list(made.splits) == ["train", "test", "apple", "zebra"]
 
 
+def test_a_split_without_records_is_told(new):
+    rows = [(f"{i}", "a", b"v") for i in range(3)]
+    found = new(rows, splits=("train", "test", "train"))
+    told = "no record is in the split 'validation', as there are few records, or few groups"
+    assert planned(*found).notes == (told,)
+    assert planned(*found, presplit=True).notes == ()
+
+
 @pytest.mark.parametrize(
     ("options", "shards"),
     [

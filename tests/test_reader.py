@@ -1,5 +1,8 @@
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -116,3 +119,24 @@ def test_an_index_that_is_none(tmp_path: pathlib.Path) -> None:
     (tmp_path / "out" / "index" / "train-00000-of-00002.parquet").write_bytes(b"PAR1")
     with pytest.raises(IndexDamagedError, match="cannot be read as parquet"):
         read_record(str(tmp_path / "out"), "train", 0)
+
+
+THREADS = """
+import pathlib, sys
+from recordmill.reader import read_record
+
+read_record(sys.argv[1], "train", 0)
+names = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+print(len(names) - names.count("jemalloc_bg_thd\\n"))
+"""
+
+
+def test_reading_starts_no_thread_that_may_outlive_the_interpreter(tmp_path: pathlib.Path) -> None:
+    """One of Arrow's that then lets go of an object of Python ends the process with SIGABRT."""
+    make_dataset(tmp_path / "out")
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, str(tmp_path / "out")],
+        check=True, capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    assert int(done.stdout) == 1

@@ -15,7 +15,7 @@ WORDS = st.lists(st.text("abc", max_size=3), max_size=60)
 
 
 def top(words, most=4):
-    counts = Counter(words)
+    counts = dict(sorted(Counter(words).items()))
     values = pa.array(list(counts), pa.string())
     return TopValues.of(values, np.array(list(counts.values()), np.int64), most=most)
 
@@ -33,6 +33,15 @@ def told(found):
 def test_few_different_values_are_counted_exactly(count):
     hashes = batch.mix(np.arange(count).astype(np.uint64), 0)
     assert Distinct.of(np.concatenate([hashes, hashes[::-1]])).count == count
+
+
+@pytest.mark.parametrize("different", [1, KEPT - 1, KEPT, KEPT + 1, 5000, 60_000])
+def test_the_smallest_hashes_are_kept_however_often_they_come(different):
+    generator = np.random.default_rng(different)
+    hashes = generator.choice(generator.integers(0, 2**64, different, np.uint64), 30_000)
+    hashes[:3] = 0, 2**64 - 1, 2**64 - 1
+    for some in (hashes, hashes[: 2 * KEPT], hashes[: 2 * KEPT + 1], hashes[:1], hashes >> 20):
+        assert Distinct.of(some).hashes.tolist() == sorted(set(some.tolist()))[:KEPT]
 
 
 @pytest.mark.parametrize("count", [KEPT, 5000, 300_000])

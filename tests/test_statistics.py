@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
@@ -34,8 +34,9 @@ def rows_of(columns, *, splits=None, labels=None):
     return pa.RecordBatch.from_pydict(ours | arrays)
 
 
-def count(rows):
-    labelled = rows[batch.LABEL].null_count < len(rows)
+def count(rows, *, labelled=None):
+    if labelled is None:
+        labelled = rows[batch.LABEL].null_count < len(rows)
     return Statistics.of(rows, columns_of(rows, None, labelled=labelled))
 
 
@@ -137,13 +138,33 @@ RECORDS = st.lists(
 )
 
 
-@given(RECORDS, st.integers(1, 29), st.integers(1, 29))
-def test_the_file_is_the_same_in_whatever_order_parts_are_added_up(records, one, two):
+def rows_of_records(records):
     columns = {
         name: pa.array([record[place] for record in records], KINDS[name])
         for place, name in enumerate(COLUMNS)
     }
-    rows = rows_of(columns, splits=[r[4] for r in records], labels=[r[5] for r in records])
+    return rows_of(columns, splits=[r[4] for r in records], labels=[r[5] for r in records])
+
+
+@settings(max_examples=30)
+@given(RECORDS)
+def test_a_slice_is_counted_as_it_were_without_others(records):
+    found, _ = read(count(rows_of_records(records), labelled=True))
+    slices = {"All Examples": records}
+    for record in records:
+        split, label = record[4:]
+        slices.setdefault(split, []).append(record)
+        if label is not None:
+            slices.setdefault(f"{split}/label={label}", []).append(record)
+    assert set(found) == set(slices)
+    for name, own in slices.items():
+        alone, _ = read(count(rows_of_records(own), labelled=True))
+        assert alone[name] == found[name]
+
+
+@given(RECORDS, st.integers(1, 29), st.integers(1, 29))
+def test_the_file_is_the_same_in_whatever_order_parts_are_added_up(records, one, two):
+    rows = rows_of_records(records)
     first, second = sorted((one % len(rows), two % len(rows)))
     ranges = [(0, first), (first, second), (second, len(rows))]
     parts = [

@@ -309,6 +309,13 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         ("a,b\n1,2\n", ["--bucketize", "a=x"], "--bucketize a=x: expected a whole number, got 'x'"),
         ("a,b\n1,2\n", ["--clip", "a=5:1"], "--clip a=5:1: .* 5 is not less than 1"),
         ("label/x,label\n1,2\n", ["--rename", "label/x=label"], "would both be named"),
+        ("a,a/missing\n1,5\n,6\n", ["--indicator", "a"], "'a/missing' .* that is made here"),
+        ("a/missing,a\n5,1\n6,\n", ["--indicator", "a"], "'a/missing' .* that is made here"),
+        (
+            "a,a/year\n2026-01-01,2\n",
+            ["--types", "a=date", "--date-parts", "a=year"],
+            "'a/year' of the input has the name of a feature",
+        ),
     ],
 )
 def test_what_cannot_work_is_told(content, options, words, tmp_path, capsys):

@@ -60,9 +60,12 @@ def salt(seed: int, purpose: str) -> int:
 def mix(values: UInt64Array, salt: int) -> UInt64Array:
     """A bijection of uint64[n] whose outputs look random (Stafford's variant 13, as SplitMix64)."""
     x = values + np.uint64(salt)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def scale(ranks: UInt64Array, parts: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

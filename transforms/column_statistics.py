@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import batch
+from transforms import batch, ranges
 from transforms.first_bits import FirstBits
 from transforms.moments import Moments
-from transforms.sketches import Distinct, TopValues
+from transforms.ranges import Counted, Ints
+from transforms.sketches import Distinct, TopValues, in_order
 from transforms.user_columns import is_list
 
 Type = Literal["int", "float", "string", "bytes"]
 Time = Literal["date", "timestamp"]
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 LONGEST = 256  # bytes: longer texts are no top values
@@ -45,22 +45,35 @@ class Numbers:
     most: float | None = None
 
     @classmethod
-    def of(cls, values: Ints | Floats) -> Numbers:
-        """Of int64[n] or float64[n]."""
+    def of_ranges(cls, values: Ints | Floats, edges: Ints, different: Counted) -> list[Numbers]:
+        """Of each range of int64[n] or float64[n]. different: those values, counted."""
         floats = values.astype(np.float64, copy=False)
-        is_finite = np.isfinite(floats)
-        odd = floats[~is_finite]
-        finite = values[is_finite] if len(odd) else values
-        return cls(
-            moments=Moments.of(finite.astype(np.float64, copy=False)),
-            bits=FirstBits.of(finite.astype(np.float64, copy=False)),
-            zeros=int((values == 0).sum()),
-            nans=int(np.isnan(odd).sum()),
-            below=int((odd == -np.inf).sum()),
-            above=int((odd == np.inf).sum()),
-            least=finite.min().item() + 0 if len(finite) else None,  # -0.0 is 0.0
-            most=finite.max().item() + 0 if len(finite) else None,
-        )
+        floats, edges = ranges.choose(floats, np.isfinite(floats), edges)
+        each = different.values.astype(np.float64, copy=False)
+        is_finite = np.isfinite(each)
+        finite, odd = different.where(is_finite), different.where(~is_finite)
+        return [
+            cls(
+                moments=moments,
+                bits=bits,
+                zeros=zeros,
+                nans=nans,
+                below=below,
+                above=above,
+                least=None if least is None else least + 0,  # -0.0 is 0.0
+                most=None if most is None else most + 0,
+            )
+            for moments, bits, zeros, nans, below, above, (least, most) in zip(
+                Moments.of_ranges(floats, edges),
+                FirstBits.of_ranges(finite._replace(values=each[is_finite])),
+                different.where(each == 0).totals(),
+                odd.where(np.isnan(odd.values)).totals(),
+                odd.where(odd.values == -np.inf).totals(),
+                odd.where(odd.values == np.inf).totals(),
+                ranges.extremes(finite.values, finite.edges),
+                strict=True,
+            )
+        ]
 
     @classmethod
     def sum(cls, several: Sequence[Numbers]) -> Numbers:
@@ -89,11 +102,12 @@ class Lengths:
     most: int | None = None
 
     @classmethod
-    def of(cls, lengths: Ints) -> Lengths:
-        """Of int64[n]."""
-        if not len(lengths):
-            return cls()
-        return cls(total=int(lengths.sum()), least=int(lengths.min()), most=int(lengths.max()))
+    def of_ranges(cls, lengths: Ints, different: Counted) -> list[Lengths]:
+        """Of each range of texts. lengths: int64[n], by the codes that are counted."""
+        each = lengths[different.values]
+        totals = different._replace(counts=different.counts * each).totals()
+        several = zip(totals, ranges.extremes(each, different.edges), strict=True)
+        return [cls(total=total, least=least, most=most) for total, (least, most) in several]
 
     @classmethod
     def sum(cls, several: Sequence[Lengths]) -> Lengths:
@@ -148,74 +162,80 @@ class ColumnStatistics:
 
 
 class Column:
-    """A column of a part of the data, ready to be counted over ranges of its rows."""
+    """A column of a part of the data, ready to be counted over ranges of its rows.
 
-    def __init__(self, column: pa.Array) -> None:
+    order: int64[n], of the rows.
+    """
+
+    def __init__(self, column: pa.Array, order: pa.Array) -> None:
         self.type = type_of(column.type)
         self._time = _time_of(column.type)
-        self._valid, self._sizes, values = spread(column)
+        if self.type in ("string", "bytes") and not is_list(column.type):
+            column = column.dictionary_encode()  # so that no text has to move
+        self._valid, self._sizes, values = spread(column.take(order))
         self._edges = np.append(0, np.cumsum(self._sizes))
         self._numbers: Ints | Floats | None = None
-        self._texts: pa.Array | None = None
         if self.type in ("int", "float"):
             self._numbers = numbers_of(values)
-            self._hashes = _hash_numbers(self._numbers)
             return
-        coded = values.cast(pa.large_binary()).dictionary_encode()
-        self._codes = np.asarray(coded.indices).astype(np.int64)
-        self._lengths = np.asarray(pc.binary_length(coded.dictionary)).astype(np.int64)
-        self._hashes = batch.hash_strings(coded.dictionary)
-        if self.type == "string":
-            self._texts = coded.dictionary
+        self._codes, texts = in_order(values.dictionary_encode())
+        texts = texts.cast(pa.large_binary())
+        self._lengths = np.asarray(pc.binary_length(texts)).astype(np.int64)
+        self._hashes = batch.hash_strings(texts)
+        if self.type == "string":  # what is too long is no top value
+            short = pc.if_else(pa.array(self._lengths <= LONGEST), texts, b"")
+            self._short = short.cast(pa.binary()).cast(pa.string())
 
-    def count(self, start: int, end: int, *, most: int) -> ColumnStatistics:
-        """Of the rows from start to end. most: different texts that are counted exactly."""
-        valid, sizes = self._valid[start:end], self._sizes[start:end]
-        there = sizes if valid.all() else sizes[valid]
-        first, last = int(self._edges[start]), int(self._edges[end])
-        found = ColumnStatistics(
-            type=self.type,
-            time=self._time,
-            records=len(there),
-            values=last - first,
-            fewest=int(there.min()) if len(there) else None,
-            largest=int(there.max()) if len(there) else None,
-        )
+    def count(self, edges: Ints) -> list[ColumnStatistics]:
+        """Of each range of rows, without its top values."""
+        sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
+        of_values = self._edges[edges]
+        numbers: Sequence[Numbers | None] = [None] * (len(edges) - 1)
+        lengths: Sequence[Lengths | None] = [None] * (len(edges) - 1)
         if self._numbers is not None:
-            return dataclasses.replace(
-                found,
-                distinct=Distinct.of(self._hashes[first:last]),
-                numbers=Numbers.of(self._numbers[first:last]),
+            different = ranges.count_equal(self._numbers, of_values)
+            hashes = _hash_numbers(different.values)
+            numbers = Numbers.of_ranges(self._numbers, of_values, different)
+        else:
+            different = ranges.count_equal(self._codes, of_values)
+            hashes = self._hashes[different.values]
+            lengths = Lengths.of_ranges(self._lengths, different)
+        return [
+            ColumnStatistics(
+                type=self.type,
+                time=self._time,
+                records=records,
+                values=values,
+                fewest=fewest,
+                largest=largest,
+                distinct=Distinct.of(own),
+                numbers=number,
+                lengths=length,
             )
-        counts = np.bincount(self._codes[first:last], minlength=len(self._lengths))
-        codes = np.flatnonzero(counts)
-        return dataclasses.replace(
-            found,
-            distinct=Distinct.of(self._hashes[codes]),
-            lengths=Lengths.of(self._lengths[self._codes[first:last]]),
-            top=self._top(codes, counts[codes], most=most),
-        )
+            for records, values, (fewest, largest), own, number, length in zip(
+                np.diff(of_rows).tolist(),
+                np.diff(of_values).tolist(),
+                ranges.extremes(sizes, of_rows),
+                ranges.pieces(hashes, different.edges),
+                numbers,
+                lengths,
+                strict=True,
+            )
+        ]
 
-    def top(self, start: int, end: int, *, most: int) -> TopValues | None:
-        """Of the rows from start to end alone."""
-        if self._texts is None:
-            return None
-        first, last = int(self._edges[start]), int(self._edges[end])
-        counts = np.bincount(self._codes[first:last], minlength=len(self._lengths))
+    def top(self, start: int, end: int, *, most: int) -> TopValues:
+        """Of the texts of the rows from start to end. most: different ones counted exactly."""
+        counts = np.bincount(self._codes[self._edges[start] : self._edges[end]])
         codes = np.flatnonzero(counts)
-        return self._top(codes, counts[codes], most=most)
-
-    def _top(self, codes: Ints, counts: Ints, *, most: int) -> TopValues | None:
-        if self._texts is None:
-            return None
-        short = self._lengths[codes] <= LONGEST
-        values = self._texts.take(pa.array(codes[short])).cast(pa.binary()).cast(pa.string())
-        return TopValues.of(values, counts[short], most=most)
+        codes = codes[self._lengths[codes] <= LONGEST]
+        return TopValues.of(self._short.take(pa.array(codes)), counts[codes], most=most)
 
 
 def spread(column: pa.Array) -> tuple[npt.NDArray[np.bool_], Ints, pa.Array]:
     """Which records have a column, bool[n]; how many values each has, int64[n]; all of those."""
-    valid = np.asarray(column.is_valid())
+    valid = np.ones(len(column), np.bool_)
+    if column.null_count:
+        valid = np.asarray(column.is_valid())
     if not is_list(column.type):
         return valid, valid.astype(np.int64), column.drop_null()
     sizes = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)

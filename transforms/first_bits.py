@@ -10,19 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from transforms.ranges import Counted, Ints, add_equal, count_equal, pieces
+
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+Prefixes = npt.NDArray[np.int32]
 
 _KEPT_BITS = 19  # of a float64: sign, exponent, and 7 bits behind the point
 _REST = 64 - _KEPT_BITS
 _MOST = np.finfo(np.float64).max
-_NARROW = 1 << 14  # between the first and the last prefix: then counting needs no sorting
 
 
-def prefixes_of(values: Floats) -> Ints:
+def prefixes_of(values: Floats) -> Prefixes:
     """Numbers in the order of the values: their first bits, of those below 0 negative."""
-    bits = np.abs(values).view(np.int64) >> _REST
-    return np.where(values < 0, -bits, bits)
+    bits = values.view(np.int64)
+    minus = bits >> 63  # -1 below 0
+    bits = (bits & np.iinfo(np.int64).max) >> _REST
+    bits ^= minus
+    bits -= minus
+    return bits.astype(np.int32)
 
 
 def value_of(prefix: int) -> float:
@@ -31,10 +36,10 @@ def value_of(prefix: int) -> float:
     return float(np.copysign(bits.view(np.float64), prefix))
 
 
-def bounds_of(prefixes: Ints) -> tuple[Floats, Floats]:
+def bounds_of(prefixes: Prefixes) -> tuple[Floats, Floats]:
     """Between which numbers begin so, the lesser first: float64[n] each."""
     inner, outer = (
-        np.copysign((np.abs(one) << _REST).view(np.float64), one)
+        np.copysign((np.abs(one).astype(np.int64) << _REST).view(np.float64), one)
         for one in (prefixes, prefixes + np.where(prefixes < 0, -1, 1))
     )
     low, high = np.where(prefixes < 0, (outer, inner), (inner, outer))
@@ -45,34 +50,39 @@ def bounds_of(prefixes: Ints) -> tuple[Floats, Floats]:
 class FirstBits:
     """How many values there are of each prefix.
 
-    prefixes: int64[m], ascending. counts: int64[m], none of them 0.
+    prefixes: int32[m], ascending. counts: int64[m], none of them 0.
     """
 
-    prefixes: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    prefixes: Prefixes = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     counts: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def of(cls, values: Floats) -> FirstBits:
         """Of finite float64[n]."""
-        return _counted(prefixes_of(values), None)
+        return cls.of_ranges(count_equal(values, np.array([0, len(values)])))[0]
+
+    @classmethod
+    def of_ranges(cls, different: Counted) -> list[FirstBits]:
+        """Of each range of finite float64, whose different values are counted."""
+        return _histograms(different._replace(values=prefixes_of(different.values)))
 
     @classmethod
     def of_counts(cls, counts: Mapping[int, int]) -> FirstBits:
         """Of how often each prefix comes."""
         ordered = sorted(prefix for prefix, count in counts.items() if count)
         found = [counts[prefix] for prefix in ordered]
-        return cls(prefixes=np.array(ordered, np.int64), counts=np.array(found, np.int64))
+        return cls(prefixes=np.array(ordered, np.int32), counts=np.array(found, np.int64))
 
     @classmethod
     def sum(cls, several: Iterable[FirstBits]) -> FirstBits:
         """Adds histograms up."""
-        parts = list(several)
-        if len(parts) == 1:
-            return parts[0]
-        return _counted(
-            np.concatenate([part.prefixes for part in parts] or [np.zeros(0, np.int64)]),
-            np.concatenate([part.counts for part in parts] or [np.zeros(0, np.int64)]),
-        )
+        parts = [part for part in several if len(part.prefixes)]
+        if len(parts) < 2:
+            return parts[0] if parts else cls()
+        prefixes = np.concatenate([part.prefixes for part in parts])
+        order = np.argsort(prefixes, kind="stable")  # quick where parts are in order
+        counts = np.concatenate([part.counts for part in parts])[order]
+        return _histograms(Counted(prefixes[order], counts, np.array([0, len(order)])))[0]
 
     @property
     def total(self) -> int:
@@ -111,24 +121,8 @@ class FirstBits:
         return places, held
 
 
-def _counted(prefixes: Ints, weights: Ints | None) -> FirstBits:
-    """Of prefixes in any order, each as often as its weight says, or once."""
-    if not len(prefixes):
-        return FirstBits()
-    least = int(prefixes.min())
-    if int(prefixes.max()) - least < _NARROW:
-        if weights is None:
-            counts = np.bincount(prefixes - least)
-        else:
-            counts = np.zeros(int(prefixes.max()) - least + 1, np.int64)
-            np.add.at(counts, prefixes - least, weights)
-        there = np.flatnonzero(counts)
-        return FirstBits(prefixes=there + least, counts=counts[there])
-    order = None if weights is None else np.argsort(prefixes, kind="stable")
-    ordered = np.sort(prefixes) if order is None else prefixes[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    if weights is None:
-        counts = np.diff(np.append(starts, len(ordered)))
-    else:
-        counts = np.add.reduceat(weights[order], starts)
-    return FirstBits(prefixes=ordered[starts], counts=counts)
+def _histograms(counted: Counted) -> list[FirstBits]:
+    """Of prefixes, ascending; equal ones become one."""
+    _, _, edges = found = add_equal(counted)
+    several = zip(pieces(found.values, edges), pieces(found.counts, edges), strict=True)
+    return [FirstBits(prefixes=prefixes, counts=counts) for prefixes, counts in several]

@@ -1,7 +1,7 @@
 """Sums of floats without rounding: the same mean and deviation in whatever order parts are added.
 
 A float64 is an integer times a power of two, and integers add up exactly. So values of about one
-size are cut into three digits, integers so small that a float64 holds the sum of many, and of many
+size are cut into a few digits, integers so small that a float64 holds the sum of many, and of many
 products of any two. What comes of it is put together as an integer of Python's, which has as many
 bits as it needs.
 """
@@ -9,20 +9,27 @@ bits as it needs.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
+from transforms.ranges import Ints
+
 Floats = npt.NDArray[np.float64]
 
 _LOWEST = 1074  # the smallest float64 above 0 is 2 ** -1074
-_ROWS = 1 << 13  # at once: what is computed of them should stay in the processor's cache
-_WIDTH = 20  # bits of a digit: products of two of them, of _ROWS values, add up to 2 ** 53 at most
+_ROWS = 1 << 15  # at once: what is computed of them should stay in the processor's cache
+_WIDTH = 19  # bits of a digit: products of two of them, of _ROWS values, add up to 2 ** 53 at most
 _NEXT = _WIDTH + 1  # bits to the next digit, as rounding leaves half a unit on either side
-_RANGE = _WIDTH + 2 * _NEXT  # bits of all three
+_DIGITS = 4  # so that rarely a value is too small for them
+_RANGE = _WIDTH + (_DIGITS - 1) * _NEXT  # bits of all digits
+_UNITS = [1 << _NEXT * place for place in reversed(range(_DIGITS))]
+_SQUARE_UNITS = [one * other for one in _UNITS for other in _UNITS]
 _SIZES = _RANGE - 52  # powers of two that values may be apart, so that the digits have all bits
 _PLACE = 32  # bits of a digit that integers are carried in
 
@@ -40,12 +47,22 @@ class Moments:
     @classmethod
     def of(cls, values: Floats) -> Moments:
         """Those of finite float64[n]."""
-        total = squares = 0
+        return cls.of_ranges(values, np.array([0, len(values)]))[0]
+
+    @classmethod
+    def of_ranges(cls, values: Floats, edges: Ints) -> list[Moments]:
+        """Those of each range of finite float64[n]."""
+        totals, squares = [0] * (len(edges) - 1), [0] * (len(edges) - 1)
         for start in range(0, len(values), _ROWS):
-            sums = _sums(values[start : start + _ROWS])
-            total += sums[0]
-            squares += sums[1]
-        return cls(count=len(values), total=total, squares=squares)
+            block = values[start : start + _ROWS]
+            for place, total, square in _sums(block, np.clip(edges - start, 0, len(block))):
+                totals[place] += total
+                squares[place] += square
+        counts = np.diff(edges).tolist()
+        return [
+            cls(count=count, total=total, squares=square)
+            for count, total, square in zip(counts, totals, squares, strict=True)
+        ]
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(
@@ -102,47 +119,46 @@ def from_digits(several: Iterable[tuple[int, int]]) -> int:
     return sum(digit << _PLACE * place for place, digit in several)
 
 
-def _sums(values: Floats) -> tuple[int, int]:
-    """The sums of values and of squares, in the units of `Moments`."""
-    total = squares = 0
+def _sums(values: Floats, edges: Ints) -> Iterator[tuple[int, int, int]]:
+    """(range, the sum of some of its values, that of their squares), in the units of `Moments`;
+    all of a range's together are of all of its values. _ROWS values at most.
+    """
     while len(values):
         sizes = np.abs(values)
         exponent = math.frexp(float(sizes.max()))[1]
-        small = sizes < math.ldexp(1.0, exponent - _SIZES)
-        rest = values[:0]
-        if small.any():
-            rest = values[small & (sizes > 0)]
-            values = values[~small]
-        sums = _sums_of_digits(_digits(values, exponent))
+        digits = _digits(values, exponent)
+        left = np.flatnonzero((sizes < math.ldexp(1.0, exponent - _SIZES)) & (sizes > 0))
+        digits[:, left] = 0
         unit = exponent - _RANGE + _LOWEST
-        total += _shift(sums[0], unit)
-        squares += _shift(sums[1], 2 * unit)
-        values = rest
-    return total, squares
+        for place, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
+            if start < end:
+                total, square = _sums_of_digits(digits[:, start:end])
+                yield place, _shift(total, unit), _shift(square, 2 * unit)
+        values, edges = values[left], np.searchsorted(left, edges)
 
 
-def _digits(values: Floats, exponent: int) -> tuple[Floats, Floats, Floats]:
-    """Three integers each: a value below 2 ** exponent is (first << 42) + (second << 21) + third,
-    times 2 ** (exponent - 62).
+def _digits(values: Floats, exponent: int) -> Floats:
+    """float64[_DIGITS, n]: integers to the base 2 ** _NEXT, the first one first, of values below
+    2 ** exponent, times 2 ** (_RANGE - exponent).
     """
     power = _WIDTH - exponent
     half = power // 2  # there may be no float64 of all of it
-    scaled = values * math.ldexp(1.0, half) * math.ldexp(1.0, power - half)
-    first = np.rint(scaled)
-    scaled = (scaled - first) * (1 << _NEXT)
-    second = np.rint(scaled)
-    return first, second, (scaled - second) * (1 << _NEXT)
+    rest = values * math.ldexp(1.0, half) * math.ldexp(1.0, power - half)
+    digits = np.empty((_DIGITS, len(values)))
+    for digit in digits:
+        np.rint(rest, out=digit)
+        rest -= digit
+        rest *= 1 << _NEXT
+    return digits
 
 
-def _sums_of_digits(digits: tuple[Floats, Floats, Floats]) -> tuple[int, int]:
+def _sums_of_digits(digits: Floats) -> tuple[int, int]:
     """Of the integers that have these digits, and of their squares."""
-    total = squares = 0
-    for one, first in enumerate(digits):
-        total += int(first.sum()) << _NEXT * (2 - one)
-        for other, second in enumerate(digits[: one + 1]):
-            product = int(np.dot(first, second))  # integers: in any order it is exact
-            squares += product << _NEXT * (4 - one - other) + (one != other)
-    return total, squares
+    # Integers: in any order their sums are exact.
+    sums, products = digits.sum(axis=1), digits @ digits.T
+    total = sum(map(operator.mul, sums.astype(np.int64).tolist(), _UNITS))
+    square = sum(map(operator.mul, products.astype(np.int64).ravel().tolist(), _SQUARE_UNITS))
+    return total, square
 
 
 def _shift(number: int, power: int) -> int:

@@ -40,6 +40,7 @@ class PlanOptions:
 
     seed: int
     splits: tuple[str, ...]  # in the user's order; those that only the input names follow
+    presplit: bool = False  # by the input, or by time
     num_shards: int | Mapping[str, int] | None = None
     shard_bytes: int = 128_000_000
     compression: str = "none"
@@ -185,7 +186,7 @@ def make_plan(
         rejected=rejected,
         filtered=filtered,
         files=examined.files,
-        notes=(*examined.notes, *_unseen_label(labels, options)),
+        notes=(*examined.notes, *_unseen_label(labels, options), *_empty_splits(survey, options)),
         verdict=verdict,
     )
     if verdict is not None:
@@ -238,6 +239,15 @@ def _unseen_label(labels: Sequence[str], options: PlanOptions) -> list[str]:
     name = options.windows.label.name
     there = ", ".join(map(repr, labels)) or "none"
     return [f"no record is of class {name!r}, which --window-label names; there are {there}"]
+
+
+def _empty_splits(survey: Survey, options: PlanOptions) -> list[str]:
+    """A sentence for each split that was asked for, and that no record is in."""
+    return [
+        f"no record is in the split {name!r}, as there are few records, or few groups"
+        for name in options.splits
+        if name not in survey.counts and not options.presplit
+    ]
 
 
 def refusal(

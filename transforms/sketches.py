@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from transforms import batch
 from transforms.batch import UInt64Array
-
-Ints = npt.NDArray[np.int64]
+from transforms.ranges import Counted, Ints, add_equal
 
 KEPT = 1024  # hashes
 _SHARES = 1024  # a value with less than this part of the values of its part is a rare one
@@ -36,9 +35,13 @@ class Distinct:
     @classmethod
     def of(cls, hashes: UInt64Array) -> Distinct:
         """Of the hashes of all values, uint64[n]."""
-        ordered = np.sort(hashes)
-        fresh = np.append(True, ordered[1:] != ordered[:-1]) if len(ordered) else slice(0)
-        return cls(hashes=ordered[fresh][:KEPT].copy())
+        found = hashes[:0]
+        if len(hashes) > 2 * KEPT:
+            # Of different ones about twice as many as are kept: the others need no sorting.
+            found = _ordered(hashes[hashes < np.uint64((2 * KEPT << 64) // len(hashes))])
+        if len(found) < KEPT:
+            found = _ordered(hashes)
+        return cls(hashes=found[:KEPT].copy())
 
     @classmethod
     def sum(cls, several: Iterable[Distinct]) -> Distinct:
@@ -51,6 +54,14 @@ class Distinct:
         if len(self.hashes) < KEPT:
             return len(self.hashes)
         return ((KEPT - 1) << 64) // (int(self.hashes[-1]) + 1)
+
+
+def _ordered(hashes: UInt64Array) -> UInt64Array:
+    """The different ones, ascending."""
+    ordered = np.sort(hashes)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,18 +86,26 @@ class TopValues:
 
     @classmethod
     def of(cls, values: pa.StringArray, counts: Ints, *, most: int) -> TopValues:
-        """Of a part of the data: different values, and how often each comes."""
+        """Of a part of the data: different values, ascending, and how often each comes."""
         shares = counts * _SHARES // max(int(counts.sum()), 1)
         levels = np.where(counts < 2, 0, np.frexp(shares.astype(np.float64))[1]).astype(np.int8)
-        return _limited([(levels, values, counts)], most=most, complete=True)
+        return _limited(levels, values, counts, most=most, complete=True)
 
     @classmethod
     def sum(cls, several: Sequence[TopValues]) -> TopValues:
         """Adds up those of at least one part."""
         if len(several) == 1:
             return several[0]
+        coded = pa.concat_arrays([one.values for one in several]).dictionary_encode()
+        codes, values = in_order(coded)
+        places = codes << 8 | np.concatenate([one.levels for one in several])
+        order = np.argsort(places, kind="stable")
+        counts = np.concatenate([one.counts for one in several])[order]
+        found = add_equal(Counted(places[order], counts, np.array([0, len(order)])))
         return _limited(
-            [(one.levels, one.values, one.counts) for one in several],
+            (found.values & 0xFF).astype(np.int8),
+            values.take(pa.array(found.values >> 8)),
+            found.counts,
             most=several[0].most,
             complete=all(one.complete for one in several),
         )
@@ -101,35 +120,26 @@ class TopValues:
         return coded.dictionary.take(order), sums[np.asarray(order)]
 
 
-_Entries = tuple[npt.NDArray[np.int8], pa.StringArray, Ints]
+def in_order(coded: pa.DictionaryArray) -> tuple[Ints, pa.Array]:
+    """Codes int64[n] of values in ascending order, and those values."""
+    order = np.asarray(pc.sort_indices(coded.dictionary))
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.arange(len(order))
+    return codes[np.asarray(coded.indices)], coded.dictionary.take(pa.array(order))
 
 
-def _limited(several: Sequence[_Entries], *, most: int, complete: bool) -> TopValues:
-    """Adds up entries of the same level and value, and gives up those that are too many."""
-    levels = np.concatenate([one for one, _, _ in several])
-    values = pa.concat_arrays([one for _, one, _ in several])
-    counts = np.concatenate([one for _, _, one in several])
-    if len(several) > 1:
-        coded = values.dictionary_encode()
-        places = np.asarray(coded.indices).astype(np.int64) << 8 | levels
-        order = np.argsort(places, kind="stable")
-        ordered = places[order]
-        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
-        if len(starts):
-            counts = np.add.reduceat(counts[order], starts)
-        levels = (ordered[starts] & 0xFF).astype(np.int8)
-        values = coded.dictionary.take(pa.array(ordered[starts] >> 8))
+def _limited(
+    levels: npt.NDArray[np.int8], values: pa.StringArray, counts: Ints, *, most: int, complete: bool
+) -> TopValues:
+    """Of entries by value, without those that are too many."""
     complete = complete and int((levels == 0).sum()) <= most
     kept = np.ones(len(levels), np.bool_) if complete else levels > 0
     for level in np.flatnonzero(np.bincount(levels[kept]) > most).tolist():
         rows = np.flatnonzero(levels == level)
         hashes = batch.hash_strings(values.take(pa.array(rows)))
         kept[rows[np.argsort(hashes, kind="stable")[most:]]] = False
-    levels, values, counts = levels[kept], values.filter(pa.array(kept)), counts[kept]
-    table = pa.table({"level": pa.array(levels), "value": values})
-    order = np.asarray(
-        pc.sort_indices(table, sort_keys=[("level", "ascending"), ("value", "ascending")])
-    )
+    rows = np.flatnonzero(kept)
+    order = rows[np.argsort(levels[rows], kind="stable")]
     return TopValues(
         most=most,
         levels=levels[order],

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recordmill.order import stable_order
 from transforms import batch
 from transforms.column_statistics import Column, ColumnStatistics
+from transforms.sketches import TopValues
 from transforms.user_columns import user_fields
 
 LABEL = "label"  # what the class is called beside the user's columns
@@ -74,11 +75,16 @@ class SliceStatistics:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Statistics:
-    """What is counted of records by slice. classes: whether those of each class are, too: there
-    have been no more than CLASSES.
+    """What is counted of records, by split and class.
+
+    cells: no record is of two. That without a class is of the records that have none, or of all
+    of the split where classes are not counted. tops: the top values of each slice, by its name and
+    that of the column: what comes often in a split need not come often in its classes. classes:
+    whether they are counted: there have been no more than CLASSES.
     """
 
-    slices: Mapping[Slice, SliceStatistics] = dataclasses.field(default_factory=dict)
+    cells: Mapping[Slice, SliceStatistics] = dataclasses.field(default_factory=dict)
+    tops: Mapping[tuple[Slice, str], TopValues] = dataclasses.field(default_factory=dict)
     classes: bool = True
 
     @classmethod
@@ -88,65 +94,77 @@ class Statistics:
         labels, classes = batch.encode(rows[batch.LABEL])
         few = len(classes) <= CLASSES
         width = len(classes) + 1 if few else 1
-        cells = splits * width + (labels + 1 if few else 0)
-        order = stable_order(cells)
-        edges = np.searchsorted(cells[order], np.arange(len(names) * width + 1)).tolist()
+        numbers = splits * width + (labels + 1 if few else 0)
+        order = pa.array(stable_order(numbers))
+        records = np.bincount(numbers)
+        filled = np.flatnonzero(records)
+        edges = np.append(0, np.cumsum(records[filled]))
         split_names, class_names = names.to_pylist(), [None, *classes.to_pylist()]
-        found: dict[Slice, dict[str, ColumnStatistics]] = {}
-        indices = pa.array(order)
+        cells = [Slice(split_names[n // width], class_names[n % width]) for n in filled.tolist()]
+        slices = _spans(cells, edges.tolist())
+        found: list[dict[str, ColumnStatistics]] = [{} for _ in cells]
+        tops = {}
         for name, values in columns.items():
-            column = Column(values.take(indices))
-            for place, split in enumerate(split_names):
-                own = edges[place * width : (place + 1) * width + 1]
-                groups = {
-                    label: column.count(start, end, most=_OF_CLASS)
-                    for label, start, end in zip(class_names, own[:-1], own[1:], strict=False)
-                    if start < end
-                }
-                # What comes often in a split need not come often in its classes.
-                top = column.top(own[0], own[-1], most=_OF_SPLIT)
-                whole = ColumnStatistics.sum(
-                    [dataclasses.replace(one, top=None) for one in groups.values()]
-                )
-                found.setdefault(Slice(split), {})[name] = dataclasses.replace(whole, top=top)
-                for label, one in groups.items() if few else ():
-                    if label is not None:
-                        found.setdefault(Slice(split, label), {})[name] = one
-        counts = _records(split_names, class_names, edges, width)
-        slices = {
-            place: SliceStatistics(records=counts[place], columns=one)
-            for place, one in found.items()
-        }
-        return cls(slices=slices, classes=few)
+            column = Column(values, order)
+            for own, one in zip(found, column.count(edges), strict=True):
+                own[name] = one
+            for place, (start, end) in slices.items() if column.type == "string" else ():
+                most = _OF_SPLIT if place.label is None else _OF_CLASS
+                tops[place, name] = column.top(start, end, most=most)
+        counted = [
+            SliceStatistics(records=number, columns=own)
+            for number, own in zip(records[filled].tolist(), found, strict=True)
+        ]
+        return cls(cells=dict(zip(cells, counted, strict=True)), tops=tops, classes=few)
 
     @classmethod
     def sum(cls, several: Iterable[Statistics]) -> Statistics:
         """Adds statistics up, in whatever order they come."""
-        parts = [part for part in several if part.slices]
-        names = {place.label for part in parts for place in part.slices} - {None}
+        parts = [part for part in several if part.cells]
+        names = {cell.label for part in parts for cell in part.cells} - {None}
         classes = len(names) <= CLASSES and all(part.classes for part in parts)
-        found: dict[Slice, list[SliceStatistics]] = {}
+        cells: dict[Slice, list[SliceStatistics]] = {}
+        tops: dict[tuple[Slice, str], list[TopValues]] = {}
         for part in parts:
-            for place, one in part.slices.items():
+            for cell, one in part.cells.items():
+                cells.setdefault(cell if classes else Slice(cell.split), []).append(one)
+            for (place, column), top in part.tops.items():
                 if classes or place.label is None:
-                    found.setdefault(place, []).append(one)
+                    tops.setdefault((place, column), []).append(top)
+        return cls(
+            cells={cell: SliceStatistics.sum(some) for cell, some in cells.items()},
+            tops={which: TopValues.sum(some) for which, some in tops.items()},
+            classes=classes,
+        )
+
+    def slices(self) -> dict[Slice, SliceStatistics]:
+        """Of each split, and of each class in it."""
+        found: dict[Slice, list[SliceStatistics]] = {}
+        for cell, one in self.cells.items():
+            found.setdefault(Slice(cell.split), []).append(one)
+            if cell.label is not None:
+                found[cell] = [one]
         slices = {place: SliceStatistics.sum(some) for place, some in found.items()}
-        return cls(slices=slices, classes=classes)
+        for place, one in slices.items():
+            columns = {
+                name: dataclasses.replace(column, top=self.tops.get((place, name)))
+                for name, column in one.columns.items()
+            }
+            slices[place] = dataclasses.replace(one, columns=columns)
+        return slices
 
     def whole(self) -> SliceStatistics:
         """Of all splits together, of which there is one at least."""
-        splits = sorted(place for place in self.slices if place.label is None)
-        return SliceStatistics.sum(self.slices[place] for place in splits)
+        slices = self.slices()
+        return SliceStatistics.sum(one for place, one in slices.items() if place.label is None)
 
 
-def _records(
-    splits: list[str], classes: list[str | None], edges: list[int], width: int
-) -> dict[Slice, int]:
-    """Records of each slice."""
-    counts = {}
-    for place, split in enumerate(splits):
-        own = edges[place * width : (place + 1) * width + 1]
-        counts[Slice(split)] = own[-1] - own[0]
-        for number in range(1, width):
-            counts[Slice(split, classes[number])] = own[number + 1] - own[number]
-    return counts
+def _spans(cells: list[Slice], edges: list[int]) -> dict[Slice, tuple[int, int]]:
+    """The rows of each split, and of each class in it, which are in the order of cells."""
+    spans: dict[Slice, tuple[int, int]] = {}
+    for cell, start, end in zip(cells, edges[:-1], edges[1:], strict=True):
+        split = Slice(cell.split)
+        spans[split] = spans.get(split, (start, end))[0], end
+        if cell.label is not None:
+            spans[cell] = start, end
+    return spans

@@ -65,7 +65,7 @@ class Examination:
 
     def conclude(self, findings: Findings, counted: Statistics) -> Examined:
         """What follows; of no records nothing. counted: what is published."""
-        if not counted.slices:
+        if not counted.cells:
             return Examined()
         content = to_bytes(counted)
         files = store_artifacts({STATISTICS: content}, self.staging) if self.published else {}
@@ -100,7 +100,7 @@ class Examination:
 
     def write_schema(self, findings: Findings) -> None:
         """Into staging, or a verdict that says why not."""
-        if not findings.statistics.slices:
+        if not findings.statistics.cells:
             message = "no record is left to infer a schema from: look at the input"
             self.staging.give_verdict(Verdict(message))
             return

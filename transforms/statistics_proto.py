@@ -38,12 +38,12 @@ def to_bytes(statistics: Statistics) -> bytes:
 
 def _slices(statistics: Statistics) -> Iterator[tuple[str, SliceStatistics, bool]]:
     """All splits together, each, then each class; and whether they may be compared with others."""
-    if not statistics.slices:
+    if not statistics.cells:
         return
     yield WHOLE, statistics.whole(), True
-    places = sorted(statistics.slices, key=lambda place: (place.label or "", place.split))
-    for place in places:
-        yield place.name, statistics.slices[place], place.label is None
+    slices = statistics.slices()
+    for place in sorted(slices, key=lambda place: (place.label or "", place.split)):
+        yield place.name, slices[place], place.label is None
 
 
 def _add_feature(

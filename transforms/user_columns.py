@@ -23,15 +23,24 @@ def with_users(declared: Features, fields: Iterable[pa.Field], *, where: str) ->
     Raises:
         ConfigError: a column that no feature can hold, or of a feature's name.
     """
-    features = dict(declared)
     for field in fields:
-        if field.name in features:
+        declared = merged(declared, {field.name: user_feature(field)}, where=where)
+    return declared
+
+
+def merged(declared: Features, others: Features, *, where: str) -> Features:
+    """The features of both, of which no two may have the same name. where: columns stand.
+
+    Raises:
+        ConfigError: a column has the name of a feature that is made.
+    """
+    for name in others:
+        if name in declared:
             raise ConfigError(
-                f"column {field.name!r} of the {where} has the name of a feature that is made "
-                "here: give it another name"
+                f"column {name!r} of the {where} has the name of a feature that is made here: give"
+                " it another name"
             )
-        features[field.name] = user_feature(field)
-    return features
+    return {**declared, **others}
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -39,7 +39,7 @@ from transforms.encoders.table_options import (
 )
 from transforms.encoders.vocabulary import Vocabulary
 from transforms.kind import Context, Encoded, Sorted, Sorter
-from transforms.user_columns import flat, is_list, user_feature, user_fields, with_users
+from transforms.user_columns import flat, is_list, merged, user_feature, user_fields
 
 _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "year": pc.year,
@@ -108,20 +108,17 @@ class TableEncoder:
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         recipes = self.options.recipes()
-        declared: dict[str, Feature] = {}
+        declared: Features = {}
         if context.labels:
-            declared["label"] = label_feature(unlabelled=self.unlabelled)
-        fields = user_fields(rows)
-        plain = [field for field in fields if field.name not in recipes]
-        declared = dict(with_users(declared, plain, where="input"))
-        for field in fields:
-            names = [field.name]
-            if field.name in recipes:
-                made = _features_of(recipes[field.name], field, context)
-                declared |= made
-                names = list(made)
+            declared = {"label": label_feature(unlabelled=self.unlabelled)}
+        for field in user_fields(rows):
+            recipe = recipes.get(field.name)
+            made: Features = {field.name: user_feature(field)}
+            if recipe is not None:
+                made = _features_of(recipe, field, context)
             if self.sequences and pa.types.is_fixed_size_list(field.type):
-                declared |= {n: dataclasses.replace(declared[n], sequence=True) for n in names}
+                made = {n: dataclasses.replace(one, sequence=True) for n, one in made.items()}
+            declared = merged(declared, made, where="input")
         return declared
 
     def versions(self) -> Mapping[str, str]:
