@@ -16,15 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+import recordmill
 from recordmill.files import Location
-from recordmill.manifest import Manifest, ManifestError, index_name, load
-from recordmill.reader import read_examples
-from recordmill.shard_index import read_index
+from recordmill.manifest import Manifest, ManifestError, in_order, load
 
 NAME_WIDTH = 96  # pixels for the names of the classes
 GAP = 18  # between the blocks of two splits
 HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
-SPLITS = ("train", "validation", "test")  # in this order, any others after them
 BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"
 FRAME = 3
 
@@ -41,18 +39,13 @@ class Tile:
 
 def read_tiles(dataset: Location, split: str, manifest: Manifest) -> Iterator[Tile]:
     """The records of a split in their order: the Example's picture, and its row of the index."""
-    count = len(manifest.splits[split].shards)
-    rows = (
-        row
-        for number in range(count)
-        for row in read_index(dataset / index_name(split, number, count)).to_pylist()
-    )
     encoded = manifest.options.get("rename", {}).get("image/encoded", "image/encoded")
-    for row, example in zip(rows, read_examples(dataset, split), strict=True):
-        values = example.get(encoded)
-        if manifest.features[encoded].kind != "image" or not isinstance(values, list):
-            raise ValueError(f"{encoded} holds no encoded pictures: write jpeg or png, not raw")
-        yield Tile(key=row["key"], label=row["label"] or "", copy=row["copy"], picture=values[0])
+    if manifest.features[encoded].kind != "image":
+        raise ValueError(f"{encoded} holds no encoded pictures: write jpeg or png, not raw")
+    places = recordmill.open(dataset, split).places()
+    for place, record in zip(places, recordmill.read(dataset, split), strict=True):
+        label = place.label or ""
+        yield Tile(key=place.key, label=label, copy=place.copy, picture=record[encoded])
 
 
 def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Tile]]:
@@ -111,10 +104,6 @@ def _draw_legend(pen: ImageDraw.ImageDraw, *, middle: int, font: ImageFont.Image
     pen.text((NAME_WIDTH + 22, middle), text, INK, font=font, anchor="lm")
 
 
-def _place(split: str) -> tuple[int, str]:
-    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Draws the sheet and says where it is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -129,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         manifest = load(dataset)
         splits = {
             name: first_of_each_class(read_tiles(dataset, name, manifest), options.per_class)
-            for name in sorted(manifest.splits, key=_place)
+            for name in in_order(manifest.splits)
         }
         sheet = draw(splits, manifest, size=options.size)
     except (ManifestError, ValueError) as error:

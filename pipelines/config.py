@@ -12,6 +12,7 @@ from pipelines import values
 from pipelines.options import Group, option, options_of
 from pipelines.statistics_options import StatisticsConfig
 from recordmill.errors import ConfigError
+from recordmill.manifest import in_order
 
 # Kinds of data put their own groups between these, by the order they give them.
 PLACES = Group(10, "Input and output")
@@ -25,7 +26,6 @@ FLINK = Group(85, "On Flink")
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
 TRAIN = "train"
-_FIRST = (TRAIN, "validation", "test")
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 
@@ -314,15 +314,6 @@ def refuse_given(config: CommonConfig, names: Iterable[str], why: str) -> None:
     for name in names:
         if getattr(config, name):
             raise ConfigError(f"--{name.replace('_', '-')} {why}")
-
-
-def in_order(splits: Iterable[str]) -> list[str]:
-    """Names of splits as they are shown: train, validation, test, then all others by name."""
-
-    def rank(name: str) -> tuple[int, str]:
-        return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
-
-    return sorted(splits, key=rank)
 
 
 def _check_splits(splits: Mapping[str, float]) -> None:

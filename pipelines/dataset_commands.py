@@ -13,15 +13,16 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 
+import recordmill
 from pipelines import distances, report
 from pipelines.options import Group, option, parse_command
 from recordmill import inspection, manifest, statistics_file, verify
-from recordmill.decode import Value
+from recordmill.decode import Value, decoder
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location
 from recordmill.manifest import ManifestError
 from recordmill.pool import ProcessPool
-from recordmill.reader import Record, read_record
+from recordmill.reader import Place
 from recordmill.shard_check import Damage, ShardReport, ShardTask
 from recordmill.shard_index import IndexDamagedError
 from recordmill.statistics_file import STATISTICS, SliceView, load_compared
@@ -145,29 +146,35 @@ def _compared(config: InspectConfig) -> Mapping[str, SliceView] | None:
 def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> int:
     stated = manifest.load(dataset)
     try:
-        found = read_record(dataset, config.split, number)
+        records = recordmill.open(dataset, config.split)
+        if number < 0:
+            raise IndexError(
+                f"expected a record of {config.split} from 0 to {len(records) - 1}, got {number}"
+            )
+        found, payload = records.place(number), records.payload(number)
     except (ManifestError, IndexDamagedError):
         raise
-    except ValueError as error:
+    except (ValueError, IndexError) as error:
         raise ConfigError(str(error)) from error
+    example = decoder(stated.features)(payload)
     values = inspection.describe_record(
-        found.example, stated.features, labels=stated.labels, label_offset=stated.label_offset
+        example, stated.features, labels=stated.labels, label_offset=stated.label_offset
     )
     saved = None
     if config.save is not None:
         # Before anything is printed: with --json stdout holds one object, also where this fails.
-        saved = _save(found.example, stated, _file_for(config.save, found))
+        saved = _save(example, stated, _file_for(config.save, found))
     if config.json:
         facts = {name: getattr(found, name) for name in ("key", "label", "copy", "file", "number")}
         print(json.dumps({**facts, "features": dict(values)}, indent=2, ensure_ascii=False))
         return 0
-    report.show(report.record(found, values, split=config.split))
+    report.show(report.record(found, values))
     if saved is not None:
         print(f"Its picture is in {saved}")
     return 0
 
 
-def _file_for(save: str, found: Record) -> pathlib.Path:
+def _file_for(save: str, found: Place) -> pathlib.Path:
     """The file that --save means: in a folder, the last part of the key (`1`, `1-copy2`)."""
     path = pathlib.Path(save)
     if not path.is_dir() and not save.endswith("/"):

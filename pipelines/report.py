@@ -17,12 +17,11 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.config import in_order
 from pipelines.tables import clean, count_of, line, name_of, new_table, stack
 from recordmill.errors import Reject
 from recordmill.inspection import RejectSummary, Summary
-from recordmill.manifest import INPUT, Manifest
-from recordmill.reader import Record
+from recordmill.manifest import INPUT, Manifest, in_order
+from recordmill.reader import Place
 from recordmill.verify import Report
 from runners.progress import duration
 
@@ -244,14 +243,14 @@ def inspection(
     )
 
 
-def record(found: Record, values: Sequence[tuple[str, str]], *, split: str) -> RenderableType:
+def record(found: Place, values: Sequence[tuple[str, str]]) -> RenderableType:
     """One record: where it comes from, and its features as `describe_record` gives them."""
     facts = Table.grid(padding=(0, 2))
     copy = f", copy {found.copy}" if found.copy else ""
     for fact, value in [
         ("key", found.key + copy),
         ("label", "(no class)" if found.label is None else found.label),
-        ("stands in", f"{found.file}, record {found.number} ({split})"),
+        ("stands in", f"{found.file}, record {found.number} ({found.split})"),
     ]:
         facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
     table = new_table("feature", words=["value"])

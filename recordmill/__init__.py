@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recordmill.reader import Records, open, read
+    from recordmill.reader import Records, open, read  # noqa: A004, as gzip and wave do
 
 __all__ = ["Records", "open", "read"]
 

@@ -8,8 +8,8 @@ import io
 import itertools
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO, NoReturn, SupportsIndex, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, NoReturn, SupportsIndex, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,13 @@ from recordmill.decode import ExampleError
 from recordmill.errors import RunError
 from recordmill.files import Location
 from recordmill.framing import FrameError, read_frames
-from recordmill.manifest import Manifest, Shard, index_name, load
+from recordmill.manifest import Manifest, Shard, in_order, index_name, load
 from recordmill.shard_index import IndexDamagedError, read_index
 from recordmill.typed import RecordDecoder, TypedRecord
+
+Folder = str | os.PathLike[str] | Location
+
+T = TypeVar("T")
 
 _VERIFY = "run `recordmill verify` for all that is damaged"
 
@@ -32,11 +36,12 @@ class DatasetDamagedError(RunError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a record is, and what it is there for: its number in the file, and what the index says.
+    """Where a record is, and what the index says of it. number: within its file.
 
     copy: 0 for the record itself, 1 and up for its oversampled copies.
     """
 
+    split: str
     file: str
     number: int
     key: str
@@ -46,13 +51,12 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Shard:
+    split: str
     info: Shard
     index: str
 
 
-def read(
-    dataset: str | os.PathLike[str] | Location, split: str | None = None
-) -> Iterator[TypedRecord]:
+def read(dataset: Folder, split: str | None = None) -> Iterator[TypedRecord]:
     """Yields the records of a split, or of all, in the order of the shards, every checksum checked.
 
     A record is {feature: value}, as the dataset declares them: a NumPy scalar or bytes where the
@@ -65,17 +69,24 @@ def read(
     """
     location = _location(dataset)
     manifest = load(location)
-    decode = RecordDecoder(manifest.features)
     # A generator of its own, so that what is wrong with the call is said by the call.
+    decode = RecordDecoder(manifest.features)
     return _read(location, manifest, _shards(manifest, split), decode)
+
+
+def read_payloads(dataset: Folder, split: str | None = None) -> Iterator[bytes]:
+    """Yields the records as they are stored, serialised Examples or SequenceExamples, as `read`."""
+    location = _location(dataset)
+    manifest = load(location)
+    return _read(location, manifest, _shards(manifest, split), bytes)
 
 
 def _read(
     dataset: Location,
     manifest: Manifest,
     shards: Iterable[_Shard],
-    decode: RecordDecoder,
-) -> Iterator[TypedRecord]:
+    decode: Callable[[bytes], T],
+) -> Iterator[T]:
     for shard in (one.info for one in shards):
         number = 0
         try:
@@ -88,7 +99,7 @@ def _read(
         except ExampleError as error:
             _damaged(shard.file, number, str(error), error)
         if number != shard.records:
-            _damaged(shard.file, number, f"it is not there, of {shard.records} of the file", None)
+            _damaged(shard.file, number, f"it is not there, of {shard.records} of the file")
 
 
 class Records(Sequence[TypedRecord]):
@@ -107,9 +118,7 @@ class Records(Sequence[TypedRecord]):
       IndexDamagedError: the index of a shard is.
     """
 
-    def __init__(
-        self, dataset: str | os.PathLike[str] | Location, split: str | None = None
-    ) -> None:
+    def __init__(self, dataset: Folder, split: str | None = None) -> None:
         self._location = _location(dataset)
         self._split = split
         self.manifest = load(self._location)
@@ -145,17 +154,30 @@ class Records(Sequence[TypedRecord]):
     def place(self, number: SupportsIndex) -> Place:
         """Where a record is, and what the index says of it."""
         shard, row = self._find(number)
-        file = self._shards[shard].info.file
-        columns = ["key", "label", "copy"]
-        rows = self._index(shard, columns).slice(row, 1).to_pylist()
-        return Place(file=file, number=row, **rows[0])
+        return next(self._places(shard, row, 1))
+
+    def places(self) -> Iterator[Place]:
+        """Those of all records, in their order."""
+        for shard, one in enumerate(self._shards):
+            yield from self._places(shard, 0, one.info.records)
+
+    def _places(self, shard: int, first: int, count: int) -> Iterator[Place]:
+        one = self._shards[shard]
+        rows = self._index(shard, ["key", "label", "copy"]).slice(first, count)
+        columns = (rows[name].to_pylist() for name in ("key", "label", "copy"))
+        for number, (key, label, copy) in enumerate(zip(*columns, strict=True), start=first):
+            yield Place(
+                split=one.split, file=one.info.file, number=number, key=key, label=label, copy=copy
+            )
 
     def _find(self, number: SupportsIndex) -> tuple[int, int]:
         """The shard of a record, and its row there."""
         asked = operator.index(number)
         place = asked + len(self) if asked < 0 else asked
         if not 0 <= place < len(self):
-            raise IndexError(f"expected a record from 0 to {len(self) - 1}, got {asked}")
+            of = "" if self._split is None else f" of {self._split}"
+            known = f"expected a record{of} from 0 to {len(self) - 1}"
+            raise IndexError(f"{known if len(self) else f'there are no records{of}'}, got {asked}")
         shard = bisect.bisect_right(self._ends, place)
         return shard, place - (self._ends[shard - 1] if shard else 0)
 
@@ -176,7 +198,7 @@ class Records(Sequence[TypedRecord]):
         except FrameError as error:
             _damaged(file, first + error.record, error.what, error)
         if frame is None:
-            _damaged(file, row, "it is not there", None)
+            _damaged(file, row, "it is not there")
         return frame.payload
 
     def _edges_of(self, shard: int) -> npt.NDArray[np.int64]:
@@ -199,9 +221,7 @@ class Records(Sequence[TypedRecord]):
         return index
 
 
-def open(  # noqa: A001, as recordmill.open it is not in the way of the other one
-    dataset: str | os.PathLike[str] | Location, split: str | None = None
-) -> Records:
+def open(dataset: Folder, split: str | None = None) -> Records:  # noqa: A001, as gzip and wave do
     """The records of a split, or of all, by their number: `recordmill.open("out/")[123456]`.
 
     Raises:
@@ -211,22 +231,23 @@ def open(  # noqa: A001, as recordmill.open it is not in the way of the other on
     return Records(dataset, split)
 
 
-def _location(dataset: str | os.PathLike[str] | Location) -> Location:
+def _location(dataset: Folder) -> Location:
     return dataset if isinstance(dataset, Location) else Location.parse(os.fspath(dataset))
 
 
 def _shards(manifest: Manifest, split: str | None) -> list[_Shard]:
     """Those of a split, or of all, in their order."""
     if split is not None and split not in manifest.splits:
-        known = ", ".join(manifest.splits)
+        known = ", ".join(in_order(manifest.splits))
         raise ValueError(f"expected one of the splits {known}, got {split!r}")
+    names = in_order(manifest.splits) if split is None else [split]
+    several = [(name, manifest.splits[name].shards) for name in names]
     return [
-        _Shard(info=shard, index=index_name(name, number, len(one.shards)))
-        for name, one in manifest.splits.items()
-        for number, shard in enumerate(one.shards)
-        if split in (None, name)
+        _Shard(split=name, info=shard, index=index_name(name, number, len(shards)))
+        for name, shards in several
+        for number, shard in enumerate(shards)
     ]
 
 
-def _damaged(file: str, record: int, what: str, cause: Exception | None) -> NoReturn:
+def _damaged(file: str, record: int, what: str, cause: Exception | None = None) -> NoReturn:
     raise DatasetDamagedError(f"{file}, record {record}: {what}; {_VERIFY}") from cause

@@ -1,4 +1,4 @@
-"""Records as the dataset declares them: numbers and arrays of their shape, texts and files as bytes.
+"""Records as a dataset declares them: numbers, arrays of their shape, texts and files as bytes.
 
 The records of a dataset are laid out alike: features by their names, each in one piece. So they are
 read as what they are expected to be, and only one that is laid out in another way as protobuf reads
@@ -18,12 +18,13 @@ from recordmill.decode import ExampleError, Value, decoder
 from recordmill.features import Feature, Features
 from recordmill.varint import decode_varints, encode_varint, read_varint
 
-Typed = bytes | np.generic | npt.NDArray[Any]
+# bytes, a NumPy scalar, or an array: whoever reads a feature knows which.
+Typed = Any
 TypedRecord = dict[str, Typed]
 
 _FIRST = 0x0A  # tag of field 1 where it is of a given length
 _LISTS = {"string": 0x0A, "float32": 0x12, "int64": 0x1A}  # tags of lists in a Feature
-_NUMBERS = {"float32": np.dtype("<f4"), "int64": np.dtype("<i8")}
+_NUMBERS: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "int64": np.dtype("<i8")}
 _SIZES = 256  # of one feature, that are remembered
 
 
@@ -78,7 +79,9 @@ class RecordDecoder:
             else:
                 values[column.name] = column.of(None)
                 continue
-            values[column.name] = data[start:at] if column.is_plain else column.read(data, start, at)
+            values[column.name] = (
+                data[start:at] if column.is_plain else column.read(data, start, at)
+            )
         if at != end:
             raise _UnlikeError
         return values
@@ -177,7 +180,7 @@ class _Column:
             what = f"{len(value)} bytes are no array of {dtype} and {_told(shape)}"
             raise ExampleError(f"feature {self.name!r}: {what}") from error
 
-    def _shaped(self, values: list[Any] | npt.NDArray[Any]) -> Any:
+    def _shaped(self, values: list[Any] | npt.NDArray[Any]) -> Typed:
         count, unit = len(values), self._unit
         if count != unit if self._is_fixed else count and (not unit or count % unit):
             what = f"{count} values, expected {_told(self._shape)}"
@@ -191,7 +194,11 @@ class _Column:
             values = array
         if self._shape.count(-1) > 1:
             return values
-        return values.reshape(self._shape) if count else values.reshape([max(n, 0) for n in self._shape])
+        return (
+            values.reshape(self._shape)
+            if count
+            else values.reshape([max(n, 0) for n in self._shape])
+        )
 
 
 def _content(data: bytes, at: int, tag: int, end: int) -> int:

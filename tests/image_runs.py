@@ -11,10 +11,11 @@ import pytest
 
 from pipelines.cli import main
 from recordmill import pool
+from recordmill.decode import decoder
 from recordmill.files import Location
 from recordmill.manifest import Manifest, index_name, load
 from recordmill.pool import close_shared_pool, shared_pool
-from recordmill.reader import read_examples
+from recordmill.reader import read_payloads
 from recordmill.shard_index import read_index
 
 
@@ -67,7 +68,7 @@ class Made:
     def examples(self, split: str = "train") -> dict[tuple[str, int], dict[str, Any]]:
         """{(key, copy): {feature: its values as a list}}"""
         rows = self.index(split)
-        examples = read_examples(str(self.folder), split)
+        examples = map(decoder(self.manifest.features), read_payloads(self.folder, split))
         return {
             (row["key"], row["copy"]): {
                 name: [] if value is None else list(value) for name, value in example.items()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.decode import decode_example
 from recordmill.features import Feature
 from recordmill.files import Location
 from recordmill.inspection import (
@@ -17,7 +18,7 @@ from recordmill.inspection import (
     save_picture,
 )
 from recordmill.manifest import file_info
-from recordmill.reader import read_examples
+from recordmill.reader import read_payloads
 from tests.make_dataset import FEATURES, LABELS, make_dataset, picture, rewrite
 
 
@@ -76,9 +77,9 @@ def test_the_summary_as_json(tmp_path: pathlib.Path) -> None:
 
 def test_a_record_in_words(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out", label_offset=1)
-    _, example, *_ = read_examples(str(tmp_path / "out"), "train")
+    _, payload, *_ = read_payloads(tmp_path / "out", "train")
     size = len(picture(ord("b")))
-    assert describe_record(example, FEATURES, labels=LABELS, label_offset=1) == [
+    assert describe_record(decode_example(payload), FEATURES, labels=LABELS, label_offset=1) == [
         ("caption", "absent"),
         ("grid", "float32 2x2, 16 bytes"),
         ("image/class/label", "2 (tulip)"),

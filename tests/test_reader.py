@@ -1,59 +1,116 @@
+"""Reading without TensorFlow: in order, and by number."""
+
 import os
 import pathlib
-import re
+import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from recordmill.files import Location
+import recordmill
 from recordmill.framing import frame
-from recordmill.reader import DatasetDamagedError, read_examples, read_record
+from recordmill.manifest import ManifestError
+from recordmill.reader import DatasetDamagedError, Place, read_payloads
 from recordmill.shard_index import IndexDamagedError
-from tests.make_dataset import Row, flowers, make_dataset
+from tests.make_dataset import FEATURES, Row, flowers, make_dataset
 
 COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "gzip"])
+ROWS = {split: [row for shard in shards for row in shard] for split, shards in flowers().items()}
 
 
-def plain(example) -> dict:
-    """Arrays as lists, so that Examples can be compared."""
-    return {
-        name: values if isinstance(values, list) else values.tolist()
-        for name, values in example.items()
-    }
+def expected(row: Row) -> dict:
+    """The values of a row, as they are to be read."""
+    found = {}
+    for name, feature in FEATURES.items():
+        values = row.values.get(name)
+        if name == "grid":
+            (content,) = values
+            found[name] = np.frombuffer(content, np.float32).reshape(2, 2)
+        elif feature.shape == ():
+            (found[name],) = values
+        elif feature.dtype == "string":
+            found[name] = np.array(values or [], object)
+        else:
+            found[name] = np.array(values, feature.dtype)
+    return found
 
 
-def written(row: Row) -> dict:
-    return {name: list(values) for name, values in row.values.items() if values is not None}
+def assert_equal(record: dict, other: dict) -> None:
+    assert record.keys() == other.keys()
+    for name, value in record.items():
+        assert np.array_equal(value, other[name]), name
+        assert np.shape(value) == np.shape(other[name]), name
 
 
 @COMPRESSIONS
 def test_a_split_reads_back_as_it_was_written(compression: str, tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out", compression=compression)
-    for split, shards in flowers().items():
-        rows = [row for shard in shards for row in shard]
-        found = [plain(example) for example in read_examples(str(tmp_path / "out"), split)]
-        assert found == [written(row) for row in rows]
+    for split, rows in ROWS.items():
+        found = list(recordmill.read(tmp_path / "out", split))
+        assert len(found) == len(rows)
+        for record, row in zip(found, rows, strict=True):
+            assert_equal(record, expected(row))
 
 
-def test_numbers_are_arrays_of_their_dtype(tmp_path: pathlib.Path) -> None:
+def test_without_a_split_all_are_read(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
-    example = next(read_examples(Location.parse(str(tmp_path / "out")), "train"))
-    assert example["image/class/label"].dtype == np.int64
-    assert example["size"].dtype == np.float32
+    records = recordmill.open(tmp_path / "out")
+    keys = [place.key for place in records.places()]
+    rows = [row for split in ("train", "validation", "test") for row in ROWS[split]]
+    assert keys == [row.key for row in rows]
+    pictures = [row.values["image/encoded"][0] for row in rows]
+    read = recordmill.read(tmp_path / "out")
+    assert [record["image/encoded"] for record in read] == pictures
+    assert [record["image/encoded"] for record in records] == pictures
+
+
+def test_values_have_their_dtypes(tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out")
+    record = next(recordmill.read(str(tmp_path / "out"), "train"))
+    assert {name: getattr(value, "dtype", type(value)) for name, value in record.items()} == {
+        "image/encoded": bytes,
+        "image/class/label": np.int64,
+        "image/class/text": bytes,
+        "grid": np.float32,
+        "size": np.float32,
+        "caption": object,
+    }
+    record["grid"][0, 0] = 1  # an array is the reader's own
 
 
 @COMPRESSIONS
 def test_every_record_can_be_read_by_its_number(compression: str, tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out", compression=compression)
-    rows = [row for shard in flowers()["train"] for row in shard]
+    records = recordmill.open(tmp_path / "out", "train")
+    rows = ROWS["train"]
+    payloads = list(read_payloads(tmp_path / "out", "train"))
+    assert len(records) == len(rows)
     for number, row in enumerate(rows):
-        record = read_record(str(tmp_path / "out"), "train", number)
-        assert (record.key, record.label, record.copy) == (row.key, row.label, row.copy)
-        assert plain(record.example) == written(row)
-        assert record.number == number % 3
-        assert record.file.startswith(f"train.tfrecord-0000{number // 3}-of-00002")
+        assert_equal(records[number], expected(row))
+        assert_equal(records[number - len(rows)], expected(row))
+        assert records.payload(number) == payloads[number]
+        assert records.place(np.int64(number)) == Place(
+            split="train",
+            file=f"train.tfrecord-0000{number // 3}-of-00002"
+            + (".gz" if compression == "gzip" else ""),
+            number=number % 3,
+            key=row.key,
+            label=row.label,
+            copy=row.copy,
+        )
+    for record, row in zip(records[4:1:-2], rows[4:1:-2], strict=True):
+        assert_equal(record, expected(row))
+
+
+def test_records_can_be_pickled_in_any_state(tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out")
+    records = recordmill.open(tmp_path / "out", "train")
+    fresh = pickle.loads(pickle.dumps(records))
+    assert_equal(fresh[5], records[5])
+    assert_equal(pickle.loads(pickle.dumps(records))[5], records[5])
+    assert repr(records) == f"<6 records of recordmill.open('{tmp_path}/out', 'train')>"
 
 
 def test_a_record_is_read_without_the_rest_of_its_shard(tmp_path: pathlib.Path) -> None:
@@ -61,28 +118,32 @@ def test_a_record_is_read_without_the_rest_of_its_shard(tmp_path: pathlib.Path) 
     shard = tmp_path / "out" / "train.tfrecord-00001-of-00002"
     content = shard.read_bytes()
     shard.write_bytes(b"\xff" * 100 + content[100:])
-    assert read_record(str(tmp_path / "out"), "train", 5).key == "e"
+    assert_equal(recordmill.open(tmp_path / "out", "train")[5], expected(ROWS["train"][5]))
 
 
-@pytest.mark.parametrize(
-    ("split", "number", "message"),
-    [
-        ("dev", 0, "expected one of the splits ['test', 'train', 'validation'], got 'dev'"),
-        ("train", 6, "expected a record of train from 0 to 5, got 6"),
-        ("train", -1, "expected a record of train from 0 to 5, got -1"),
-        ("test", 0, "test has no records"),
-    ],
-)
-def test_a_record_that_is_not_there(split, number, message, tmp_path) -> None:
+@pytest.mark.parametrize("number", [6, -7, 10**12])
+def test_a_record_that_is_not_there(number, tmp_path) -> None:
     make_dataset(tmp_path / "out")
-    with pytest.raises(ValueError, match=re.escape(message)):
-        read_record(str(tmp_path / "out"), split, number)
+    records = recordmill.open(tmp_path / "out", "train")
+    with pytest.raises(IndexError, match=f"expected a record of train from 0 to 5, got {number}"):
+        records[number]
 
 
-def test_a_split_that_is_not_there(tmp_path: pathlib.Path) -> None:
+def test_a_split_without_records(tmp_path) -> None:
     make_dataset(tmp_path / "out")
-    with pytest.raises(ValueError, match="expected one of the splits"):
-        next(read_examples(str(tmp_path / "out"), "dev"))
+    assert list(recordmill.open(tmp_path / "out", "test")) == []
+    with pytest.raises(IndexError, match="there are no records of test, got 0"):
+        recordmill.open(tmp_path / "out", "test")[0]
+
+
+@pytest.mark.parametrize("call", [recordmill.read, recordmill.open, read_payloads])
+def test_what_is_not_there_is_said_by_the_call(call, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ManifestError, match="no dataset"):
+        call(tmp_path)
+    make_dataset(tmp_path / "out")
+    message = "expected one of the splits train, validation, test, got 'dev'"
+    with pytest.raises(ValueError, match=message):
+        call(tmp_path / "out", "dev")
 
 
 def test_damage_names_the_file_and_the_record(tmp_path: pathlib.Path) -> None:
@@ -93,16 +154,16 @@ def test_damage_names_the_file_and_the_record(tmp_path: pathlib.Path) -> None:
     shard.write_bytes(content)
     message = "train.tfrecord-00001-of-00002, record 2: payload checksum does not match; run"
     with pytest.raises(DatasetDamagedError, match=message):
-        list(read_examples(str(tmp_path / "out"), "train"))
+        list(recordmill.read(tmp_path / "out", "train"))
     with pytest.raises(DatasetDamagedError, match=message):
-        read_record(str(tmp_path / "out"), "train", 5)
+        recordmill.open(tmp_path / "out", "train")[5]
 
 
 def test_a_payload_that_is_no_example(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
     (tmp_path / "out" / "train.tfrecord-00000-of-00002").write_bytes(frame(b"\x0a\xff"))
     with pytest.raises(DatasetDamagedError, match=r"train.tfrecord-00000-of-00002, record 0"):
-        list(read_examples(str(tmp_path / "out"), "train"))
+        list(recordmill.read(tmp_path / "out", "train"))
 
 
 @COMPRESSIONS
@@ -110,22 +171,25 @@ def test_a_shard_that_ends_early(compression: str, tmp_path: pathlib.Path) -> No
     make_dataset(tmp_path / "out", compression=compression)
     (shard,) = (tmp_path / "out").glob("validation.tfrecord-*")
     shard.write_bytes(b"")
-    with pytest.raises(DatasetDamagedError, match="has no record 1"):
-        read_record(str(tmp_path / "out"), "validation", 1)
+    with pytest.raises(DatasetDamagedError, match="record 1: it is not there"):
+        recordmill.open(tmp_path / "out", "validation")[1]
+    with pytest.raises(DatasetDamagedError, match="record 0: it is not there, of 2 of the file"):
+        list(recordmill.read(tmp_path / "out", "validation"))
 
 
 def test_an_index_that_is_none(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
     (tmp_path / "out" / "index" / "train-00000-of-00002.parquet").write_bytes(b"PAR1")
     with pytest.raises(IndexDamagedError, match="cannot be read as parquet"):
-        read_record(str(tmp_path / "out"), "train", 0)
+        recordmill.open(tmp_path / "out", "train")[0]
 
 
 THREADS = """
 import pathlib, sys
-from recordmill.reader import read_record
 
-read_record(sys.argv[1], "train", 0)
+import recordmill
+
+recordmill.open(sys.argv[1], "train")[0]
 names = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
 print(len(names) - names.count("jemalloc_bg_thd\\n"))
 """

@@ -10,10 +10,11 @@ from rich.console import RenderableType
 
 from pipelines import report
 from recordmill import inspection
+from recordmill.decode import decode_example
 from recordmill.errors import Reason, Reject
 from recordmill.files import Location
 from recordmill.manifest import CopyCounts, InputCounts, Ledger, Manifest, RecordCounts
-from recordmill.reader import read_record
+from recordmill.reader import Records
 from recordmill.shard_check import Damage
 from recordmill.verify import Report
 from tests.make_dataset import make_dataset
@@ -201,11 +202,13 @@ def test_notes(summary: inspection.Summary) -> None:
 
 
 def test_a_record(dataset: Location, summary: inspection.Summary) -> None:
-    found = read_record(dataset, "train", 2)
+    records = Records(dataset, "train")
     values = inspection.describe_record(
-        found.example, summary.manifest.features, labels=summary.manifest.labels
+        decode_example(records.payload(2)),
+        summary.manifest.features,
+        labels=summary.manifest.labels,
     )
-    text = shown(report.record(found, values, split="train"))
+    text = shown(report.record(records.place(2), values))
     assert "key        b, copy 1" in text
     assert "stands in  train.tfrecord-00000-of-00002, record 2 (train)" in text
     assert "image/class/label   1 (tulip)" in text

@@ -14,7 +14,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location
 from recordmill.manifest import Manifest, index_name, load
 from recordmill.pool import WorkerDied, close_shared_pool
-from recordmill.reader import read_examples
+from recordmill.reader import read
 from recordmill.shard_index import read_index
 from recordmill.staging import FOLDER
 from recordmill.verify import verify
@@ -204,13 +204,13 @@ def test_records_hold_what_their_index_says(rich):
     values = {key: (value, label) for key, label, value in rich_source().rows}
     labels = manifest(rich / "1").labels
     for split in SPLITS:
-        examples = read_examples(str(rich / "1"), split)
+        examples = read(rich / "1", split)
         for row, example in zip(indexed(rich / "1", split), examples, strict=True):
             value, label = values[row["key"]]
             assert example == {
-                "bytes": [value],
-                "copy": [row["copy"]],
-                "label": [labels.index(label) + 1],
+                "bytes": value,
+                "copy": row["copy"],
+                "label": labels.index(label) + 1,
             }
 
 

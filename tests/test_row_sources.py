@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.files import Location
 from recordmill.manifest import load
-from recordmill.reader import read_examples
+from recordmill.reader import read
 from tests.image_runs import Made
 from tests.tiny import TinyAnalysis, TinyCutter, TinyDuplicates, TinySections, TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
@@ -20,7 +20,7 @@ def manifest_of(folder):
 
 
 def values(folder, split):
-    return [example["value"][0] for example in read_examples(str(folder), split)]
+    return [record["value"] for record in read(folder, split)]
 
 
 def shards(folder):
@@ -118,8 +118,8 @@ def test_what_is_learned_is_of_train_before_balancing(tmp_path, source):
     )
     assert run(job).status == "published"
     out = tmp_path / "out"
-    index = [example for example in read_examples(str(out), "train") if example["copy"][0] == 0]
-    counts = collections.Counter(chr(example["value"][0][0]) for example in index)
+    index = [record for record in read(out, "train") if record["copy"] == 0]
+    counts = collections.Counter(chr(record["value"][0]) for record in index)
     lines = [f"{item} {n}" for item, n in sorted(counts.items()) if n >= 5]
     learned = (out / "learned/bytes.txt").read_text()
     assert learned.splitlines() == [f"{len(index)}", *lines]
@@ -180,7 +180,7 @@ def test_packs_lose_nothing_and_keep_the_order(tmp_path):
     job = tiny_job(packed, TinySections(rows=rows), packed=True, **options)
     assert run(job, workers=2).status == "published"
     for split in ("train", "validation", "test"):
-        packs = [list(example["values"]) for example in read_examples(str(packed), split)]
+        packs = [list(record["values"]) for record in read(packed, split)]
         assert [value for pack in packs for value in pack] == values(plain, split)
     manifest = manifest_of(packed)
     assert manifest.ledger.inputs.read == len(rows)

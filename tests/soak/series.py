@@ -17,7 +17,7 @@ import pyarrow.csv
 from benchmarks.measure import python, run
 from recordmill.files import Location
 from recordmill.manifest import load
-from recordmill.reader import read_examples
+from recordmill.reader import read
 from tests.soak.command import DifferenceError
 
 _WINDOW, _STRIDE = 64, 32
@@ -53,8 +53,8 @@ def measure(rows: int, series: int, folder: pathlib.Path) -> None:
     made = manifest.ledger.records.written
     if made != expected:
         raise DifferenceError(f"expected {expected} windows, got {made}")
-    for number, example in enumerate(read_examples(str(folder / "out"), "train")):
-        values = np.asarray(example["value"])
+    for number, example in enumerate(read(folder / "out", "train")):
+        values = example["value"]
         if not np.array_equal(values, values[0] + np.arange(_WINDOW)):
             raise DifferenceError(f"record {number}: rows that do not follow each other")
         if number >= 100_000:

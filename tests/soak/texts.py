@@ -12,7 +12,6 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
-import numpy as np
 import sentencepiece
 import tokenizers
 
@@ -20,7 +19,7 @@ from benchmarks.documents import FILE, TOKENIZER_FILE, train_tokenizer, write_do
 from benchmarks.measure import python, run
 from recordmill.files import Location
 from recordmill.manifest import load
-from recordmill.reader import read_examples
+from recordmill.reader import read
 from tests.soak.command import DifferenceError
 
 _PACK = 2048
@@ -57,13 +56,13 @@ def compare(what: str, tokenizer: pathlib.Path, folder: pathlib.Path, source: pa
     manifest = load(Location.parse(str(packed)))
     for split in ("train", "test"):
         in_order = []
-        for example in read_examples(str(plain), split):
-            texts.append(example["text"][0].decode())
-            ids.append(np.asarray(example.get("tokens", ())).tolist())
+        for example in read(plain, split):
+            texts.append(example["text"].decode())
+            ids.append(example["tokens"].tolist())
             in_order += ids[-1]
         found = [
             i
-            for example in read_examples(str(packed), split)
+            for example in read(packed, split)
             for i, segment in zip(example["tokens"], example["tokens/segments"], strict=True)
             if segment
         ]
