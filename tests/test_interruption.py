@@ -94,14 +94,14 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     done: dict[str, int] = {}
+    command = [sys.executable, "-m", "pipelines.cli", "images", "--output", str(out), *long_job]
 
     def more_is_done() -> bool:
         return len(finished(out)) > len(done)
 
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
-        command = [sys.executable, "-m", "pipelines.cli", "images", "--output", str(out)]
         process = subprocess.Popen(
-            ["nice", "-n", "19", *command, *long_job],  # so that this one sees what it does in time
+            ["nice", "-n", "19", *command],  # so that this one sees what it does in time
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -127,7 +127,7 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
 
     # Not in this process: beside what other tests have imported Pillow may find another zlib, and
     # that makes it another job.
-    subprocess.run([*command, *long_job], check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True)
     assert Made(out).manifest.digest == undisturbed
     published = {name: (out / name).stat().st_ino for name in done}
     assert published == done, "finished shards are moved, not written anew"
