@@ -94,13 +94,14 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     done: dict[str, int] = {}
+    command = [sys.executable, "-m", "pipelines.cli", "images", "--output", str(out), *long_job]
 
     def more_is_done() -> bool:
         return len(finished(out)) > len(done)
 
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.cli", "images", "--output", str(out), *long_job],
+            ["nice", "-n", "19", *command],  # so that this one sees what it does in time
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -124,8 +125,10 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
         assert done.items() <= now.items(), "finished shards are used as they are"
         done = now
 
-    made = make(out, *long_job)
-    assert made.manifest.digest == undisturbed
+    # Not in this process: beside what other tests have imported Pillow may find another zlib, and
+    # that makes it another job.
+    subprocess.run(command, check=True, capture_output=True)
+    assert Made(out).manifest.digest == undisturbed
     published = {name: (out / name).stat().st_ino for name in done}
     assert published == done, "finished shards are moved, not written anew"
     assert not (out / FOLDER).exists()

@@ -7,6 +7,7 @@ are added up, so that the published file is the same on any runner.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -137,6 +138,7 @@ class Statistics:
             classes=classes,
         )
 
+    @functools.cached_property
     def slices(self) -> dict[Slice, SliceStatistics]:
         """Of each split, and of each class in it."""
         found: dict[Slice, list[SliceStatistics]] = {}
@@ -155,8 +157,8 @@ class Statistics:
 
     def whole(self) -> SliceStatistics:
         """Of all splits together, of which there is one at least."""
-        slices = self.slices()
-        return SliceStatistics.sum(one for place, one in slices.items() if place.label is None)
+        splits = [one for place, one in self.slices.items() if place.label is None]
+        return SliceStatistics.sum(splits)
 
 
 def _spans(cells: list[Slice], edges: list[int]) -> dict[Slice, tuple[int, int]]:

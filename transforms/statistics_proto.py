@@ -41,7 +41,7 @@ def _slices(statistics: Statistics) -> Iterator[tuple[str, SliceStatistics, bool
     if not statistics.cells:
         return
     yield WHOLE, statistics.whole(), True
-    slices = statistics.slices()
+    slices = statistics.slices
     for place in sorted(slices, key=lambda place: (place.label or "", place.split)):
         yield place.name, slices[place], place.label is None
 

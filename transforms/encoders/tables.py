@@ -113,8 +113,10 @@ class TableEncoder:
             declared = {"label": label_feature(unlabelled=self.unlabelled)}
         for field in user_fields(rows):
             recipe = recipes.get(field.name)
-            made: Features = {field.name: user_feature(field)}
-            if recipe is not None:
+            made: Features
+            if recipe is None:
+                made = {field.name: user_feature(field)}
+            else:
                 made = _features_of(recipe, field, context)
             if self.sequences and pa.types.is_fixed_size_list(field.type):
                 made = {n: dataclasses.replace(one, sequence=True) for n, one in made.items()}
