@@ -18,7 +18,8 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 import recordmill
 from recordmill.files import Location
-from recordmill.manifest import Manifest, ManifestError, in_order, load
+from recordmill.manifest import Manifest, ManifestError, load
+from recordmill.split_names import in_order
 
 NAME_WIDTH = 96  # pixels for the names of the classes
 GAP = 18  # between the blocks of two splits

@@ -12,7 +12,7 @@ from pipelines import values
 from pipelines.options import Group, option, options_of
 from pipelines.statistics_options import StatisticsConfig
 from recordmill.errors import ConfigError
-from recordmill.manifest import in_order
+from recordmill.split_names import in_order
 
 # Kinds of data put their own groups between these, by the order they give them.
 PLACES = Group(10, "Input and output")

@@ -20,8 +20,9 @@ from rich.text import Text
 from pipelines.tables import clean, count_of, line, name_of, new_table, stack
 from recordmill.errors import Reject
 from recordmill.inspection import RejectSummary, Summary
-from recordmill.manifest import INPUT, Manifest, in_order
+from recordmill.manifest import INPUT, Manifest
 from recordmill.reader import Place
+from recordmill.split_names import in_order
 from recordmill.verify import Report
 from runners.progress import duration
 

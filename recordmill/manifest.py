@@ -27,8 +27,6 @@ LABELS = "labels.txt"
 REJECTS = "rejects.jsonl"
 SCHEMA = "schema.pbtxt"
 
-_FIRST = ("train", "validation", "test")
-
 
 class ManifestError(ValueError):
     """There is no manifest, or it cannot be understood."""
@@ -43,15 +41,6 @@ def shard_name(split: str, index: int, count: int, compression: str) -> str:
 def index_name(split: str, index: int, count: int) -> str:
     """The name of a shard's index, the same whatever the compression."""
     return f"{INDEX}/{split}-{index:05d}-of-{count:05d}.parquet"
-
-
-def in_order(splits: Iterable[str]) -> list[str]:
-    """Names of splits as they are shown and read: train, validation, test, all others by name."""
-
-    def rank(name: str) -> tuple[int, str]:
-        return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
-
-    return sorted(splits, key=rank)
 
 
 def class_weights(counts: Mapping[str, int]) -> dict[str, float]:

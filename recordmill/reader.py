@@ -19,8 +19,9 @@ from recordmill.decode import ExampleError
 from recordmill.errors import RunError
 from recordmill.files import Location
 from recordmill.framing import FrameError, read_frames
-from recordmill.manifest import Manifest, Shard, in_order, index_name, load
+from recordmill.manifest import Manifest, Shard, index_name, load
 from recordmill.shard_index import IndexDamagedError, read_index
+from recordmill.split_names import in_order
 from recordmill.typed import RecordDecoder, TypedRecord
 
 Folder = str | os.PathLike[str] | Location
