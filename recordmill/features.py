@@ -20,9 +20,10 @@ class Feature:
     shape: () one value; (3,) three; (None,) any number of them, none included (a nullable value is
       written as (None,) and absent from the Example where it is null).
     kind: what the values mean. `text` is UTF-8; `label` a class number into labels.txt; `image`
-      an encoded picture; `raw` the bytes of one array, little-endian, C order, whose dtype and
-      shape are `raw_dtype` and `raw_shape` (None where it varies from record to record); `index`
-      numbers from 0 to `size` - 1, such as those of tokens (None: it is not known yet).
+      an encoded picture; `raw` the bytes of one array, little-endian, C order; `index` numbers from
+      0 to `size` - 1, such as those of tokens (None: it is not known yet).
+    raw_dtype, raw_shape: what the array is, or what the picture decodes to; a dimension is None
+      where it varies from record to record.
     sequence: it is a feature list of a SequenceExample, whose steps are the first dimension.
 
     Raises:

@@ -122,13 +122,11 @@ class ImageEncoder:
         return declared
 
     def _encoded_feature(self) -> Feature:
-        if self.options.image_format != "raw":
-            return Feature(dtype="string", kind="image")
         fixed = self.options.size is not None and self.options.resize_mode != "fit"
         sides = self.options.size if fixed and self.options.size else (None, None)
         return Feature(
             dtype="string",
-            kind="raw",
+            kind="raw" if self.options.image_format == "raw" else "image",
             raw_dtype="uint8" if self.options.normalize == "none" else "float32",
             raw_shape=(*sides, self.options.channels),
         )
