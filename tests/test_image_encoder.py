@@ -73,7 +73,7 @@ def test_columns_are_what_was_declared(folder):
     for picture in pictures:
         assert Image.open(io.BytesIO(picture)).size == (30, 20)
     assert features["image/encoded"] == Feature(
-        dtype="string", kind="image", raw_dtype="uint8", raw_shape=(None, None, 3)
+        dtype="string", kind="image", raw_dtype="uint8", raw_shape=(20, 30, 3)
     )
     assert features["image/class/label"] == Feature(dtype="int64", kind="label")
     assert features["image/class/one_hot"] == Feature(dtype="float32", shape=(2,))
