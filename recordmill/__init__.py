@@ -9,12 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recordmill.loading.loader import load
     from recordmill.reader import Records, open, read  # noqa: A004, as gzip and wave do
 
-__all__ = ["Records", "open", "read"]
+__all__ = ["Records", "load", "open", "read"]
 
 _PLACES = {
     "Records": "recordmill.reader",
+    "load": "recordmill.loading.loader",
     "open": "recordmill.reader",
     "read": "recordmill.reader",
 }

@@ -43,7 +43,7 @@ def index_name(split: str, index: int, count: int) -> str:
     return f"{INDEX}/{split}-{index:05d}-of-{count:05d}.parquet"
 
 
-def class_weights(counts: Mapping[str, int]) -> dict[str, float]:
+def class_weights(counts: Mapping[str, float]) -> dict[str, float]:
     """n / (k * n_c) per class, k being the classes that have records; 0 for those that have none.
 
     With these weights every class has the same total, n / k, and the mean over records is 1.

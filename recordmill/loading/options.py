@@ -1,0 +1,171 @@
+"""What `recordmill.load` can be asked for, checked as far as that needs no dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from recordmill.errors import ConfigError, did_you_mean
+
+Padding = Literal["pad", "ragged"]
+Normalize = Literal["unit", "signed", "imagenet"]
+Augmentation = Literal["crop", "flip", "rotate", "brightness", "contrast"]
+
+AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
+TRAIN = "train"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """The keyword arguments of `recordmill.load`, which has what they mean.
+
+    Raises:
+      ConfigError: they contradict each other, or are none that there are.
+    """
+
+    split: str
+    batch_size: int | None
+    shuffle: bool
+    seed: int
+    shuffle_buffer: int | None
+    repeat: bool | int
+    inputs: tuple[str, ...] | None
+    label: str | None
+    as_supervised: bool | None
+    image_size: tuple[int, int] | None
+    augment: frozenset[str]
+    normalize: Normalize | None
+    one_hot: bool
+    class_weights: bool
+    padding: Padding
+    pad_to: int | None
+    bucket_boundaries: tuple[int, ...] | None
+    drop_remainder: bool
+    cache: bool | str
+    shard: tuple[int, int] | None
+    start: int
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "shuffle_buffer", "pad_to"):
+            value = getattr(self, name)
+            if value is not None:
+                _expect_whole(name, value, least=1)
+        _expect_whole("seed", self.seed, least=0)
+        _expect_whole("start", self.start, least=0)
+        if not isinstance(self.repeat, bool):
+            _expect_whole("repeat", self.repeat, least=1)
+        _expect_some("augment", self.augment, AUGMENTATIONS)
+        if self.normalize is not None:
+            _expect_some("normalize", [self.normalize], get_args(Normalize))
+        _expect_some("padding", [self.padding], get_args(Padding))
+        if self.image_size is not None:
+            for side in self.image_size:
+                _expect_whole("image_size", side, least=1)
+        self._check_shard()
+        self._check_batches()
+        if self.augment and self.split != TRAIN:
+            raise ConfigError(f"augment is for the split {TRAIN}, got the split {self.split!r}")
+        if self.shuffle_buffer is not None and not self.shuffle:
+            raise ConfigError("shuffle_buffer needs shuffle=True")
+        if self.as_supervised is False and (self.one_hot or self.class_weights or self.label):
+            raise ConfigError(
+                "as_supervised=False gives what records hold: leave out label, one_hot and"
+                " class_weights"
+            )
+
+    def _check_shard(self) -> None:
+        if self.shard is None:
+            return
+        hosts, index = self.shard
+        _expect_whole("shard", hosts, least=1)
+        _expect_whole("shard", index, least=0)
+        if index >= hosts:
+            raise ConfigError(
+                f"shard: expected (hosts, index) with an index below {hosts}, got {self.shard}"
+            )
+
+    def _check_batches(self) -> None:
+        if self.batch_size is None:
+            for name in ("pad_to", "bucket_boundaries"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{name} is about batches: say batch_size")
+            if self.drop_remainder and self.shard is None:
+                raise ConfigError("drop_remainder is about batches and hosts: say batch_size")
+        if self.padding == "ragged" and self.pad_to is not None:
+            raise ConfigError("pad_to contradicts padding='ragged'")
+        if self.bucket_boundaries is None:
+            return
+        for boundary in self.bucket_boundaries:
+            _expect_whole("bucket_boundaries", boundary, least=1)
+        if not self.bucket_boundaries or [*self.bucket_boundaries] != sorted(
+            set(self.bucket_boundaries)
+        ):
+            raise ConfigError(
+                "bucket_boundaries: expected lengths that ascend, such as [32, 64, 128], got"
+                f" {[*self.bucket_boundaries]}"
+            )
+        for name in ("pad_to", "shard", "start"):
+            if getattr(self, name):
+                raise ConfigError(
+                    f"{name} contradicts bucket_boundaries: how many batches come of them depends"
+                    " on the lengths"
+                )
+
+
+def names(value: str | Iterable[str]) -> tuple[str, ...]:
+    """'flip,crop', or several names."""
+    if isinstance(value, str):
+        value = value.split(",") if value else ()
+    return tuple(name.strip() for name in value)
+
+
+def sides(value: int | Sequence[int] | None) -> tuple[int, int] | None:
+    """Height and width."""
+    if value is None:
+        return None
+    both = (value, value) if isinstance(value, int) else tuple(value)
+    if len(both) != 2:
+        raise ConfigError(f"image_size: expected 224, or (height, width), got {value!r}")
+    return both[0], both[1]
+
+
+def pair(value: Sequence[int] | None) -> tuple[int, int] | None:
+    """Hosts, and which of them this is."""
+    if value is None:
+        return None
+    if len(value) != 2:
+        raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {value!r}")
+    return value[0], value[1]
+
+
+def weights_of(dataset: Any) -> dict[Any, float]:
+    """Datasets by the share that each has in what is mixed; one alone has all of it."""
+    if not isinstance(dataset, Mapping):
+        return {dataset: 1.0}
+    weights = {place: float(weight) for place, weight in dataset.items()}
+    if not weights or not all(0 < weight < float("inf") for weight in weights.values()):
+        raise ConfigError(
+            "expected datasets with a weight above 0 each, such as {'out/': 3, 'other/': 1}, got"
+            f" {dataset!r}"
+        )
+    return weights
+
+
+def _expect_whole(name: str, value: Any, *, least: int) -> None:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name}: expected a whole number, got {value!r}") from None
+    if number < least or isinstance(value, bool):
+        raise ConfigError(f"{name}: expected {least} or more, got {value!r}")
+
+
+def _expect_some(name: str, values: Iterable[str], known: Sequence[str]) -> None:
+    for value in values:
+        if value not in known:
+            choices = ", ".join(known)
+            raise ConfigError(
+                f"{name}: expected some of {choices}, got {value!r}{did_you_mean(value, known)}"
+            )

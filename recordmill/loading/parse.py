@@ -1,0 +1,112 @@
+"""Serialised Examples to tensors, as the manifest declares them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from recordmill.errors import ConfigError
+from recordmill.features import Feature, Features
+from recordmill.schema import fixed_shape
+
+Tensors = dict[str, Any]  # tf.Tensor or tf.RaggedTensor by the name of the feature
+
+_DTYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
+# tf.io.decode_raw does not have them: it reads the bits, which are cast then.
+_BITS = {"uint32": tf.int32, "uint64": tf.int64}
+
+
+def parser(features: Features) -> Callable[[Any], Tensors]:
+    """What reads string[n] of serialised Examples, or SequenceExamples: {feature: [n, ...]}, ragged
+    where the length varies from record to record.
+    """
+    spec = {name: _spec(feature) for name, feature in features.items()}
+    lists = {name: spec.pop(name) for name, feature in features.items() if feature.sequence}
+    if not lists:
+        return lambda payloads: dict(tf.io.parse_example(payloads, spec))
+
+    def parse(payloads: Any) -> Tensors:
+        context, steps, lengths = tf.io.parse_sequence_example(
+            payloads, context_features=spec or None, sequence_features=lists
+        )
+        found = dict(context)
+        for name, values in steps.items():
+            size = features[name].shape[0]
+            if isinstance(values, tf.RaggedTensor):
+                found[name] = values
+            elif size is None:
+                found[name] = tf.RaggedTensor.from_tensor(values, lengths[name])
+            else:
+                found[name] = tf.ensure_shape(values, [None, size, *values.shape[2:]])
+        return found
+
+    return parse
+
+
+def _spec(feature: Feature) -> Any:
+    dtype = _DTYPES[feature.dtype]
+    shape = feature.shape[1:] if feature.sequence else feature.shape
+    if None not in shape:
+        if feature.sequence:
+            return tf.io.FixedLenSequenceFeature(shape, dtype)
+        return tf.io.FixedLenFeature(shape, dtype)
+    rest = shape[1:]
+    if None in rest or shape[0] is not None:  # all values of a record, one after another
+        rest = ()
+    lengths = [tf.io.RaggedFeature.UniformRowLength(size) for size in rest]
+    return tf.io.RaggedFeature(dtype, partitions=lengths)
+
+
+def decode_arrays(tensors: Tensors, features: Features) -> Tensors:
+    """Bytes of arrays to arrays, of all records at once; their shape varies in one dimension at
+    most, which is the same for all that come together.
+    """
+    return {
+        name: decode_array(value, features[name]) if is_array(features[name]) else value
+        for name, value in tensors.items()
+    }
+
+
+def is_array(feature: Feature) -> bool:
+    return feature.kind == "raw" and feature.raw_dtype is not None and feature.raw_shape is not None
+
+
+def decode_array(value: Any, feature: Feature, shape: Any = None) -> Any:
+    """string[...] of bytes to arrays [..., *shape].
+
+    shape: of an array, where the feature does not say it.
+
+    Raises:
+      ConfigError: TensorFlow has no such numbers.
+    """
+    name = str(feature.raw_dtype)
+    dtype = getattr(tf, name, None)
+    if not isinstance(dtype, tf.DType):
+        raise ConfigError(f"TensorFlow has no arrays of {name}")
+    flat = tf.io.decode_raw(value, _BITS.get(name, dtype))
+    if name in _BITS:
+        flat = tf.bitcast(flat, dtype)
+    if shape is None:
+        shape = [-1 if size is None else size for size in feature.raw_shape or ()]
+    array = tf.reshape(flat, tf.concat([tf.shape(value), tf.cast(shape, tf.int32)], 0))
+    return tf.ensure_shape(array, [*value.shape, *(feature.raw_shape or ())])
+
+
+def is_uniform(feature: Feature) -> bool:
+    """Whether all records have as many values, or arrays of one shape: what parses them can take
+    many records at once.
+    """
+    if feature.kind == "image":
+        return False
+    if is_array(feature):
+        return None not in (feature.raw_shape or ())
+    return True
+
+
+def fixed_values(feature: Feature) -> int | None:
+    """How many values each record has of it, if that is known."""
+    shape = fixed_shape(feature)
+    return None if shape is None else math.prod(shape)
