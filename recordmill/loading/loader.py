@@ -15,7 +15,6 @@ from recordmill.loading.options import (
     sides,
     weights_of,
 )
-from recordmill.loading.pipeline import Pipeline
 from recordmill.loading.sources import sources_of
 from recordmill.reader import Folder
 
@@ -116,5 +115,14 @@ def load(
         shard=pair(shard),
         start=start,
     )
+    try:
+        import tensorflow  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "recordmill.load returns a tf.data.Dataset: it needs TensorFlow (pip install"
+            " 'recordmill[train]'); recordmill.read does not"
+        ) from error
+    from recordmill.loading.pipeline import Pipeline
+
     sources = sources_of(weights_of(dataset), options, verify=verify)
     return Pipeline(options, sources, is_mix=isinstance(dataset, Mapping)).dataset()

@@ -112,11 +112,8 @@ def _content(manifest: Manifest, label: str) -> tuple[str, ...]:
                 return (name,)
     about = {_renamed(manifest, name) for name in _ABOUT_WINDOWS}
     left_out = about | {label} if manifest.options.get("kind") == "sensor" else {label}
-    found = tuple(
-        sorted(
-            name for name, one in features.items() if one.kind != "label" and name not in left_out
-        )
-    )
+    left_out |= {name for name, one in features.items() if one.kind == "label"}
+    found = tuple(sorted(features.keys() - left_out))
     if not found:
         raise ConfigError("records have nothing but a label; say as_supervised=False")
     return found
