@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
-import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import recordmill
 from pipelines import distances, report
+from pipelines.in_processes import in_processes
 from pipelines.options import Group, option, parse_command
 from recordmill import inspection, manifest, statistics_file, verify
 from recordmill.decode import Value, decoder
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location
 from recordmill.manifest import ManifestError
-from recordmill.pool import ProcessPool
 from recordmill.reader import Place
-from recordmill.shard_check import Damage, ShardReport, ShardTask
+from recordmill.shard_check import Damage, ShardReport
 from recordmill.shard_index import IndexDamagedError
 from recordmill.statistics_file import STATISTICS, SliceView, load_compared
 from runners.progress import Snapshot, Watcher
@@ -100,7 +99,7 @@ def verify_main(argv: Sequence[str]) -> int:
             found = verify.verify(
                 dataset,
                 deep=config.deep,
-                run=_in_processes(config.workers),
+                run=functools.partial(in_processes, workers=config.workers),
                 on_progress=counted.add,
             )
     if config.json:
@@ -218,25 +217,6 @@ class _Counted:
             rejects=None,
             unit="shards",
         )
-
-
-def _in_processes(workers: int) -> verify.Run:
-    """Maps tasks over processes, in the order in which they end."""
-
-    def run(
-        function: Callable[[ShardTask], ShardReport], tasks: Iterable[ShardTask]
-    ) -> Iterator[ShardReport]:
-        waiting = list(tasks)
-        if not waiting:
-            return
-        pool = ProcessPool(min(workers or len(os.sched_getaffinity(0)), len(waiting)))
-        try:
-            for future in as_completed([pool.submit(function, task) for task in waiting]):
-                yield future.result()
-        finally:
-            pool.close()
-
-    return run
 
 
 @contextlib.contextmanager

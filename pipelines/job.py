@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import platform
 import zlib
@@ -15,12 +14,13 @@ import pyarrow as pa
 
 from pipelines import options as option_machinery
 from pipelines.config import CommonConfig
+from pipelines.labels_file import read_labels
+from pipelines.published import Published, finish_publishing
 from pipelines.road import Road
 from pipelines.schemas import Asked
-from recordmill import lock, publishing
+from recordmill import lock
 from recordmill.errors import ConfigError, Reject, RunError
-from recordmill.files import Location, StorageError, shown
-from recordmill.manifest import JOB, MANIFEST, Manifest, load
+from recordmill.files import Location, shown
 from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
 from transforms.analyze import store_artifacts
@@ -64,7 +64,7 @@ class Job:
             key: value for key, value in option_machinery.shaping(config).items() if key != "seed"
         }
         self.shaping |= {"kind": kind.name, **kind.shaping}
-        self.labels = _read_labels(config.labels_file)
+        self.labels = read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
         self.asked = Asked.of(config, kind)
@@ -112,16 +112,10 @@ class Job:
                 raise
 
     def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> Outcome:
-        stale = publishing.interrupted(self.output)
-        resumed = stale is not None and (
-            stale.root == self.staging.root or not self.config.overwrite
-        )
-        if stale is not None and resumed:
-            publishing.finish(stale)
-            stale.sweep()
-        published = None if self.asked.infers else self._published()
+        resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
+        published = None if self.asked.infers else Published.find(self.output)
         if published is not None and not self.config.overwrite:
-            self._same_job(published[0])
+            published.refuse_others(self.shaping, seed=self.config.seed, encoders=self.encoders)
         source = self.kind.source
         listing = stage_listing(
             source,
@@ -130,8 +124,8 @@ class Job:
             on_rows=on_listed,
         )
         fingerprint = f"{self.id}-{listing.fingerprint}"
-        if published is not None and published[1].get("fingerprint") == fingerprint:
-            missing = self._damaged(published[0])
+        if published is not None and published.job.get("fingerprint") == fingerprint:
+            missing = published.missing()
             if missing is None:
                 self.staging.sweep()
                 return Outcome(status="unchanged", resumed=resumed)
@@ -166,40 +160,6 @@ class Job:
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
         return Outcome(status=status, plan=plan, rejects=rejects)
-
-    def _published(self) -> tuple[Manifest, Mapping[str, Any]] | None:
-        """The dataset that is there, and its job.json."""
-        if not (self.output / MANIFEST).exists():
-            return None
-        manifest = load(self.output)
-        job = Staging(self.output).read_json(JOB)
-        return manifest, job or {}
-
-    def _same_job(self, manifest: Manifest) -> None:
-        theirs = {**manifest.options, "seed": manifest.seed, **_versions(manifest.encoders)}
-        ours = {**self.shaping, "seed": self.config.seed, **_versions(self.encoders)}
-        ours = json.loads(to_json(ours))  # as it would be read back: tuples are lists
-        differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
-        if differ:
-            shown_ = "; ".join(
-                f"{_flag(name)} was {theirs.get(name)!r}, is {ours.get(name)!r}" for name in differ
-            )
-            raise ConfigError(
-                f"{shown(self.output)} holds a dataset of other options ({shown_}): --overwrite"
-                " replaces it, another --output keeps it"
-            )
-
-    def _damaged(self, manifest: Manifest) -> str | None:
-        """What is missing at a glance; `recordmill verify` looks closer."""
-        for split in manifest.splits.values():
-            for shard in split.shards:
-                place = self.output / shard.file
-                if not place.exists() or place.size() != shard.bytes:
-                    return f"{shard.file} is missing or has another size"
-        for name in manifest.paths():
-            if not (self.output / name).exists():
-                return f"{name} is missing"
-        return None
 
     def _layout(self, listing: Listing) -> Layout:
         """What the rows are like: as they were listed, or as workers will read them."""
@@ -327,23 +287,6 @@ def _columns(listing: Listing, staging: Staging) -> pa.Schema:
     return read_part(listing.parts[0].name, staging=staging).schema
 
 
-def _read_labels(path: str | None) -> tuple[str, ...] | None:
-    if path is None:
-        return None
-    try:
-        lines = Location.parse(path).read_bytes().decode().split("\n")
-    except (StorageError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--labels-file: cannot read {path!r}: {error}") from error
-    labels = [label for line in lines if (label := line.removesuffix("\r"))]
-    repeated = sorted({label for label in labels if labels.count(label) > 1})
-    if not labels or repeated:
-        raise ConfigError(
-            f"--labels-file: expected class names, one a line, each once, got"
-            f" {f'{repeated[0]!r} twice' if repeated else 'none'} in {path!r}"
-        )
-    return tuple(labels)
-
-
 def _not_nested(source: Location, output: Location) -> None:
     """A dataset inside its own input would be listed by the next run, and the reverse removed."""
     if (source.root, source.query) != (output.root, output.query):
@@ -356,11 +299,3 @@ def _not_nested(source: Location, output: Location) -> None:
             f"--output {shown(output)} lies inside --input {shown(source)}: its files would be"
             " listed as input by the next run; choose a folder outside of it"
         )
-
-
-def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
-    return {f"the version of {name}": version for name, version in encoders.items()}
-
-
-def _flag(name: str) -> str:
-    return name if " " in name else f"--{name.replace('_', '-')}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterator
 
 from recordmill.errors import ConfigError, Reject
@@ -14,9 +13,8 @@ from transforms.sources.row_files import open_rows
 from transforms.sources.row_format import RowFormat, Shape, format_of
 from transforms.sources.rows import Origin, RowFile
 from transforms.sources.stats import refuse_special
-from transforms.sources.walks import File, LeftOut, glob, walk
+from transforms.sources.walks import File, LeftOut, as_pattern, glob, walk
 
-_PATTERN = re.compile(r"[*?\[]")
 _LOOKED_AT = 10_000  # files
 
 
@@ -56,7 +54,7 @@ class RowInput:
     def has_splits(self) -> bool:
         """Whether folders give the split."""
         place = Location.parse(self.input)
-        return not self._is_pattern() and place.is_dir() and read_layout(place) == "splits"
+        return as_pattern(place) is None and place.is_dir() and read_layout(place) == "splits"
 
     def shape(self, file: File) -> Shape:
         """How a file is written."""
@@ -67,15 +65,12 @@ class RowInput:
         origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
         return open_rows(origin, self.shape(file))
 
-    def _is_pattern(self) -> bool:
-        place = Location.parse(self.input)
-        return _PATTERN.search(place.path) is not None and not place.exists()
-
     def _find(self) -> Iterator[File | LeftOut | Reject]:
         place = Location.parse(self.input)
         refuse_special(place)
-        if self._is_pattern():
-            yield from self._match(place)
+        pattern = as_pattern(place)
+        if pattern is not None:
+            yield from self._match(*pattern)
             return
         try:
             if not place.exists():
@@ -88,14 +83,10 @@ class RowInput:
             raise ConfigError(f"the input cannot be used: {error}") from error
         yield File(place.name, str(place), entry.size, entry.mtime_ns)
 
-    def _match(self, place: Location) -> Iterator[File | Reject]:
-        parts = place.path.split("/")
-        fixed = list(itertools.takewhile(lambda part: not _PATTERN.search(part), parts))
-        path = "/".join(fixed) or ("/" if place.is_local else "")
-        root = dataclasses.replace(place, path=path)
+    def _match(self, root: Location, pattern: str) -> Iterator[File | Reject]:
         if not root.is_dir():
             raise ConfigError(f"no file matches {self.input}: there is no folder {root}")
-        yield from glob(root, "/".join(parts[len(fixed) :]), filtered_by)
+        yield from glob(root, pattern, filtered_by)
 
     def _walk(self, root: Location) -> Iterator[File | LeftOut | Reject]:
         for finding in walk(root, filtered_by, depth=0):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import errno
 import fnmatch
+import itertools
 import os
 import pathlib
+import re
 import stat as modes
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +21,8 @@ from recordmill.files import Location, shown
 from recordmill.storage_errors import explained
 from recordmill.stores import ArrowFiles
 from transforms.sources.stats import Problem, inside, special, trouble
+
+_PATTERN = re.compile(r"[*?\[]")
 
 
 class File(NamedTuple):
@@ -75,22 +80,33 @@ def glob(root: Location, pattern: str, leave_out: LeaveOut) -> Iterator[File | R
 
     for finding in walk(root, leave_out, depth=fixed, enter=leads_on):
         if isinstance(finding, File):
-            if _matches(finding.key.split("/"), parts):
+            if matches(finding.key.split("/"), parts):
                 yield finding
         elif isinstance(finding, Reject) and (
-            leads_on(finding.key) or _matches(finding.key.split("/"), parts)
+            leads_on(finding.key) or matches(finding.key.split("/"), parts)
         ):
             yield finding  # perhaps a folder of what matches
 
 
-def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+def as_pattern(place: Location) -> tuple[Location, str] | None:
+    """The folder that a pattern begins at, and the rest of it; None for what is none, or is there
+    just as it is written.
+    """
+    if _PATTERN.search(place.path) is None or place.exists():
+        return None
+    parts = place.path.split("/")
+    fixed = list(itertools.takewhile(lambda part: not _PATTERN.search(part), parts))
+    path = "/".join(fixed) or ("/" if place.is_local else "")
+    return dataclasses.replace(place, path=path), "/".join(parts[len(fixed) :])
+
+
+def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether the parts of a path are those of a pattern."""
     if not parts:
         return not names
     if parts[0] == "**":
-        return any(_matches(names[n:], parts[1:]) for n in range(len(names) + 1))
-    return (
-        bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])
-    )
+        return any(matches(names[n:], parts[1:]) for n in range(len(names) + 1))
+    return bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and matches(names[1:], parts[1:])
 
 
 def top_folders(root: Location, leave_out: LeaveOut) -> list[str]:

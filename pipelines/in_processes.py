@@ -1,0 +1,30 @@
+"""Work that is done file by file, in processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import as_completed
+from typing import TypeVar
+
+from recordmill.pool import ProcessPool
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def in_processes(
+    function: Callable[[Task], Result], tasks: Iterable[Task], *, workers: int
+) -> Iterator[Result]:
+    """Maps a module-level function over tasks, in the order in which they end; `workers` 0 is one
+    process per core.
+    """
+    waiting = list(tasks)
+    if not waiting:
+        return
+    pool = ProcessPool(min(workers or len(os.sched_getaffinity(0)), len(waiting)))
+    try:
+        for future in as_completed([pool.submit(function, task) for task in waiting]):
+            yield future.result()
+    finally:
+        pool.close()

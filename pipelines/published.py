@@ -1,0 +1,84 @@
+"""What stands in the output of a command that makes datasets, and whether it is what was asked for.
+
+All of it under the lock of the output.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from recordmill import publishing
+from recordmill.errors import ConfigError
+from recordmill.files import Location, shown
+from recordmill.manifest import JOB, MANIFEST, Manifest, load
+from recordmill.staging import Staging, to_json
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Published:
+    """A dataset that is there. job: the content of its job.json."""
+
+    output: Location
+    manifest: Manifest
+    job: Mapping[str, Any]
+
+    @classmethod
+    def find(cls, output: Location) -> Published | None:
+        """The dataset in a folder, if there is one."""
+        if not (output / MANIFEST).exists():
+            return None
+        manifest = load(output)
+        return cls(output=output, manifest=manifest, job=Staging(output).read_json(JOB) or {})
+
+    def refuse_others(
+        self, options: Mapping[str, Any], *, seed: int, encoders: Mapping[str, str]
+    ) -> None:
+        """Raises ConfigError that says what differs, unless the dataset is of these options."""
+        stated = self.manifest
+        theirs = {**stated.options, "seed": stated.seed, **_versions(stated.encoders)}
+        ours = {**options, "seed": seed, **_versions(encoders)}
+        ours = json.loads(to_json(ours))  # as it would be read back: tuples are lists
+        differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+        if differ:
+            shown_ = "; ".join(
+                f"{_flag(name)} was {theirs.get(name)!r}, is {ours.get(name)!r}" for name in differ
+            )
+            raise ConfigError(
+                f"{shown(self.output)} holds a dataset of other options ({shown_}): --overwrite"
+                " replaces it, another --output keeps it"
+            )
+
+    def missing(self) -> str | None:
+        """What is missing at a glance; `recordmill verify` looks closer."""
+        for split in self.manifest.splits.values():
+            for shard in split.shards:
+                place = self.output / shard.file
+                if not place.exists() or place.size() != shard.bytes:
+                    return f"{shard.file} is missing or has another size"
+        for name in self.manifest.paths():
+            if not (self.output / name).exists():
+                return f"{name} is missing"
+        return None
+
+
+def finish_publishing(staging: Staging, *, overwrite: bool) -> bool:
+    """Finishes the publishing of an interrupted run, unless it is another job's that is to be
+    replaced; returns whether it did.
+    """
+    stale = publishing.interrupted(staging.output)
+    if stale is None or (stale.root != staging.root and overwrite):
+        return False
+    publishing.finish(stale)
+    stale.sweep()
+    return True
+
+
+def _versions(encoders: Mapping[str, str]) -> dict[str, str]:
+    return {f"the version of {name}": version for name, version in encoders.items()}
+
+
+def _flag(name: str) -> str:
+    return name if " " in name else f"--{name.replace('_', '-')}"
