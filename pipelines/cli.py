@@ -25,6 +25,11 @@ _KINDS = {
 }
 # Command: (module, its function, what it does).
 _OTHERS = {
+    "adopt": (
+        "pipelines.adopt_command",
+        "adopt_main",
+        "make a dataset of TFRecord files that others wrote, as they are",
+    ),
     "verify": (
         "pipelines.dataset_commands",
         "verify_main",

@@ -59,6 +59,36 @@ def decode_sequence_example(payload: bytes) -> dict[str, Value]:
     return features
 
 
+def is_sequence_example(payload: bytes) -> bool:
+    """Whether a message is a SequenceExample, by its second field, which an Example has not.
+
+    Raises:
+        ExampleError: it has a field that neither has. Other messages often read as an Example
+            without features, since fields that are not known are skipped.
+    """
+    found = False
+    for tag, at, _ in _spans(payload, 0, len(payload)):
+        if tag not in (_FIRST, _SECOND):
+            raise ExampleError(f"the field before byte {at} has the tag {tag}, as in no Example")
+        found = found or tag == _SECOND
+    return found
+
+
+def decode_steps(payload: bytes) -> dict[str, list[Value]]:
+    """Reads the feature lists of a SequenceExample: the values of every step by themselves.
+
+    Raises:
+        ExampleError: the bytes are no such message.
+    """
+    return dict(
+        _steps(payload, start, end)
+        for tag, at, stop in _spans(payload, 0, len(payload))
+        if tag == _SECOND
+        for inner, start, end in _spans(payload, at, stop)
+        if inner == _FIRST
+    )
+
+
 def bytes_of_list(data: bytes, at: int, stop: int) -> list[bytes]:
     """Reads a BytesList."""
     return [*_parts(data, at, stop, kind=_BYTES)]
@@ -80,10 +110,7 @@ def _entry(data: bytes, at: int, stop: int, *, steps: bool) -> tuple[str, Value]
     parts: list[bytes] = []
     for tag, start, end in _spans(data, at, stop):
         if tag == _FIRST:
-            try:
-                name = data[start:end].decode()
-            except UnicodeDecodeError as error:
-                raise ExampleError(f"the name at byte {start} is not UTF-8") from error
+            name = _name(data, start, end)
         elif tag == _SECOND:
             if not steps:
                 kind, parts = _feature(data, start, end, kind, parts)
@@ -96,6 +123,29 @@ def _entry(data: bytes, at: int, stop: int, *, steps: bool) -> tuple[str, Value]
                     kind = one
                     parts += some
     return name, _value(name, kind, parts)
+
+
+def _steps(data: bytes, at: int, stop: int) -> tuple[str, list[Value]]:
+    """Reads an entry of FeatureLists, step by step."""
+    name = ""
+    features: list[tuple[int, list[bytes]]] = []
+    for tag, start, end in _spans(data, at, stop):
+        if tag == _FIRST:
+            name = _name(data, start, end)
+        elif tag == _SECOND:
+            features += [
+                _feature(data, first, last, 0, [])
+                for inner, first, last in _spans(data, start, end)
+                if inner == _FIRST
+            ]
+    return name, [_value(name, kind, parts) for kind, parts in features]
+
+
+def _name(data: bytes, at: int, stop: int) -> str:
+    try:
+        return data[at:stop].decode()
+    except UnicodeDecodeError as error:
+        raise ExampleError(f"the name at byte {at} is not UTF-8") from error
 
 
 def _feature(

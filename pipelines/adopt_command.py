@@ -1,0 +1,136 @@
+"""`recordmill adopt`: TFRecord files that others wrote, as a dataset, without writing them anew."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.adopt_config import AdoptConfig
+from pipelines.options import parse_command
+from runners.progress import Snapshot, Watcher
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pipelines.adopt_job import Outcome
+    from recordmill.adopt_scan import Scan
+    from recordmill.adopting import Adopted
+    from recordmill.manifest import Manifest
+
+_ROWS = 20  # patterns of names shown
+
+
+def adopt_main(argv: Sequence[str]) -> int:
+    """Makes a dataset of TFRecord files that others wrote: they get further names in a folder,
+    are read once, to their ends, and described; not a byte of them is written anew.
+
+    Example:
+      recordmill adopt --input 'data/*.tfrecord' --output out
+    """
+    config = parse_command(AdoptConfig, argv, adopt_main)
+    from pipelines.adopt_job import AdoptJob
+
+    started = time.monotonic()
+    job = AdoptJob(config)
+    counted = _Counted()
+    with Watcher(counted.snapshot, quiet=config.quiet):
+        outcome = job.run(on_listed=counted.begin, on_scanned=counted.add)
+    if not config.quiet:
+        _say(outcome, config, seconds=time.monotonic() - started)
+    return 0
+
+
+class _Counted:
+    """Counts files as they are read."""
+
+    def __init__(self) -> None:
+        self._total: int | None = None
+        self._scans: list[Scan] = []
+
+    def begin(self, files: int) -> None:
+        self._total = files
+
+    def add(self, done: Scan) -> None:
+        self._scans.append(done)
+
+    def snapshot(self) -> Snapshot | None:
+        if self._total is None:
+            return None
+        done = self._scans[:]
+        return Snapshot(
+            phase="reading",
+            done=len(done),
+            total=self._total,
+            records=sum(one.records for one in done),
+            bytes=sum(one.bytes for one in done),
+            rejects=None,
+            unit="files",
+        )
+
+
+def _say(outcome: Outcome, config: AdoptConfig, *, seconds: float) -> None:
+    from pipelines import report
+    from pipelines.tables import count_of, stack
+
+    if outcome.status == "unchanged":
+        if outcome.resumed:
+            print("This run finished the publishing of an interrupted one; nothing is left to do")
+        else:
+            print(f"nothing has changed since {config.output} was made; nothing to do")
+        return
+    tables = stack(files_table(outcome.adopted), features_table(outcome.manifest))
+    if outcome.status == "planned":
+        from rich.text import Text
+
+        records = sum(split.records for split in outcome.manifest.splits.values())
+        last = f"{count_of(records, 'record')} of these files can be adopted; nothing was written."
+        notes = [f"Note: {note}" for note in outcome.manifest.notes]
+        report.show(stack(tables, Text("\n".join([*notes, last]))))
+        return
+    report.show(
+        stack(tables, report.closing(outcome.manifest, output=config.output, seconds=seconds))
+    )
+    if outcome.copied:
+        print(
+            f"{count_of(outcome.copied, 'file')} of {len(outcome.adopted)} had to be copied: no"
+            " hard link can be made there"
+        )
+
+
+def files_table(adopted: Sequence[Adopted]) -> RenderableType:
+    """Which files are of which split, those whose names differ in numbers only as one row."""
+    from rich.text import Text
+
+    from pipelines.tables import name_of, new_table
+
+    counts = Counter(
+        (one.original.split, re.sub(r"[0-9]+", "*", one.original.key)) for one in adopted
+    )
+    single = {
+        (one.original.split, re.sub(r"[0-9]+", "*", one.original.key)): one.original.key
+        for one in adopted
+    }
+    table = new_table("file", "files", words=["split"])
+    for place, ((split, pattern), files) in enumerate(counts.items()):
+        if place == _ROWS:
+            table.add_row(Text(f"... {len(counts) - _ROWS:,} more", style="dim"))
+            break
+        name = pattern if files > 1 else single[split, pattern]
+        table.add_row(name_of(name), f"{files:,}", Text(split))
+    return table
+
+
+def features_table(manifest: Manifest) -> RenderableType:
+    """What was inferred of each feature."""
+    from pipelines.tables import name_of, new_table
+
+    table = new_table("feature", words=["type", "shape", "kind"])
+    for name, feature in sorted(manifest.features.items()):
+        shape = feature.shape if feature.raw_shape is None else feature.raw_shape
+        sizes = " x ".join("any" if size is None else str(size) for size in shape)
+        kind = f"{feature.kind}, in steps" if feature.sequence else feature.kind
+        table.add_row(name_of(name), feature.raw_dtype or feature.dtype, sizes, kind)
+    return table
