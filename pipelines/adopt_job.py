@@ -70,8 +70,8 @@ class AdoptJob:
           ConfigError, RunError
         """
         check_output(self.output)
-        refuse_foreign(self.output)
         listed = list_input(self.config.input, output=self.output, split=self.config.split)
+        refuse_foreign(self.output)
         adopted = adopting.assign(listed.originals, listed.compression)
         on_listed(len(adopted))
         with lock.held(self.output / FOLDER):

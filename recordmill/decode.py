@@ -67,9 +67,9 @@ def is_sequence_example(payload: bytes) -> bool:
             without features, since fields that are not known are skipped.
     """
     found = False
-    for tag, at, _ in _spans(payload, 0, len(payload)):
+    for tag, *_ in _spans(payload, 0, len(payload)):
         if tag not in (_FIRST, _SECOND):
-            raise ExampleError(f"the field before byte {at} has the tag {tag}, as in no Example")
+            raise ExampleError(f"has a field {tag >> 3} of wire type {tag & 7}, as no Example has")
         found = found or tag == _SECOND
     return found
 

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from pipelines import dataset_commands, export_command, flink_commands, options
+from pipelines.adopt_config import AdoptConfig
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
 from pipelines.sensor import SensorConfig
@@ -30,6 +31,7 @@ CONFIGS = {
     "text": TextConfig,
     "table": TableConfig,
     "sensor": SensorConfig,
+    "adopt": AdoptConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
     "export-transform": export_command.ExportConfig,
