@@ -122,6 +122,34 @@ def gzip_member(data: bytes) -> bytes:
     return b"".join((_GZIP_HEADER, deflate.compress(data), deflate.flush(), trailer))
 
 
+def compression_of(head: bytes) -> Compression:
+    """How a file is compressed that begins with these bytes, `HEAD` of them where it has so many.
+
+    The length of a frame may begin as gzip does, so that its checksum is asked first.
+    """
+    if head.startswith(_GZIP_MAGIC) and not _begins_frame(head):
+        return "gzip"
+    return "none"
+
+
+def _begins_frame(head: bytes) -> bool:
+    return len(head) == HEAD and masked_crc32c(head[:8]) == int.from_bytes(head[8:], "little")
+
+
+def payload_of(data: bytes) -> bytes:
+    """The payload of one whole frame, both checksums checked.
+
+    Raises:
+        FrameError: it is damaged, or not one frame just as long as the data.
+    """
+    payloads, _, damage = _whole_frames(data)
+    if damage is None and (not payloads or len(payloads[0]) != len(data) - HEAD - TAIL):
+        damage = _DamageError(f"its frame does not take the {len(data)} bytes that are given")
+    if damage is not None:
+        raise FrameError(record=0, offset=0, what=str(damage))
+    return payloads[0]
+
+
 def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame]:
     """Yields the records of a TFRecord stream, every checksum checked.
 

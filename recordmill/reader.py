@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import io
 import itertools
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import BinaryIO, NoReturn, SupportsIndex, TypeVar, overload
+from collections.abc import Collection, Iterator, Sequence
+from typing import NoReturn, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.decode import ExampleError
-from recordmill.errors import RunError
-from recordmill.files import Location
-from recordmill.framing import FrameError, read_frames
-from recordmill.manifest import Manifest, Shard, index_name, load
+from recordmill.files import Location, shown
+from recordmill.framing import FrameError, payload_of, read_frames
+from recordmill.manifest import MANIFEST, Manifest, Shard, index_name, load
 from recordmill.shard_index import IndexDamagedError, read_index
 from recordmill.split_names import in_order
+from recordmill.tfrecord_files import FileDamagedError, find_files, read_files
 from recordmill.typed import RecordDecoder, TypedRecord
 
 Folder = str | os.PathLike[str] | Location
-
-T = TypeVar("T")
+Source = Folder | Sequence[Folder]
 
 _VERIFY = "run `recordmill verify` for all that is damaged"
 
 
-class DatasetDamagedError(RunError):
+class DatasetDamagedError(FileDamagedError):
     """A shard is not what was written."""
 
 
@@ -57,75 +55,75 @@ class _Shard:
     index: str
 
 
-def read(dataset: Folder, split: str | None = None) -> Iterator[TypedRecord]:
+def read(
+    source: Source, split: str | None = None, *, features: Collection[str] | None = None
+) -> Iterator[TypedRecord]:
     """Yields the records of a split, or of all, in the order of the shards, every checksum checked.
+
+    source: the folder of a dataset; else a TFRecord file that need not belong to one, a pattern of
+      names (`logs/*.tfrecord`), or several of both.
+    features: those that a record is to have; None for all.
 
     A record is {feature: value}, as the dataset declares them: a NumPy scalar or bytes where the
     shape is (), else an array (of objects, where it holds bytes); pictures are as they are encoded.
+    Of a file, where nothing is declared, a value is always an array: `decode_held` in
+    `recordmill.tfrecord_files` says more.
 
     Raises:
       ManifestError: there is no dataset.
-      ValueError: there is no such split.
-      DatasetDamagedError: says which record of which file is damaged.
+      ValueError: there is no such split, or no such feature.
+      FileDamagedError: says which record of which file is damaged; of a dataset, a
+        DatasetDamagedError.
     """
-    location = _location(dataset)
-    manifest = load(location)
-    # A generator of its own, so that what is wrong with the call is said by the call.
-    decode = RecordDecoder(manifest.features)
-    return _read(location, manifest, _shards(manifest, split), decode)
+    if isinstance(source, str | os.PathLike | Location):
+        place = _location(source)
+        # Looked for first: who may read a dataset need not be allowed to list what is around it.
+        files = None if (place / MANIFEST).exists() else find_files(place)
+        if files is None:
+            return iter(Records(place, split, features=features))
+    else:
+        files = [file for one in source for file in _named(_location(one))]
+    if split is not None:
+        raise ValueError(f"files by themselves have no splits; got the split {split!r}")
+    return read_files(files, features=features)
 
 
 def read_payloads(dataset: Folder, split: str | None = None) -> Iterator[bytes]:
     """Yields the records as they are stored, serialised Examples or SequenceExamples, as `read`."""
-    location = _location(dataset)
-    manifest = load(location)
-    return _read(location, manifest, _shards(manifest, split), bytes)
-
-
-def _read(
-    dataset: Location,
-    manifest: Manifest,
-    shards: Iterable[_Shard],
-    decode: Callable[[bytes], T],
-) -> Iterator[T]:
-    for shard in (one.info for one in shards):
-        number = 0
-        try:
-            with (dataset / shard.file).open_input() as stream:
-                for frame in read_frames(stream, compression=manifest.compression):
-                    yield decode(frame.payload)
-                    number += 1
-        except FrameError as error:
-            _damaged(shard.file, error.record, error.what, error)
-        except ExampleError as error:
-            _damaged(shard.file, number, str(error), error)
-        if number != shard.records:
-            _damaged(shard.file, number, f"it is not there, of {shard.records} of the file")
+    return Records(dataset, split).payloads()
 
 
 class Records(Sequence[TypedRecord]):
     """The records of a split, or of all, by their number in the order of `read`.
 
     Each is read where it stands, through the index, its checksums checked; a shard in gzip from its
-    start. What is held is where records begin, 8 bytes each, of shards that were asked for. What
-    PyTorch's DataLoader and Grain take as a source: it holds nothing open, so it can be pickled,
-    forked, and read by many threads.
+    start. Those that follow each other are read in one go: by iterating, as a slice, or `between`
+    two numbers. What is held is where records begin, 8 bytes each, of shards that were asked for.
+    What PyTorch's DataLoader and Grain take as a source: it holds nothing open, so it can be
+    pickled, forked, and read by many threads.
 
     Raises:
       ManifestError: there is no dataset.
-      ValueError: there is no such split.
+      ValueError: there is no such split, or no such feature.
       IndexError: there is no such record.
       DatasetDamagedError: a record is damaged.
       IndexDamagedError: the index of a shard is.
     """
 
-    def __init__(self, dataset: Folder, split: str | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Folder,
+        split: str | None = None,
+        *,
+        features: Collection[str] | None = None,
+    ) -> None:
         self._location = _location(dataset)
         self._split = split
         self.manifest = load(self._location)
         self._shards = _shards(self.manifest, split)
         self._ends = [*itertools.accumulate(one.info.records for one in self._shards)]
-        self._decode = RecordDecoder(self.manifest.features)
+        self._files = [self._location / one.info.file for one in self._shards]
+        self._decode = RecordDecoder(self.manifest.features, only=features)
         self._edges: dict[int, npt.NDArray[np.int64]] = {}
 
     def __repr__(self) -> str:
@@ -141,16 +139,34 @@ class Records(Sequence[TypedRecord]):
     def __getitem__(self, number: slice) -> list[TypedRecord]: ...
     def __getitem__(self, number: SupportsIndex | slice) -> TypedRecord | list[TypedRecord]:
         if isinstance(number, slice):
-            return [self[place] for place in range(*number.indices(len(self)))]
+            first, stop, step = number.indices(len(self))
+            if step == 1:
+                return [*self.between(first, stop)]
+            return [self[place] for place in range(first, stop, step)]
         shard, row = self._find(number)
-        try:
-            return self._decode(self._payload(shard, row))
-        except ExampleError as error:
-            _damaged(self._shards[shard].info.file, row, str(error), error)
+        return self._decoded(self._payload(shard, row), shard, row)
+
+    def __iter__(self) -> Iterator[TypedRecord]:
+        return self.between(0, len(self))
+
+    def between(self, first: int, stop: int) -> Iterator[TypedRecord]:
+        """Yields the records from `first` to before `stop`, of those that there are, in order."""
+        for shard, rows in self._stretches(first, stop):
+            for row, payload in zip(rows, self._stretch(shard, rows), strict=True):
+                yield self._decoded(payload, shard, row)
 
     def payload(self, number: SupportsIndex) -> bytes:
         """A record as it is stored: a serialised Example, or SequenceExample."""
         return self._payload(*self._find(number))
+
+    def payloads(self, first: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """Yields those of the records from `first` to before `stop`, or to the last, in order."""
+        for shard, rows in self._stretches(first, len(self) if stop is None else stop):
+            yield from self._stretch(shard, rows)
+
+    def decode(self, payload: bytes, number: SupportsIndex) -> TypedRecord:
+        """The record of that number, given as it is stored."""
+        return self._decoded(payload, *self._find(number))
 
     def place(self, number: SupportsIndex) -> Place:
         """Where a record is, and what the index says of it."""
@@ -182,25 +198,55 @@ class Records(Sequence[TypedRecord]):
         shard = bisect.bisect_right(self._ends, place)
         return shard, place - (self._ends[shard - 1] if shard else 0)
 
-    def _payload(self, shard: int, row: int) -> bytes:
-        file = self._shards[shard].info.file
-        if self.manifest.compression == "none":
-            edges = self._edges_of(shard)
-            start, end = int(edges[row]), int(edges[row + 1])
-            content: BinaryIO = io.BytesIO((self._location / file).read_range(start, end - start))
-            first, skipped = row, 0
-        else:
-            content = (self._location / file).open_input()
-            first, skipped = 0, row
+    def _decoded(self, payload: bytes, shard: int, row: int) -> TypedRecord:
         try:
-            with content:
-                frames = read_frames(content, compression=self.manifest.compression)
-                frame = next(itertools.islice(frames, skipped, None), None)
-        except FrameError as error:
-            _damaged(file, first + error.record, error.what, error)
-        if frame is None:
+            return self._decode(payload)
+        except ExampleError as error:
+            _damaged(self._shards[shard].info.file, row, str(error), error)
+
+    def _payload(self, shard: int, row: int) -> bytes:
+        if self.manifest.compression != "none":
+            return next(self._stretch(shard, range(row, row + 1)))
+        edges = self._edges_of(shard)
+        start, end = int(edges[row]), int(edges[row + 1])
+        data = self._files[shard].read_range(start, end - start)
+        file = self._shards[shard].info.file
+        if not data:
             _damaged(file, row, "it is not there")
-        return frame.payload
+        try:
+            return payload_of(data)
+        except FrameError as error:
+            _damaged(file, row, error.what, error)
+
+    def _stretches(self, first: int, stop: int) -> Iterator[tuple[int, range]]:
+        """The shards that have the records from `first` to before `stop`, and their rows there."""
+        for shard, (start, end) in enumerate(itertools.pairwise([0, *self._ends])):
+            rows = range(max(first, start) - start, min(stop, end) - start)
+            if rows or first <= start == end <= stop:  # one without records has to be so
+                yield shard, rows
+
+    def _stretch(self, shard: int, rows: range) -> Iterator[bytes]:
+        """Reads rows of a shard from where the first of them begins, or in gzip from the start."""
+        info = self._shards[shard].info
+        begun = rows.start if self.manifest.compression == "none" else 0
+        with self._files[shard].open_input() as stream:
+            if begun:
+                stream.seek(int(self._edges_of(shard)[begun]))
+            frames = read_frames(stream, compression=self.manifest.compression)
+            number = begun
+            try:
+                for frame in itertools.islice(frames, rows.stop - begun):
+                    if number >= rows.start:
+                        yield frame.payload
+                    number += 1
+                goes_on = rows.stop == info.records == number and next(frames, None) is not None
+            except FrameError as error:
+                _damaged(info.file, begun + error.record, error.what, error)
+        if number < rows.stop:
+            missing = max(number, rows.start)
+            _damaged(info.file, missing, f"it is not there, of {info.records} of the file")
+        if goes_on:
+            _damaged(info.file, number, f"expected no more than {info.records} in the file")
 
     def _edges_of(self, shard: int) -> npt.NDArray[np.int64]:
         """Where the frames of a shard begin, and where the last one ends."""
@@ -222,18 +268,30 @@ class Records(Sequence[TypedRecord]):
         return index
 
 
-def open(dataset: Folder, split: str | None = None) -> Records:  # noqa: A001, as gzip and wave do
+def open(  # noqa: A001, as gzip and wave do
+    dataset: Folder, split: str | None = None, *, features: Collection[str] | None = None
+) -> Records:
     """The records of a split, or of all, by their number: `recordmill.open("out/")[123456]`.
+
+    features: those that a record is to have; None for all.
 
     Raises:
       ManifestError: there is no dataset.
-      ValueError: there is no such split.
+      ValueError: there is no such split, or no such feature.
     """
-    return Records(dataset, split)
+    return Records(dataset, split, features=features)
 
 
 def _location(dataset: Folder) -> Location:
     return dataset if isinstance(dataset, Location) else Location.parse(os.fspath(dataset))
+
+
+def _named(place: Location) -> list[Location]:
+    found = find_files(place)
+    if found is None:
+        what = "a folder, or not there"
+        raise ValueError(f"expected TFRecord files, got {shown(place)}, which is {what}")
+    return found
 
 
 def _shards(manifest: Manifest, split: str | None) -> list[_Shard]:

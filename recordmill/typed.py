@@ -8,13 +8,14 @@ it, which takes several times as long.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.decode import ExampleError, Value, decoder
+from recordmill.errors import did_you_mean
 from recordmill.features import Feature, Features
 from recordmill.varint import decode_varints, encode_varint, read_varint
 
@@ -25,7 +26,7 @@ TypedRecord = dict[str, Typed]
 _FIRST = 0x0A  # tag of field 1 where it is of a given length
 _LISTS = {"string": 0x0A, "float32": 0x12, "int64": 0x1A}  # tags of lists in a Feature
 _NUMBERS: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "int64": np.dtype("<i8")}
-_SIZES = 256  # of one feature, that are remembered
+_REMEMBERED = 256  # entries of one feature, and sizes of them
 
 
 class _UnlikeError(Exception):
@@ -40,10 +41,24 @@ class RecordDecoder:
     array. What is stored as the bytes of an array is that array, in its dtype and shape.
     """
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: Features, *, only: Collection[str] | None = None) -> None:
+        """only: names of those that are asked for; None for all.
+
+        Raises:
+          ValueError: there is none of such a name.
+        """
+        for name in only or ():
+            if name not in features:
+                known = ", ".join(features)
+                raise ValueError(
+                    f"expected features among {known}, got {name!r}{did_you_mean(name, features)}"
+                )
         self._decode = decoder(features)
-        self._names = [*features]
-        self._columns = {name: _Column(name, feature) for name, feature in features.items()}
+        self._names = [name for name in features if only is None or name in only]
+        self._columns = {
+            name: _Column(name, feature, asked=name in self._names)
+            for name, feature in features.items()
+        }
         self._sequences = any(feature.sequence for feature in features.values())
         # As protobuf writes a map where equal ones are to have equal bytes.
         self._written = sorted(self._columns.values(), key=lambda column: column.name.encode())
@@ -62,26 +77,38 @@ class RecordDecoder:
         example = self._decode(payload)
         for name in sorted(example.keys() - self._columns.keys()):
             raise ExampleError(f"has the feature {name!r}, which is not declared")
-        return {name: column.of(example.get(name)) for name, column in self._columns.items()}
+        return {name: self._columns[name].of(example.get(name)) for name in self._names}
 
     def _as_expected(self, data: bytes) -> TypedRecord:
         end = len(data)
         values: dict[str, Typed] = dict.fromkeys(self._names, b"")
         at = _content(data, 0, _FIRST, end)
         for column in self._written:
+            # Numbers and short texts come again and again: entries of the same bytes.
+            size = data[at + 1] if at < end else 0
+            entry = data[at : at + 2 + size]
+            value = column.seen.get(entry)
+            if value is not None:
+                values[column.name] = value
+                at += 2 + size
+                continue
             # Entries whose value has the same size begin with the same bytes.
-            known = column.known.get(data[at + 1 : at + 4])
+            known = column.known.get(entry[1:4])
             if known is not None and data.startswith(known[0], at):
                 start = at + known[1]
                 at += known[2]
             elif (place := column.find(data, at)) is not None:
                 start, at = place
             else:
-                values[column.name] = column.of(None)
+                if column.asked:
+                    values[column.name] = column.of(None)
                 continue
-            values[column.name] = (
-                data[start:at] if column.is_plain else column.read(data, start, at)
-            )
+            if not column.asked:
+                continue
+            value = data[start:at] if column.is_plain else column.read(data, start, at)
+            values[column.name] = value
+            if column.is_single and size < 0x80 and len(column.seen) < _REMEMBERED:
+                column.seen[entry] = value
         if at != end:
             raise _UnlikeError
         return values
@@ -90,12 +117,15 @@ class RecordDecoder:
 class _Column:
     """One feature of all records.
 
-    known: by the second to fourth byte of an entry with what it begins, and where its value begins
-    and ends. is_plain: a value is the bytes that stand there.
+    asked: a record is to have it. seen: values by their entries. known: by the second to fourth
+    byte of an entry with what it begins, and where its value begins and ends. is_plain: a value is
+    the bytes that stand there. is_single: it is one that nobody can change.
     """
 
-    def __init__(self, name: str, feature: Feature) -> None:
+    def __init__(self, name: str, feature: Feature, *, asked: bool) -> None:
         self.name = name
+        self.asked = asked
+        self.seen: dict[bytes, Typed] = {}
         self.known: dict[bytes, tuple[bytes, int, int]] = {}
         self._dtype = _NUMBERS.get(feature.dtype)
         self._list = _LISTS[feature.dtype]
@@ -108,7 +138,8 @@ class _Column:
         if feature.kind == "raw" and feature.raw_dtype and feature.raw_shape is not None:
             dtype = np.dtype(feature.raw_dtype).newbyteorder("<")
             self._stored = dtype, _as_numpy(feature.raw_shape)
-        self.is_plain = feature.dtype == "string" and not self._shape and self._stored is None
+        self.is_single = not self._shape and self._stored is None
+        self.is_plain = self.is_single and feature.dtype == "string"
 
     def of(self, value: Value) -> Typed:
         """What `decode` has of it.
@@ -145,7 +176,7 @@ class _Column:
         start = _content(data, start, self._list, end)
         if self._dtype is not None or not self._shape:  # all of it in one piece
             start = _content(data, start, _FIRST, end)
-        if len(self.known) < _SIZES:
+        if len(self.known) < _REMEMBERED:
             self.known[data[at + 1 : at + 4]] = data[at:start], start - at, end - at
         return start, end
 

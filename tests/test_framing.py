@@ -18,10 +18,12 @@ from recordmill import framing
 from recordmill.framing import (
     LARGEST,
     FrameError,
+    compression_of,
     frame,
     frame_heads,
     gzip_member,
     masked_crc32c,
+    payload_of,
     read_frames,
 )
 
@@ -244,6 +246,39 @@ def test_damage(data, compression, record, offset, what):
     assert before == PAYLOADS[:record]
     assert (error.record, error.offset, error.what) == (record, offset, what)
     assert str(error) == f"record {record}, at byte {offset}: {what}"
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "its frame does not take the 0 bytes that are given"),
+        (FRAMES[0][:-1], "its frame does not take the 20 bytes that are given"),
+        (FILE, "its frame does not take the 70 bytes that are given"),
+        (b"\0" + FRAMES[0][1:], "length checksum does not match"),
+        (FRAMES[0][:-1] + b"\0", "payload checksum does not match"),
+    ],
+    ids=["nothing", "cut off", "several", "length", "payload"],
+)
+def test_what_is_not_one_frame(data, what):
+    assert payload_of(FRAMES[0]) == PAYLOADS[0]
+    assert payload_of(FRAMES[1]) == b""
+    with pytest.raises(FrameError) as caught:
+        payload_of(data)
+    assert caught.value.what == what
+
+
+@pytest.mark.parametrize("length", [0, 35615, 35615 + (1 << 16)])
+def test_how_a_file_is_compressed(length):
+    """35615 begins as gzip does."""
+    data = frame(bytes(length))
+    assert compression_of(data[:12]) == "none"
+    assert compression_of(gzip_member(data)[:12]) == "gzip"
+    assert compression_of(data[:8] + bytes(4)) == ("gzip" if length else "none")
+
+
+@pytest.mark.parametrize("head", [b"", b"\x1f", b"text of some length"[:12]])
+def test_what_is_not_compressed(head):
+    assert compression_of(head) == "none"
 
 
 def test_errors_travel_between_processes():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import recordmill
+from recordmill.files import Location
 from recordmill.framing import frame
 from recordmill.manifest import ManifestError
 from recordmill.reader import DatasetDamagedError, Place, read_payloads
@@ -111,6 +112,88 @@ def test_records_can_be_pickled_in_any_state(tmp_path: pathlib.Path) -> None:
     assert_equal(fresh[5], records[5])
     assert_equal(pickle.loads(pickle.dumps(records))[5], records[5])
     assert repr(records) == f"<6 records of recordmill.open('{tmp_path}/out', 'train')>"
+
+
+@COMPRESSIONS
+def test_ranges_are_those_records(compression: str, tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out", compression=compression)
+    records = recordmill.open(tmp_path / "out")
+    rows = [row for split in ("train", "validation", "test") for row in ROWS[split]]
+    for first in range(-1, len(rows) + 1):
+        for stop in range(first, len(rows) + 2):
+            wanted = rows[max(first, 0) : stop] if stop > 0 else []
+            for found in (records.between(first, stop), records[max(first, 0) : max(stop, 0)]):
+                for record, row in zip(found, wanted, strict=True):
+                    assert_equal(record, expected(row))
+            payloads = list(records.payloads(first, stop))
+            assert payloads == [records.payload(max(first, 0) + n) for n in range(len(wanted))]
+            for number, payload in enumerate(payloads, start=max(first, 0)):
+                assert_equal(records.decode(payload, number), expected(rows[number]))
+
+
+def test_a_range_is_read_in_one_go_from_where_it_begins(tmp_path, monkeypatch) -> None:
+    make_dataset(tmp_path / "out")
+    shard = tmp_path / "out" / "train.tfrecord-00001-of-00002"
+    content = shard.read_bytes()
+    shard.write_bytes(b"\xff" * 100 + content[100:])
+    records = recordmill.open(tmp_path / "out", "train")
+    opened = []
+    real = Location.open_input
+    monkeypatch.setattr(Location, "open_input", lambda at: opened.append(at.name) or real(at))
+    for record, row in zip(records[4:], ROWS["train"][4:], strict=True):
+        assert_equal(record, expected(row))
+    assert opened == ["train-00001-of-00002.parquet", shard.name] or opened == [
+        shard.name,
+        "train-00001-of-00002.parquet",
+    ]
+    assert len(list(records.between(0, 3))) == 3
+
+
+def test_a_range_that_ends_before_the_damage(tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out")
+    shard = tmp_path / "out" / "train.tfrecord-00001-of-00002"
+    content = bytearray(shard.read_bytes())
+    content[-5] ^= 1
+    shard.write_bytes(content)
+    records = recordmill.open(tmp_path / "out", "train")
+    assert len(records[:5]) == 5
+    with pytest.raises(DatasetDamagedError, match="00001-of-00002, record 2: payload checksum"):
+        records[4:]
+
+
+@COMPRESSIONS
+def test_only_the_features_that_are_asked_for(compression: str, tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out", compression=compression)
+    names = ["size", "image/class/label", "caption"]
+    records = recordmill.open(tmp_path / "out", "train", features=names)
+    read = recordmill.read(tmp_path / "out", "train", features=names)
+    for number, (record, row) in enumerate(zip(read, ROWS["train"], strict=True)):
+        wanted = {name: value for name, value in expected(row).items() if name in names}
+        assert_equal(record, wanted)
+        assert_equal(records[number], wanted)
+    message = "expected features among caption, .*, got 'sise' .did you mean 'size'"
+    for call in (recordmill.read, recordmill.open):
+        with pytest.raises(ValueError, match=message):
+            call(tmp_path / "out", features=["sise"])
+
+
+@COMPRESSIONS
+def test_a_file_with_more_records_than_there_should_be(compression: str, tmp_path) -> None:
+    make_dataset(tmp_path / "out", compression=compression)
+    (shard,) = (tmp_path / "out").glob("validation.tfrecord-*")
+    shard.write_bytes(shard.read_bytes() * 2)
+    message = "record 2: expected no more than 2 in the file"
+    with pytest.raises(DatasetDamagedError, match=message):
+        list(recordmill.read(tmp_path / "out", "validation"))
+
+
+def test_an_index_that_does_not_fit(tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out")
+    shard = tmp_path / "out" / "validation.tfrecord-00000-of-00001"
+    content = shard.read_bytes()
+    shard.write_bytes(frame(b"another") + content)
+    with pytest.raises(DatasetDamagedError, match="record 0: its frame does not take"):
+        recordmill.open(tmp_path / "out", "validation")[0]
 
 
 def test_a_record_is_read_without_the_rest_of_its_shard(tmp_path: pathlib.Path) -> None:
