@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,42 +23,45 @@ _UNLABELLED = -1
 class Elements:
     """Makes elements of features.
 
-    classes: how many there are. label_offset: the number of the first. class_weights: by class.
+    records: how many there are in an epoch; those after them only fill up. classes: how many there
+    are. label_offset: the number of the first. class_weights: by class.
     """
 
     selection: Selection
     options: LoadOptions
+    records: int
     classes: int
     label_offset: int
     class_weights: Sequence[float] | None
 
     @property
-    def are_weighted(self) -> bool:
-        """Whether records have weights: those of classes, or 0 for what only fills up."""
-        options = self.options
-        hosts = options.shard is not None and not options.drop_remainder
-        return hosts or self.class_weights is not None or self.selection.is_nullable
+    def has_padding(self) -> bool:
+        """Whether a host, this one or another, has a record that only fills up."""
+        return self.options.shard is not None and not self.options.drop_remainder
 
-    def of(self, tensors: Tensors, weight: Any) -> Any:
+    def of(self, tensors: Tensors, number: Any) -> Any:
         """The element of a record, or of a batch.
 
-        weight: float32[] or float32[n], 0 where a record only fills up.
+        number: int64[] or int64[n], of the record in the epoch; None where nobody needs it.
         """
         inputs = {name: self._normalized(name, tensors[name]) for name in self.selection.inputs}
+        weights = []
+        if self.has_padding:
+            weights.append(tf.cast(number < self.records, tf.float32))
         if self.selection.label is None:
-            return inputs | {WEIGHT: weight} if self.are_weighted else inputs
+            return inputs | {WEIGHT: weights[0]} if weights else inputs
         x = inputs[self.selection.inputs[0]] if self.selection.bare else inputs
         y = tensors[self.selection.label]
         if self.selection.is_nullable:
             y = _first_or(y, _UNLABELLED)
-            weight = weight * tf.cast(y != _UNLABELLED, tf.float32)
+            weights.append(tf.cast(y != _UNLABELLED, tf.float32))
         numbers = y - self.label_offset if y.dtype == tf.int64 else y
         if self.class_weights is not None:
             table = tf.constant([*self.class_weights], tf.float32)
-            weight = weight * tf.gather(table, tf.maximum(numbers, 0))
+            weights.append(tf.gather(table, tf.maximum(numbers, 0)))
         if self.options.one_hot:
             y = tf.one_hot(numbers, self.classes)
-        return (x, y, weight) if self.are_weighted else (x, y)
+        return (x, y, functools.reduce(operator.mul, weights)) if weights else (x, y)
 
     def _normalized(self, name: str, value: Any) -> Any:
         if self.options.normalize is None or name not in self.selection.pixels:

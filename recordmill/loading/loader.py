@@ -75,7 +75,8 @@ def load(
     bucket_boundaries: batches of records of similar length, which is that of the longest input: up
       to the first of these, from there to the second, and so on.
     drop_remainder: leave out what fills no batch, or is over when hosts get equally many records.
-    cache: keep what is decoded and resized, in memory, or in files that begin with this path.
+    cache: keep what is decoded and resized, in memory, or in files whose names begin with this path
+      and go on with a digest of what is in them.
     shard: (hosts, index): what this of several hosts is to read, in as many steps as the others;
       where one has fewer records than another, one more record comes with a sample weight of 0.
     start: batches, or records without batch_size, that have been taken: goes on after them, in the
@@ -116,7 +117,7 @@ def load(
         start=start,
     )
     try:
-        import tensorflow  # noqa: F401
+        import tensorflow as tf
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "recordmill.load returns a tf.data.Dataset: it needs TensorFlow (pip install"
@@ -125,4 +126,6 @@ def load(
     from recordmill.loading.pipeline import Pipeline
 
     sources = sources_of(weights_of(dataset), options, verify=verify)
-    return Pipeline(options, sources, is_mix=isinstance(dataset, Mapping)).dataset()
+    pipeline = Pipeline(options, sources, is_mix=isinstance(dataset, Mapping))
+    # There is no Python in its steps that is meant for a graph; to look for some takes a second.
+    return tf.autograph.experimental.do_not_convert(pipeline.dataset)()

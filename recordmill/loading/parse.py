@@ -99,8 +99,6 @@ def is_uniform(feature: Feature) -> bool:
     """Whether all records have as many values, or arrays of one shape: what parses them can take
     many records at once.
     """
-    if feature.kind == "image":
-        return False
     if is_array(feature):
         return None not in (feature.raw_shape or ())
     return True

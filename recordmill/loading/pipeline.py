@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,8 +22,8 @@ _AUTO = tf.data.AUTOTUNE
 class Pipeline:
     """Makes the dataset that `recordmill.load` returns.
 
-    Records whose values are as many in all of them, or ragged, are parsed a batch at once; those
-    with pictures, and what is to be cached, varied or sorted by length, one by one.
+    A batch is parsed at once, which takes a fifth less than one record after another; but what is
+    to be cached or sorted by length, and pictures and arrays of different size, come one by one.
     """
 
     def __init__(self, options: LoadOptions, sources: Sequence[Source], *, is_mix: bool) -> None:
@@ -38,16 +39,19 @@ class Pipeline:
         self._elements = Elements(
             selection=first.selection,
             options=options,
+            records=first.part.read,
             classes=len(first.manifest.labels),
             label_offset=first.manifest.label_offset,
             class_weights=weights,
         )
+        self._cached: dict[str, Any] = {}
         self._check_end()
-        self._cached = [self._cache(source) for source in sources] if options.cache else []
 
     def dataset(self) -> Any:
         """The dataset, ready to be iterated."""
         options = self._options
+        if options.cache:
+            self._cached = {source.place: self._cache(source) for source in self._sources}
         steps = self._steps()
         first, skip = divmod(options.start, steps) if steps else (0, options.start)
         self._check_start(first, skip, steps)
@@ -70,67 +74,83 @@ class Pipeline:
         first `skip` (int64[]).
         """
         options = self._options
-        streams = [
-            lambda drawn, number=number: self._records(number, drawn)
-            for number in range(len(self._sources))
-        ]
         if self._is_mix:
-            weights = [source.weight for source in self._sources]
-            records = stream.mixed(streams, weights, seed)
+            streams = [
+                lambda drawn, source=source: self._records(source, drawn)
+                for source in self._sources
+            ]
+            records = stream.mixed(streams, [one.weight for one in self._sources], seed)
         else:
-            records = streams[0](seed)
-        numbered = records.enumerate()
+            records = self._records(self._sources[0], seed)
+        # Numbers take time where there is little else to do for a record.
+        is_numbered = bool(options.augment) or self._elements.has_padding
+        if is_numbered:
+            records = records.enumerate()
         if skip is not None:
-            numbered = numbered.skip(skip * (options.batch_size or 1))
-        if options.batch_size is not None and self._is_parsed_in_batches:
-            batches = numbered.batch(options.batch_size, drop_remainder=options.drop_remainder)
-            return batches.map(lambda _, record: self._batch(*record), num_parallel_calls=_AUTO)
-        elements = numbered.map(
-            lambda number, record: self._element(*record, number=number, seed=seed),
+            records = records.skip(skip * (options.batch_size or 1))
+        in_batches = options.batch_size is not None and self._is_parsed_in_batches
+        make: Callable[..., Any] = self._batch if in_batches else self._element
+        if in_batches:
+            records = records.batch(options.batch_size, drop_remainder=options.drop_remainder)
+        elements = records.map(
+            (lambda number, record: make(record, number=number, seed=seed))
+            if is_numbered
+            else (lambda *record: make(_whole(record), number=None, seed=seed)),
             num_parallel_calls=_AUTO,
         )
-        return elements if options.batch_size is None else self._batched(elements)
+        return elements if in_batches or options.batch_size is None else self._batched(elements)
 
-    def _records(self, source: int, seed: Any) -> Any:
-        """Dataset of (payload, weight) of an epoch, or of what is cached of them."""
-        options = self._options
-        part = self._sources[source].part
+    def _records(self, source: Source, seed: Any) -> Any:
+        """Dataset of the payloads of an epoch, or of what is cached of them, padding at its end."""
+        options, part, compression = self._options, source.part, source.manifest.compression
         drawn = seed if options.shuffle else None
+        size = options.shuffle_buffer or stream.buffer_of(part)
         if not options.cache:
-            return stream.epoch(
-                part,
-                compression=self._sources[source].manifest.compression,
-                seed=drawn,
-                buffer=options.shuffle_buffer,
-            )
-        cached = self._cached[source]
-        if drawn is None:
-            return cached
-        buffer = options.shuffle_buffer or stream.buffer_of(part)
-        return cached.shuffle(buffer, seed=drawn, reshuffle_each_iteration=False)
+            records = stream.epoch(part, compression=compression, seed=drawn, buffer=size)
+        else:
+            records = self._cached[source.place]
+            if drawn is not None:
+                records = records.shuffle(size, seed=drawn, reshuffle_each_iteration=False)
+        if not part.padding:
+            return records
+        padding = stream.padding(part, compression=compression)
+        return records.concatenate(padding.map(self._decoded) if options.cache else padding)
 
     def _cache(self, source: Source) -> Any:
-        """Dataset of (features of a record, weight), in the order of the files."""
+        """Dataset of the features of records, in the order of the files."""
         records = stream.epoch(source.part, compression=source.manifest.compression)
-        decoded = records.map(
-            lambda payload, weight: (self._decoded(payload), weight), num_parallel_calls=_AUTO
-        )
+        decoded = records.map(self._decoded, num_parallel_calls=_AUTO)
         path = self._options.cache
-        if path is True:
-            return decoded.cache()
-        # Of several datasets each has files of its own.
-        number = self._sources.index(source)
-        return decoded.cache(str(path) if number == 0 else f"{path}.{number}")
+        return decoded.cache() if path is True else decoded.cache(f"{path}-{self._name(source)}")
+
+    def _name(self, source: Source) -> str:
+        """Of what is cached of a source: another one where something else would be."""
+        what = (
+            *(source.manifest.digest, source.part, sorted(self._features.items())),
+            *(self._options.image_size, tf.__version__),
+        )
+        return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
     @property
     def _is_parsed_in_batches(self) -> bool:
         options = self._options
-        per_record = options.cache or options.augment or options.bucket_boundaries is not None
-        return not per_record and all(parse.is_uniform(one) for one in self._features.values())
+        if options.cache or options.bucket_boundaries is not None:
+            return False
+        if any(None in self._shape(name) for name in self._selection.pictures):
+            return False
+        return all(parse.is_uniform(one) for one in self._features.values())
 
-    def _batch(self, payloads: Any, weights: Any) -> Any:
-        """The element of string[n] payloads and float32[n] weights."""
+    def _batch(self, payloads: Any, *, number: Any, seed: Any) -> Any:
+        """The element of string[n] payloads, and their int64[n] numbers where they have some."""
         tensors = parse.decode_arrays(self._parse(payloads), self._features)
+        for name in self._selection.pixels:
+            if name in self._selection.pictures or self._options.augment:
+                several = tensors[name] if number is None else (tensors[name], number)
+                tensors[name] = tf.map_fn(
+                    lambda one, name=name: self._pixels(name, one, seed=seed),
+                    several,
+                    fn_output_signature=tf.TensorSpec(self._shape(name), tf.uint8),
+                )
         if self._options.padding == "pad":
             pad_to = self._options.pad_to
             tensors = {
@@ -139,16 +159,14 @@ class Pipeline:
                 else value
                 for name, value in tensors.items()
             }
-        return self._elements.of(tensors, weights)
+        return self._elements.of(tensors, number)
 
-    def _element(self, record: Any, weight: Any, *, number: Any, seed: Any) -> Any:
+    def _element(self, record: Any, *, number: Any, seed: Any) -> Any:
         """That of one record: of its payload, or of its features where they are cached."""
         tensors = dict(record) if self._options.cache else self._decoded(record)
-        if self._options.augment:
-            for name in self._selection.pixels:
-                by = tf.stack([seed, number])
-                tensors[name] = pictures.augment(tensors[name], self._options.augment, by)
-        return self._elements.of(tensors, weight)
+        for name in self._selection.pixels:
+            tensors[name] = self._varied(tensors[name], number=number, seed=seed)
+        return self._elements.of(tensors, number)
 
     def _decoded(self, payload: Any) -> Tensors:
         """The features of one record, pictures in the size that is wanted."""
@@ -156,14 +174,38 @@ class Pipeline:
         for name in self._selection.inputs:
             feature = self._features[name]
             if feature.kind == "image":
-                shape = feature.raw_shape or (None, None, channels_of(feature))
-                picture = pictures.decode(tensors[name], shape, is_jpeg=self._is_jpeg)
-                size = self._options.image_size
-                tensors[name] = picture if size is None else pictures.resize(picture, size)
+                tensors[name] = self._picture(name, tensors[name])
             elif parse.is_array(feature):
                 sides = [tensors[side] for side in self._selection.shapes.get(name, ())]
                 tensors[name] = parse.decode_array(tensors[name], feature, sides or None)
         return tensors
+
+    def _pixels(self, name: str, one: Any, *, seed: Any) -> Any:
+        """A picture, from its bytes or as the array that is stored, on its way into a batch."""
+        value, number = one if isinstance(one, tuple) else (one, None)
+        if name in self._selection.pictures:
+            value = self._picture(name, value)
+        return tf.ensure_shape(self._varied(value, number=number, seed=seed), self._shape(name))
+
+    def _picture(self, name: str, content: Any) -> Any:
+        """uint8[height, width, channels] of an encoded picture."""
+        feature, size = self._features[name], self._options.image_size
+        shape = feature.raw_shape or (None, None, channels_of(feature))
+        picture = pictures.decode(content, shape, is_jpeg=self._is_jpeg)
+        return picture if size is None else pictures.resize(picture, size)
+
+    def _varied(self, picture: Any, *, number: Any, seed: Any) -> Any:
+        """It, as it comes in the epoch of this seed as the record of this number."""
+        if not self._options.augment:
+            return picture
+        return pictures.augment(picture, self._options.augment, tf.stack([seed, number]))
+
+    def _shape(self, name: str) -> tuple[int | None, ...]:
+        """Of a picture, as far as it is the same for all."""
+        feature = self._features[name]
+        if feature.kind == "image" and self._options.image_size is not None:
+            return (*self._options.image_size, channels_of(feature))
+        return feature.raw_shape or (None, None, channels_of(feature))
 
     def _batched(self, elements: Any) -> Any:
         """Batches of elements of single records."""

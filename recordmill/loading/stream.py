@@ -26,21 +26,22 @@ _READ_BYTES = 1 << 20
 def epoch(
     part: Part, *, compression: Compression, seed: Any = None, buffer: int | None = None
 ) -> Any:
-    """Dataset of (payload: string[], weight: float32[]): all records of a part, and its padding.
+    """Dataset of payloads, string[]: all records of a part, without padding.
 
     seed: int64[], of a random order; without it that of the files. buffer: records that are drawn
     from, for such an order.
     """
     records = _read(part.pieces, compression, seed)
-    if seed is not None:
-        records = records.shuffle(
-            buffer or buffer_of(part), seed=seed + 1, reshuffle_each_iteration=False
-        )
-    weighted = records.map(lambda payload: (payload, 1.0))
-    if part.padding and part.first is not None:
-        first = _read([part.first], compression).take(1).repeat(part.padding)
-        weighted = weighted.concatenate(first.map(lambda payload: (payload, 0.0)))
-    return weighted
+    if seed is None:
+        return records
+    size = buffer or buffer_of(part)
+    return records.shuffle(size, seed=seed + 1, reshuffle_each_iteration=False)
+
+
+def padding(part: Part, *, compression: Compression) -> Any:
+    """Dataset of payloads: those that only fill up."""
+    first = [] if part.first is None else [part.first]
+    return _read(first, compression).take(1).repeat(part.padding)
 
 
 def buffer_of(part: Part) -> int:
