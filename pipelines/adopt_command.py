@@ -30,7 +30,7 @@ def adopt_main(argv: Sequence[str]) -> int:
     Example:
       recordmill adopt --input 'data/*.tfrecord' --output out
     """
-    config = parse_command(AdoptConfig, argv, adopt_main)
+    config = parse_command(AdoptConfig, _spread(argv), adopt_main)
     from pipelines.adopt_job import AdoptJob
 
     started = time.monotonic()
@@ -41,6 +41,19 @@ def adopt_main(argv: Sequence[str]) -> int:
     if not config.quiet:
         _say(outcome, config, seconds=time.monotonic() - started)
     return 0
+
+
+def _spread(argv: Sequence[str]) -> list[str]:
+    """With --input before every file: of a pattern without quotes a shell makes many."""
+    spread: list[str] = []
+    flag = ""
+    for word in argv:
+        if word.startswith("--"):
+            flag = word
+        elif flag == "--input" and spread[-1] != flag:
+            spread.append(flag)
+        spread.append(word)
+    return spread
 
 
 class _Counted:

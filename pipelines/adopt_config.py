@@ -41,7 +41,7 @@ class AdoptConfig:
         parse=_read_places,
         repeat=True,
         metavar="WHERE",
-        help="TFRecord files: a file, a pattern in quotes such as 'data/*.tfrecord', or a folder;"
+        help="TFRecord files: one or several, a pattern such as 'data/*.tfrecord', or a folder;"
         " may be repeated.",
     )
     output: str = option(

@@ -28,6 +28,7 @@ from recordmill.staging import FOLDER, Staging, to_json
 
 _TOLD = 20  # damaged files in a message
 _CHANGED = 3  # files of another input
+_LITTLE = 500_000  # records
 
 Status = Literal["published", "unchanged", "planned"]
 Task = TypeVar("Task")
@@ -115,7 +116,13 @@ class AdoptJob:
                 )
                 for one in adopted
             ]
-            counts = self._in_order(adopting.write_index, tasks)
+            # A little is done sooner than processes have started.
+            little = findings.records < _LITTLE
+            counts = (
+                [*map(adopting.write_index, tasks)]
+                if little
+                else self._in_order(adopting.write_index, tasks)
+            )
         manifest, files = adopting.describe(
             adopted,
             scans,

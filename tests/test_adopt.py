@@ -724,6 +724,26 @@ def test_a_dataset_is_not_adopted_where_it_is(source, tmp_path, capsys):
     assert verify(Location.parse(str(out))).ok
 
 
+def test_a_pattern_that_the_shell_has_taken(source, tmp_path):
+    other = write(tmp_path / "in" / "b.tfrecord", example({}))
+    output = ["--output", tmp_path / "out"]
+    assert run("--input", source, other, *output) == 0
+    assert len(Made(tmp_path / "out").index("train")) == 5
+    assert run(*output, "--workers", 1, "--input", source, "--input", other) == 0
+
+
+def test_many_records_are_indexed_in_processes(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(adopt_job, "_LITTLE", 0)
+    assert adopt(tmp_path / "out", source).keys("train") == {f"a.tfrecord#{n}" for n in range(4)}
+
+
+def test_a_picture_is_found_and_saved(others, tmp_path):
+    adopt(tmp_path / "out", others / "lite-images.tfrecord")
+    argv = ["inspect", "--dataset", str(tmp_path / "out"), "--record", "1", "--save"]
+    assert main([*argv, str(tmp_path / "picture")]) == 0
+    assert (tmp_path / "picture.jpg").read_bytes().startswith(b"\xff\xd8")
+
+
 def test_options_from_a_file(source, tmp_path, capsys):
     argv = ["--input", str(source), "--input", "b,c", "--raw", "x=uint8:4", "--print-config"]
     with pytest.raises(SystemExit):
