@@ -187,9 +187,7 @@ def _save(
     example: Mapping[str, Value], stated: manifest.Manifest, path: pathlib.Path
 ) -> pathlib.Path:
     try:
-        return inspection.save_picture(
-            example, stated.features, path, rename=stated.options.get("rename")
-        )
+        return inspection.save_picture(example, stated.features, path)
     except ValueError as error:
         raise ConfigError(f"--save: {error}") from error
     except OSError as error:

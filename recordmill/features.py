@@ -24,6 +24,7 @@ class Feature:
       0 to `size` - 1, such as those of tokens (None: it is not known yet).
     raw_dtype, raw_shape: what the array is, or what the picture decodes to; a dimension is None
       where it varies from record to record.
+    shape_features: those of the same record that say the whole shape, a dimension each.
     sequence: it is a feature list of a SequenceExample, whose steps are the first dimension.
 
     Raises:
@@ -35,6 +36,7 @@ class Feature:
     kind: Kind = "value"
     raw_dtype: str | None = None
     raw_shape: tuple[int | None, ...] | None = None
+    shape_features: tuple[str, ...] = ()
     size: int | None = None
     sequence: bool = False
 
@@ -49,6 +51,8 @@ class Feature:
         out: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape), "kind": self.kind}
         if self.raw_dtype is not None and self.raw_shape is not None:
             out |= {"raw_dtype": self.raw_dtype, "raw_shape": list(self.raw_shape)}
+        if self.shape_features:
+            out["shape_features"] = list(self.shape_features)
         if self.size is not None:
             out["size"] = self.size
         if self.sequence:
@@ -65,6 +69,7 @@ class Feature:
             kind=data["kind"],
             raw_dtype=data.get("raw_dtype"),
             raw_shape=None if raw_shape is None else tuple(raw_shape),
+            shape_features=tuple(data.get("shape_features", ())),
             size=data.get("size"),
             sequence=data.get("sequence", False),
         )

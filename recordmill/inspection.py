@@ -29,9 +29,6 @@ _EXAMPLES = 3  # rejects shown of each reason
 _VALUES = 8  # numbers shown of a feature
 _CHARACTERS = 200  # shown of a text
 _EXTENSIONS = {"JPEG": ".jpg", "TIFF": ".tif"}  # where it is not the format's name
-# Of a picture whose pixels are stored as they are: what holds them, and what states their shape.
-_PIXELS = "image/encoded"
-_SIDES = ("image/height", "image/width", "image/channels")
 # Modes of Pillow by (dtype, channels); it has none for more than 8 bits and colour.
 _MODES = {("uint8", 1): "L", ("uint8", 2): "LA", ("uint8", 3): "RGB", ("uint8", 4): "RGBA"}
 _MODES |= {("uint16", 1): "I;16"}
@@ -218,29 +215,22 @@ def save_picture(
     example: Mapping[str, Value],
     features: Features,
     path: pathlib.Path,
-    *,
-    rename: Mapping[str, str] | None = None,
 ) -> pathlib.Path:
     """Writes the picture of a record to a file and returns its path.
 
     An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
     uint16 stretched to 0..255). The extension becomes that of the content.
 
-    rename: {feature: its name in the Examples}, where they differ.
-
     Raises:
       ValueError: the record has no picture, or an array that is none.
     """
-    rename = rename or {}
     for name, feature in _picture_features(features):
         values = example.get(name)
         if not isinstance(values, list) or not values:
             continue
         if feature.kind == "image":
             return _write(path, values[0])
-        if name == rename.get(_PIXELS, _PIXELS):
-            sizes = [_size(example, rename.get(side, side)) for side in _SIDES]
-            feature = _with_sizes(feature, sizes)
+        feature = _with_sizes(feature, [_size(example, one) for one in feature.shape_features])
         picture = _as_picture(_array(values[0], feature, name), name)
         content = io.BytesIO()
         picture.save(content, "PNG")
@@ -288,7 +278,7 @@ def _array(content: bytes, feature: Feature, name: str) -> npt.NDArray[Any]:
     if feature.raw_dtype is None or unknown > 1:
         raise ValueError(
             f"the shape of {name} is not known: {feature.raw_dtype} {list(shape)}; expected at most"
-            f" one None, or {' and '.join(_SIDES)} in the record"
+            f" one None, or features that tell it"
         )
     flat = np.frombuffer(content, np.dtype(feature.raw_dtype).newbyteorder("<"))
     known = math.prod(size for size in shape if size is not None)

@@ -7,6 +7,7 @@ it, which takes several times as long.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -54,10 +55,17 @@ class RecordDecoder:
                     f"expected features among {known}, got {name!r}{did_you_mean(name, features)}"
                 )
         self._decode = decoder(features)
-        self._names = [name for name in features if only is None or name in only]
+        self._asked = [name for name in features if only is None or name in only]
+        # Arrays whose bytes do not tell their shape: other features do.
+        self._shapes = {
+            name: features[name].shape_features
+            for name in self._asked
+            if (features[name].raw_shape or ()).count(None) > 1 and features[name].shape_features
+        }
+        needed = {*self._asked, *itertools.chain.from_iterable(self._shapes.values())}
+        self._names = [name for name in features if name in needed]
         self._columns = {
-            name: _Column(name, feature, asked=name in self._names)
-            for name, feature in features.items()
+            name: _Column(name, feature, asked=name in needed) for name, feature in features.items()
         }
         self._sequences = any(feature.sequence for feature in features.values())
         # As protobuf writes a map where equal ones are to have equal bytes.
@@ -69,6 +77,11 @@ class RecordDecoder:
         Raises:
           ExampleError: it is none, or not as declared.
         """
+        record = self._record(payload)
+        return self._in_shape(record) if self._shapes else record
+
+    def _record(self, payload: bytes) -> TypedRecord:
+        """The values of all that is needed."""
         if not self._sequences:
             try:
                 return self._as_expected(payload)
@@ -78,6 +91,17 @@ class RecordDecoder:
         for name in sorted(example.keys() - self._columns.keys()):
             raise ExampleError(f"has the feature {name!r}, which is not declared")
         return {name: self._columns[name].of(example.get(name)) for name in self._names}
+
+    def _in_shape(self, record: TypedRecord) -> TypedRecord:
+        """Raises ExampleError where an array is not of the shape that its record tells."""
+        for name, sizes in self._shapes.items():
+            shape = tuple(int(record[size]) for size in sizes)
+            try:
+                record[name] = record[name].reshape(shape)
+            except ValueError as error:
+                what = f"{record[name].size} values are no array of {_told(shape)}"
+                raise ExampleError(f"feature {name!r}: {what}") from error
+        return {name: record[name] for name in self._asked}
 
     def _as_expected(self, data: bytes) -> TypedRecord:
         end = len(data)

@@ -154,24 +154,29 @@ def test_an_array_is_saved_as_png(array, shape, expected, tmp_path) -> None:
         np.testing.assert_allclose(np.asarray(saved), expected, atol=1)
 
 
-@pytest.mark.parametrize("rename", [{}, {"image/encoded": "pixels", "image/height": "rows"}])
-def test_pixels_of_any_size_are_saved_by_the_size_in_their_record(rename, tmp_path) -> None:
+def test_pixels_of_any_size_are_saved_by_the_size_in_their_record(tmp_path) -> None:
     pixels = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
-    feature = Feature(dtype="string", kind="raw", raw_dtype="uint8", raw_shape=(None, None, 3))
-    encoded = rename.get("image/encoded", "image/encoded")
+    feature = Feature(
+        dtype="string",
+        kind="raw",
+        raw_dtype="uint8",
+        raw_shape=(None, None, 3),
+        shape_features=("rows", "image/width", "image/channels"),
+    )
+    features = {"pixels": feature}
     example = {
-        encoded: [pixels.tobytes()],
-        rename.get("image/height", "image/height"): np.array([2]),
+        "pixels": [pixels.tobytes()],
+        "rows": np.array([2]),
         "image/width": np.array([3]),
     }
-    path = save_picture(example, {encoded: feature}, tmp_path / "record", rename=rename)
+    path = save_picture(example, features, tmp_path / "record")
     with Image.open(path) as saved:
         np.testing.assert_array_equal(np.asarray(saved), pixels)
     example["image/width"] = np.array([4])
     with pytest.raises(ValueError, match=re.escape("18 values, which do not fill [2, 4, 3]")):
-        save_picture(example, {encoded: feature}, tmp_path / "record", rename=rename)
+        save_picture(example, features, tmp_path / "record")
     del example["image/width"]  # what one size is follows from the others
-    assert save_picture(example, {encoded: feature}, tmp_path / "again", rename=rename).exists()
+    assert save_picture(example, features, tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,13 @@ def select(manifest: Manifest, options: LoadOptions) -> Selection:
         inputs = tuple(sorted(features))
     else:
         inputs = _content(manifest, label)
+    arrays = [(name, features[name]) for name in inputs]
     selection = Selection(
         inputs=inputs,
         bare=label is not None and len(inputs) == 1,
         label=label,
         features=features,
-        shapes={
-            name: _shape_features(manifest, name) for name in inputs if _varies(features[name])
-        },
+        shapes={name: _shape_features(name, one) for name, one in arrays if _varies(one)},
     )
     _check_label(manifest, options, selection)
     _check_pictures(options, selection)
@@ -129,14 +128,13 @@ def _varies(feature: Feature) -> bool:
     return feature.kind == "raw" and (feature.raw_shape or ()).count(None) > 1
 
 
-def _shape_features(manifest: Manifest, name: str) -> tuple[str, ...]:
-    sides = [_renamed(manifest, f"image/{side}") for side in ("height", "width", "channels")]
-    shape = manifest.features[name].raw_shape or ()
-    if name != _renamed(manifest, "image/encoded") or len(shape) != len(sides):
+def _shape_features(name: str, feature: Feature) -> tuple[str, ...]:
+    if not feature.shape_features:
         raise ConfigError(
-            f"inputs: {name} holds arrays of {_told(shape)}, whose shapes its records do not tell"
+            f"inputs: {name} holds arrays of {_told(feature.raw_shape or ())}, whose shapes its"
+            " records do not tell"
         )
-    return tuple(sides)
+    return feature.shape_features
 
 
 def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection) -> None:

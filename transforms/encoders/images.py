@@ -99,7 +99,7 @@ class ImageEncoder:
         """Raises ConfigError for a user column that no feature can hold, or of a feature's name."""
         integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
         declared = {
-            "image/encoded": self._encoded_feature(),
+            "image/encoded": self._encoded_feature(context),
             "image/filename": text,
             "image/format": text,
             "image/height": integer,
@@ -121,15 +121,19 @@ class ImageEncoder:
             declared["image/class/one_hot"] = Feature(dtype="float32", shape=(classes,))
         return declared
 
-    def _encoded_feature(self) -> Feature:
+    def _encoded_feature(self, context: Context) -> Feature:
         fixed = self.options.size is not None and self.options.resize_mode != "fit"
         sides = self.options.size if fixed and self.options.size else (None, None)
-        return Feature(
+        feature = Feature(
             dtype="string",
             kind="raw" if self.options.image_format == "raw" else "image",
             raw_dtype="uint8" if self.options.normalize == "none" else "float32",
             raw_shape=(*sides, self.options.channels),
         )
+        if fixed or feature.kind == "image":
+            return feature
+        told = ("image/height", "image/width", "image/channels")
+        return dataclasses.replace(feature, shape_features=tuple(map(context.name, told)))
 
     def versions(self) -> Mapping[str, str]:
         """Of all that decodes or encodes: a different release may round differently."""

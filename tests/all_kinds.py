@@ -1,0 +1,116 @@
+"""A small dataset of every kind that can be made, out of real data."""
+
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+from tests.image_runs import Made
+
+PHOTOS = pathlib.Path(__file__).parents[1] / "examples" / "clothing"
+_SERIES_ROWS = 1500
+
+Make = Callable[[pathlib.Path, pathlib.Path], list[object]]  # of the data, and of a place for more
+
+
+def _texts(shared: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+    lines = (shared / "sms_spam" / "SMSSpamCollection").read_bytes().splitlines(keepends=True)
+    path = place / "sms.tsv"
+    path.write_bytes(b"".join(lines[:400]))
+    return path
+
+
+def _people(_: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+    """Rows with values that are missing, texts, dates and numbers."""
+    rows = ["name,age,height,born,member,team"]
+    for number in range(200):
+        age = "" if number % 7 == 0 else number % 60
+        word = "" if number % 5 == 0 else f"né{number % 9}"
+        team = ("red", "blue")[number % 3 == 0]
+        rows.append(f"{word},{age},{number / 8},2024-01-{number % 28 + 1:02},true,{team}")
+    path = place / "people.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def _hours(shared: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+    """Hours of the air of a town, with a class: whether there is more benzene than in most."""
+    lines = (shared / "air_quality" / "AirQualityUCI.csv").read_text().splitlines()
+    rows = ["time,benzene,heat,humidity,air"]
+    for line in lines[1 : _SERIES_ROWS + 1]:
+        cells = [re.sub(",", ".", cell) for cell in line.split(";")]
+        day, month, year = cells[0].split("/")
+        air = "bad" if float(cells[5]) > 10 else "good"
+        time = f"{year}-{month}-{day} {cells[1].replace('.', ':')}"
+        rows.append(",".join([time, cells[5], cells[12], cells[13], air]))
+    path = place / "hours.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def _pictures(*options: object) -> Make:
+    return lambda shared, place: ["images", "--input", PHOTOS, *options]
+
+
+def _text(*options: object) -> Make:
+    return lambda shared, place: [
+        *("text", "--input", _texts(shared, place), "--format", "tsv"),
+        *("--tokenizer", "words", *options),
+    ]
+
+
+def _table(*options: object) -> Make:
+    return lambda shared, place: [
+        *("table", "--input", _people(shared, place), "--label-column", "team", *options)
+    ]
+
+
+def _series(*options: object) -> Make:
+    return lambda shared, place: [
+        *("sensor", "--input", _hours(shared, place), "--time-column", "time"),
+        *("--split-by", "time", "--window", 12, "--stride", 4, *options),
+    ]
+
+
+KINDS: dict[str, Make] = {
+    "pictures": _pictures("--size", 32, "--balance", "oversample", "--num-shards", "train=3"),
+    "pictures-as-they-are": _pictures("--resize-mode", "none"),
+    "grey-png-gzip": _pictures(
+        *("--size", "20x30", "--mode", "gray", "--image-format", "png", "--compression", "gzip")
+    ),
+    "raw": _pictures("--size", 16, "--image-format", "raw"),
+    "raw-floats": _pictures(
+        *("--size", 16, "--image-format", "raw", "--normalize", "signed", "--one-hot-label")
+    ),
+    "raw-of-any-size": _pictures("--resize-mode", "none", "--image-format", "raw"),
+    "renamed": _pictures(
+        *("--resize-mode", "none", "--image-format", "raw", "--rename", "image/encoded=image_raw"),
+        *("--rename", "image/height=height", "--rename", "image/width=width"),
+    ),
+    "text": _text("--features", "text,tokens,tfidf"),
+    "text-of-one-length": _text("--max-length", 16),
+    "packed-text": _text("--pack", 64),
+    "table": _table("--zscore", "height", "--one-hot", "name", "--impute", "age=mean"),
+    "table-with-gaps": _table(),
+    "windows": _series("--label-column", "air", "--window-label", "last"),
+    "windows-in-sequences": _series(
+        *("--label-column", "air", "--window-label", "last", "--sequence-example")
+    ),
+}
+
+
+def make(kind: str, *, shared: pathlib.Path, place: pathlib.Path) -> Made:
+    """Makes the dataset of that name in a folder."""
+    place.mkdir(parents=True, exist_ok=True)
+    out = place / "out"
+    command, *options = KINDS[kind](shared, place)
+    # Not in this process: where TensorFlow is, Pillow finds another zlib than in what it starts.
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pipelines.cli", str(command), "--quiet", "--output", str(out)),
+            *("--seed", "7", *map(str, options)),
+        ],
+        check=True,
+    )
+    return Made(out)
