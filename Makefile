@@ -9,9 +9,10 @@ FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
 PEERS := build/peers/stamp
 TFT := build/tft/stamp
+TORCH := build/torch/stamp
 
-.PHONY: help setup demo test test-flink test-tft test-airflow flink flink-job-server peers lint bench \
-    soak clean
+.PHONY: help setup demo test test-flink test-tft test-torch test-airflow flink flink-job-server peers \
+    lint bench soak clean
 .DELETE_ON_ERROR:
 
 help:
@@ -21,6 +22,7 @@ help:
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
 	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
+	@echo 'make test-torch    run the tests of what is for PyTorch'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
@@ -115,6 +117,22 @@ $(TFT): setup.py pyproject.toml
 	rm -rf build/tft
 	$(PYTHON) -m venv build/tft
 	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[text,tft]' pytest hypothesis
+	@touch $@
+
+test-torch: $(DEV) $(TORCH)
+	PYTHONPATH=build/torch $(BIN)/python -m pytest tests/torch
+
+# On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU
+# or not; the rest, such as triton, is left out. Of Python it imports nothing else that .venv lacks.
+# The versions are those that PyTorch asks for. 2.3 GB to download, 3.9 GB on disk.
+$(TORCH): | $(CORE)
+	rm -rf build/torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	    --no-cache-dir --target build/torch torch==2.15.0 nvidia-cublas==13.4.1.3 \
+	    nvidia-cuda-cupti==13.2.86 nvidia-cuda-nvrtc==13.2.86 nvidia-cuda-runtime==13.2.86 \
+	    nvidia-cudnn-cu13==9.26.0.51 nvidia-cufft==12.2.0.57 nvidia-cufile==1.17.1.22 \
+	    nvidia-cusparse==12.7.10.12 nvidia-cusparselt-cu13==0.8.1 nvidia-nccl-cu13==2.30.7 \
+	    nvidia-nvjitlink==13.5.37 nvidia-nvshmem-cu13==3.7.2
 	@touch $@
 
 # Who benchmarks.text and benchmarks.tables compare with: the first brings Google's libraries, the

@@ -1,6 +1,7 @@
 """Datasets of TFRecord files: reads what `recordmill` on the command line has written.
 
-Nothing is imported before it is asked for, and TensorFlow only by what returns a `tf.data.Dataset`.
+Nothing is imported before it is asked for: TensorFlow only by what returns a `tf.data.Dataset`,
+PyTorch by what returns one of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from recordmill.loading.loader import load
     from recordmill.reader import Records, open, read  # noqa: A004, as gzip and wave do
+    from recordmill.torch_records import torch_dataset
 
-__all__ = ["Records", "load", "open", "read"]
+__all__ = ["Records", "load", "open", "read", "torch_dataset"]
 
 _PLACES = {
     "Records": "recordmill.reader",
     "load": "recordmill.loading.loader",
     "open": "recordmill.reader",
     "read": "recordmill.reader",
+    "torch_dataset": "recordmill.torch_records",
 }
 
 

@@ -16,6 +16,7 @@ from recordmill.manifest import ManifestError
 from recordmill.reader import DatasetDamagedError, Place, read_payloads
 from recordmill.shard_index import IndexDamagedError
 from tests.make_dataset import FEATURES, Row, flowers, make_dataset
+from tests.reading_page import pictures_dataset, python_of
 
 COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "gzip"])
 ROWS = {split: [row for shard in shards for row in shard] for split, shards in flowers().items()}
@@ -194,6 +195,19 @@ def test_an_index_that_does_not_fit(tmp_path: pathlib.Path) -> None:
     shard.write_bytes(frame(b"another") + content)
     with pytest.raises(DatasetDamagedError, match="record 0: its frame does not take"):
         recordmill.open(tmp_path / "out", "validation")[0]
+
+
+def test_the_page_shows_what_runs(shared_data, tmp_path, monkeypatch) -> None:
+    pictures_dataset(tmp_path / "out", records=2000)
+    theirs = shared_data / "tfrecords_by_others" / "lite-images.tfrecord"
+    (tmp_path / "theirs.tfrecord").write_bytes(theirs.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    namespace: dict = {}
+    for code in python_of("reading.md"):
+        if "torch" not in code:  # tests/torch has those
+            exec(code, namespace)
+    assert len(namespace["records"]) == 2000
+    assert len(namespace["record"]["image_raw"][0]) > 10_000
 
 
 def test_a_record_is_read_without_the_rest_of_its_shard(tmp_path: pathlib.Path) -> None:
