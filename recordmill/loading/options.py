@@ -99,6 +99,10 @@ class LoadOptions:
             return
         for boundary in self.bucket_boundaries:
             _expect_whole("bucket_boundaries", boundary, least=1)
+        if self.padding == "ragged":
+            raise ConfigError(
+                "padding='ragged' contradicts bucket_boundaries, which fill up to the longest"
+            )
         if not self.bucket_boundaries or [*self.bucket_boundaries] != sorted(
             set(self.bucket_boundaries)
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -45,6 +45,7 @@ class Pipeline:
             class_weights=weights,
         )
         self._cached: dict[str, Any] = {}
+        check_places([source.place for source in sources])
         self._check_end()
 
     def dataset(self) -> Any:
@@ -281,6 +282,18 @@ class Pipeline:
             raise ConfigError(
                 f"start: expected a step below {steps * options.repeat}, where {options.repeat}"
                 f" epochs of {steps} end, got {options.start}"
+            )
+
+
+def check_places(places: Iterable[str]) -> None:
+    """Raises ConfigError for one that TensorFlow cannot read."""
+    known = {tf.compat.as_str(scheme) for scheme in tf.io.gfile.get_registered_schemes()}
+    for place in places:
+        scheme, found, _ = place.partition("://")
+        if found and scheme not in known:
+            raise ConfigError(
+                f"TensorFlow cannot read {scheme}://: copy the dataset, import a package that adds"
+                " it (tensorflow-io), or read with recordmill.read"
             )
 
 

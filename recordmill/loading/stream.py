@@ -6,6 +6,7 @@ can be checkpointed, and an epoch be entered in its middle.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def _read(pieces: Sequence[Piece], compression: Compression, seed: Any = None) -
         return tf.data.Dataset.from_tensor_slices(tf.zeros([0], tf.string))
     files = tf.data.Dataset.from_tensor_slices(
         (
-            [piece.path for piece in pieces],
+            [os.fsencode(piece.path) for piece in pieces],
             tf.constant([piece.skip for piece in pieces], tf.int64),
             tf.constant([piece.count for piece in pieces], tf.int64),
         )

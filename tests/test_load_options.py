@@ -1,0 +1,150 @@
+"""What recordmill.load cannot do, and what it says then, before a record is read."""
+
+import re
+
+import pytest
+
+import recordmill
+from recordmill.errors import ConfigError
+from recordmill.manifest import ManifestError
+from recordmill.reader import DatasetDamagedError
+from tests.make_dataset import make_dataset
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("options") / "out"
+    make_dataset(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "dev"}, "expected one of the splits train, validation, test, got 'dev'"),
+        ({"batch_size": 0}, "batch_size: expected 1 or more, got 0"),
+        ({"batch_size": True}, "batch_size: expected 1 or more, got True"),
+        ({"batch_size": "8"}, "batch_size: expected a whole number, got '8'"),
+        ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        ({"start": -1}, "start: expected 0 or more, got -1"),
+        ({"repeat": 0}, "repeat: expected 1 or more, got 0"),
+        ({"shuffle_buffer": 10}, "shuffle_buffer needs shuffle=True"),
+        ({"augment": "flop"}, "augment: expected some of crop, flip, rotate, brightness, contrast"),
+        ({"augment": "flop"}, "got 'flop' (did you mean 'flip'?)"),
+        ({"augment": "flip", "split": "validation"}, "augment is for the split train, got the spl"),
+        ({"normalize": "zscore"}, "normalize: expected some of unit, signed, imagenet, got 'zscor"),
+        ({"padding": "left"}, "padding: expected some of pad, ragged, got 'left'"),
+        ({"image_size": 0}, "image_size: expected 1 or more, got 0"),
+        ({"image_size": (1, 2, 3)}, "image_size: expected 224, or (height, width), got (1, 2, 3)"),
+        ({"shard": (2, 2)}, "shard: expected (hosts, index) with an index below 2, got (2, 2)"),
+        ({"shard": (0, 0)}, "shard: expected 1 or more, got 0"),
+        ({"shard": (1,)}, "shard: expected (hosts, index), such as (4, 0), got (1,)"),
+        ({"pad_to": 8}, "pad_to is about batches: say batch_size"),
+        ({"bucket_boundaries": [8]}, "bucket_boundaries is about batches: say batch_size"),
+        ({"drop_remainder": True}, "drop_remainder is about batches and hosts: say batch_size"),
+        ({"batch_size": 2, "pad_to": 8, "padding": "ragged"}, "pad_to contradicts padding='ragged"),
+        (
+            {"batch_size": 2, "bucket_boundaries": [8, 4]},
+            "bucket_boundaries: expected lengths that ascend, such as [32, 64, 128], got [8, 4]",
+        ),
+        (
+            {"batch_size": 2, "bucket_boundaries": [8], "shard": (2, 1)},
+            "shard contradicts bucket_boundaries: how many batches come of them depends on the",
+        ),
+        (
+            {"batch_size": 2, "bucket_boundaries": [8], "padding": "ragged"},
+            "padding='ragged' contradicts bucket_boundaries",
+        ),
+        (
+            {"as_supervised": False, "one_hot": True},
+            "as_supervised=False gives what records hold: leave out label, one_hot and class_weigh",
+        ),
+        ({"inputs": "grids"}, "inputs: there is no feature 'grids' (did you mean 'grid'?); expect"),
+        ({"label": "grids"}, "label: there is no feature 'grids' (did you mean 'grid'?); expected"),
+        ({"label": "caption"}, "label: expected a feature of one number, 'caption' is string ?"),
+        ({"label": "size", "one_hot": True}, "one_hot and class_weights are for classes, and 'siz"),
+        (
+            {"inputs": "image/class/label"},
+            "'image/class/label' is both among the inputs and the label",
+        ),
+        ({"inputs": "grid", "image_size": 8}, "image_size is for encoded pictures: grid holds arr"),
+        ({"inputs": "size", "image_size": 8}, "image_size is for encoded pictures: there are none"),
+        ({"inputs": "grid", "augment": "flip"}, "augment is for pictures, uint8 height x width x"),
+        ({"inputs": "grid", "normalize": "unit"}, "grid is float32 among the inputs"),
+        ({"batch_size": 2}, "the pictures in image/encoded are of different sizes, or of one that"),
+        (
+            {"start": 4, "inputs": "size"},
+            "start: 4 is in the middle of an epoch of 6 steps, which needs repeat=True",
+        ),
+        ({"repeat": 2, "start": 12}, "start: expected a step below 12, where 2 epochs of 6 end, g"),
+    ],
+)
+def test_what_cannot_be_is_told(folder, options, message) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        recordmill.load(folder, **options)
+
+
+def test_there_has_to_be_a_dataset(folder, tmp_path) -> None:
+    with pytest.raises(ManifestError, match="no dataset: there is no"):
+        recordmill.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({}, "expected datasets with a weight above 0 each"),
+        ({"out/": 0}, "expected datasets with a weight above 0 each"),
+        ({"out/": float("nan")}, "expected datasets with a weight above 0 each"),
+    ],
+)
+def test_weights_of_what_is_mixed_are_above_0(weights, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        recordmill.load(weights)
+
+
+def test_what_is_mixed_is_alike(folder, tmp_path) -> None:
+    def changed(name: str, what: str, by: str) -> str:
+        copy = tmp_path / name
+        make_dataset(copy)
+        path = copy / "dataset.json"
+        path.write_text(path.read_text().replace(what, by))
+        return str(copy)
+
+    other = changed("classes", '"tulip"', '"tulips"')
+    with pytest.raises(ConfigError, match="datasets that are mixed have equal classes"):
+        recordmill.load({folder: 1, other: 1})
+    other = changed("features", '"kind": "image"', '"kind": "text"')
+    with pytest.raises(ConfigError, match="have equal features; 'image/encoded' is not the same"):
+        recordmill.load({folder: 1, other: 1}, inputs="image/encoded")
+
+
+def test_a_dataset_that_is_not_whole_is_told(tmp_path) -> None:
+    folder = tmp_path / "out"
+    make_dataset(folder)
+    shard = folder / "train.tfrecord-00001-of-00002"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    recordmill.load(folder)  # its size is right, and nothing was read
+    with pytest.raises(
+        DatasetDamagedError, match=r"train\.tfrecord-00001-of-00002: has the sha256"
+    ):
+        recordmill.load(folder, verify=True)
+    recordmill.load(folder, "validation", verify=True)
+    shard.write_bytes(content[:-1])
+    with pytest.raises(DatasetDamagedError, match=r"is \d+ bytes, the manifest says \d+"):
+        recordmill.load(folder)
+    shard.unlink()
+    with pytest.raises(DatasetDamagedError, match="00001-of-00002: the file is missing"):
+        recordmill.load(folder)
+
+
+def test_a_file_system_that_tensorflow_does_not_have(monkeypatch, folder) -> None:
+    import tensorflow as tf
+
+    monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "gs"])
+    from recordmill.loading.pipeline import check_places
+
+    check_places(["/data/out", "gs://bucket/out"])
+    with pytest.raises(ConfigError, match="TensorFlow cannot read s3://: copy the dataset"):
+        check_places(["s3://bucket/out"])
