@@ -85,5 +85,5 @@ def test_blocks_of_records(compression, part, expected, tmp_path) -> None:
 def test_without_pytorch_the_message_says_what_there_is(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "recordmill.torch_records", raising=False)
-    with pytest.raises(ModuleNotFoundError, match="install torch; recordmill.read does without"):
+    with pytest.raises(ModuleNotFoundError, match="install torch; recordmill"):
         recordmill.torch_dataset("out")
