@@ -149,7 +149,7 @@ def test_epochs_have_orders_of_their_own_that_repeat_under_the_seed(folder, cach
     assert epochs(1) == orders
     repeated = load(folder, shuffle=True, seed=1, batch_size=8, repeat=3, cache=cache)
     assert len(repeated) == 21
-    assert numbers(repeated) == sum(orders, []), "epochs in one iteration are those of several"
+    assert numbers(repeated) == [*orders[0], *orders[1], *orders[2]], "as one by one"
 
 
 def test_no_batch_has_records_of_two_epochs(folder) -> None:
