@@ -199,8 +199,11 @@ class Location:
 
     def read_range(self, offset: int, length: int) -> bytes:
         """bytes[<= length] at `offset`; shorter only at the end of the file."""
-        with explained("read", self):
+        try:
             return self.store.read_range(self.path, offset, length)
+        except (OSError, pa.ArrowException):
+            with explained("read", self):  # entered here only: it takes as long as to open a file
+                raise
 
     def write_bytes(self, data: bytes) -> None:
         """The file has the old content or all of the new, never a part."""
