@@ -1,0 +1,143 @@
+"""How fast a dataset of pictures is read for training, against other ways to read the same files.
+
+    python -m benchmarks.loading                         20,000 pictures, 5 epochs by each
+    python -m benchmarks.loading --pictures 400 --runs 1 --only ours,naive
+
+The pictures are copies of real photos, 224x224, written by `recordmill images` before the clock
+runs. Every epoch is a process of its own, in alternation; a first round, which is not counted,
+reads the files into the page cache. What is timed is within the process, from when its libraries
+are imported: to the first batch, and to the end of the epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from benchmarks.contest import Contender, add_options
+from benchmarks.images import copy_photos
+from benchmarks.measure import PEERS, FailedError, bar, machine, python, run, two_cores
+
+_SIDE = 224  # pixels
+_SHARDS = 8
+
+# What was asked for, in medians.
+_LOAD_BAR = 0.95  # pictures/s of recordmill.load, over those of the fastest
+_READ_BAR = 1.8  # records/s of recordmill.read, over those of PyPI's tfrecord
+_OPEN_BAR = 50  # microseconds to read a record by its number, at most
+
+
+def _contender(name: str, what: str, interpreter: str | pathlib.Path = sys.executable) -> Contender:
+    def command(dataset: pathlib.Path, _: pathlib.Path) -> list[str]:
+        return python("benchmarks.peers.load_roads", name, dataset, interpreter=interpreter)
+
+    return Contender(name=name, what=what, command=command)
+
+
+_LOADERS = (
+    _contender("ours", "recordmill.load, shuffled"),
+    _contender("naive", "TFRecordDataset.map.batch"),
+    _contender("interleaved", "interleave, shuffle, map, batch"),
+    _contender("in_batches", "interleave, shuffle, batch, parse_example, decode"),
+    _contender("tfds", "tfds.builder_from_directory, shuffled"),
+    _contender("tfrecord", "tfrecord and Pillow", PEERS),
+)
+_READERS = (
+    _contender("read", "recordmill.read, checksums checked"),
+    _contender("tfrecord_read", "tfrecord, no checksums", PEERS),
+    _contender("at_random", "recordmill.open, random numbers"),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """Seconds to the `first` batch and to the last (`wall`), and of `cpu`."""
+
+    first: float
+    wall: float
+    cpu: float
+
+
+def epochs(
+    contenders: Sequence[Contender], dataset: pathlib.Path, *, records: int, runs: int
+) -> dict[str, list[Epoch]]:
+    """Reads the dataset by everybody in turn. Raises FailedError where records were missed."""
+    found: dict[str, list[Epoch]] = {contender.name: [] for contender in contenders}
+    for number in range(runs + 1):
+        for contender in contenders:
+            ended = run(contender.command(dataset, dataset), memory=False)
+            measured = json.loads(ended.output.splitlines()[-1])
+            if measured.pop("records") != records:
+                raise FailedError(f"{contender.name} read {measured}, expected {records} records")
+            print(f"run {number}: {contender.name} {measured['wall']:.2f} s", file=sys.stderr)
+            if number:
+                found[contender.name].append(Epoch(**measured))
+    return found
+
+
+def table(
+    contenders: Sequence[Contender], found: Mapping[str, Sequence[Epoch]], *, records: int
+) -> str:
+    """Markdown."""
+    lines = [
+        "| | records/s, median (least-most) | CPU µs a record | s to the first |",
+        "|---|--:|--:|--:|",
+    ]
+    for contender in contenders:
+        rates = sorted(records / one.wall for one in found[contender.name])
+        cpu = statistics.median(one.cpu for one in found[contender.name]) / records * 1e6
+        first = statistics.median(one.first for one in found[contender.name])
+        rate = f"{statistics.median(rates):,.0f} ({rates[0]:,.0f}-{rates[-1]:,.0f})"
+        lines.append(f"| {contender.what} | {rate} | {cpu:.0f} | {first:.3f} |")
+    return "\n".join(lines)
+
+
+def bars(found: Mapping[str, Sequence[Epoch]], records: int) -> list[str]:
+    """What was got, and what was asked for."""
+    rates = {
+        name: statistics.median(records / one.wall for one in some) for name, some in found.items()
+    }
+    lines = []
+    others = [rates[one.name] for one in _LOADERS[1:] if one.name in rates]
+    if "ours" in rates and others:
+        what = "recordmill.load / the fastest other"
+        lines.append(bar(what, rates["ours"] / max(others), at_least=_LOAD_BAR))
+    if "read" in rates and "tfrecord_read" in rates:
+        got = rates["read"] / rates["tfrecord_read"]
+        lines.append(bar("recordmill.read / tfrecord", got, at_least=_READ_BAR))
+    if "at_random" in rates:
+        got = 1e6 / rates["at_random"]
+        lines.append(bar("µs a record by its number", got, at_most=_OPEN_BAR))
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pictures", type=int, default=20_000)
+    add_options(parser, [*_LOADERS, *_READERS])
+    arguments = parser.parse_args()
+    two_cores()
+    print(machine())
+    with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+        source, dataset = pathlib.Path(folder, "input"), pathlib.Path(folder, "dataset")
+        copy_photos(arguments.pictures, source)
+        places = ("--input", source, "--output", dataset, "--splits", "train=1", "--quiet")
+        options = ("--size", _SIDE, "--num-shards", _SHARDS)
+        run(python("pipelines.cli", "images", *places, *options), memory=False)
+        records = arguments.pictures
+        found = epochs(arguments.only, dataset, records=records, runs=arguments.runs)
+    print(f"\n{records} pictures, {arguments.runs} epochs by each in alternation\n")
+    print(table(arguments.only, found, records=records))
+    print(*["", *bars(found, records)], sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
