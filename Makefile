@@ -121,7 +121,7 @@ $(TFT): setup.py pyproject.toml
 	@touch $@
 
 test-torch: $(DEV) $(TORCH)
-	PYTHONPATH=build/torch $(BIN)/python -m pytest tests/torch
+	PYTHONPATH=$(CURDIR)/build/torch $(BIN)/python -m pytest tests/torch
 
 # On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU
 # or not; the rest, such as triton, is left out. Of Python it imports nothing else that .venv lacks.

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from recordmill import class_numbers
+from recordmill import class_numbers, framing
 from recordmill.class_numbers import Numbers
 from recordmill.decode import ExampleError
 from recordmill.files import Location, shown
-from recordmill.framing import HEAD, TAIL, Compression, FrameError, masked_crc32c, read_frames
+from recordmill.framing import HEAD, TAIL, Compression, FrameError, read_frames
 from recordmill.inference import Inference, Seen, UnlikeError
 from recordmill.raw_arrays import RawArray
 from recordmill.shard_check import Damage
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
-_HEAD = 12  # bytes that tell how a file is compressed
 # Another filesystem, one without hard links, a file that is not ours to link, too many links.
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -106,16 +105,9 @@ class Scan:
 
 
 def compression_of(place: Location) -> Compression | None:
-    """How a file is compressed, by its first bytes; None for one without any.
-
-    A frame's length may begin as gzip does, so that its checksum is asked first.
-    """
-    head = place.read_range(0, _HEAD)
-    if not head:
-        return None
-    if len(head) == _HEAD and masked_crc32c(head[:8]) == int.from_bytes(head[8:], "little"):
-        return "none"
-    return "gzip" if head.startswith(b"\x1f\x8b") else "none"
+    """How a file is compressed, by its first bytes; None for one without any."""
+    head = place.read_range(0, HEAD)
+    return framing.compression_of(head) if head else None
 
 
 def scan(task: ScanTask) -> Scan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from recordmill import dealing
 from recordmill.errors import ConfigError
 from recordmill.files import Location
 from recordmill.manifest import FileInfo, Manifest, Shard
@@ -72,14 +73,14 @@ def part_of(
     size = sum(one.bytes for one in shards)
     hosts, index = shard or (1, 0)
     if drop_remainder and shard is not None:
-        first, stop, longest = index * (records // hosts), (index + 1) * (records // hosts), 0
+        every, longest = range(records // hosts * hosts), 0
     else:
-        first, stop = (records * number // hosts for number in (index, index + 1))
-        longest = -(-records // hosts)
+        every, longest = range(records), -(-records // hosts)
+    mine = dealing.part_of(every, hosts, index)
     return Part(
-        pieces=tuple(_between(whole, first, stop)),
+        pieces=tuple(_between(whole, mine.start, mine.stop)),
         first=next((piece for piece in whole if piece.count), None),
-        padding=max(0, longest - (stop - first)),
+        padding=max(0, longest - len(mine)),
         record_bytes=size / records if records else 0,
     )
 
