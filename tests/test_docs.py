@@ -10,6 +10,7 @@ import shutil
 import sys
 
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from pipelines import dataset_commands, export_command, flink_commands, options
@@ -157,7 +158,9 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     assert texts.ledger.records.written == 90
 
 
-@pytest.mark.parametrize("number", range(3), ids=["tensorflow", "tfds", "without tensorflow"])
+@pytest.mark.parametrize(
+    "number", range(4), ids=["training", "tensorflow", "tfds", "without tensorflow"]
+)
 def test_readme_code_reads_it_back(number, readme_dataset, monkeypatch, capfd):
     monkeypatch.chdir(readme_dataset)
     namespace: dict = {}
@@ -166,12 +169,28 @@ def test_readme_code_reads_it_back(number, readme_dataset, monkeypatch, capfd):
     records = load(Location.parse("out")).splits["train"].records
     match number:
         case 0:
+            assert len(namespace["model"].history.history["val_accuracy"]) == 2
+        case 1:
             assert printed[0] == "(32, 224, 224, 3) (32,)"
             assert sum(int(re.match(r"\((\d+)", line)[1]) for line in printed) == records
-        case 1:
-            assert len(list(namespace["train"])) == records
         case 2:
+            assert len(list(namespace["train"])) == records
+        case 3:
             assert len(printed) == records
+
+
+def test_the_code_about_loading_runs(readme_dataset, monkeypatch, capfd):
+    monkeypatch.chdir(readme_dataset)
+    shutil.copytree("out", "other", dirs_exist_ok=True)
+    namespace: dict = {}
+    for code in blocks(ROOT / "docs" / "loading.md", "python"):
+        exec(code, namespace)
+    (shown,) = re.findall(r"# (\(.*)", (ROOT / "docs" / "loading.md").read_text())
+    assert shown in capfd.readouterr().out
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    spread = strategy.distribute_datasets_from_function(namespace["part"])
+    assert len(next(iter(spread))) == 3
+    assert next(iter(namespace["mixed"]))[0].shape[0] == 64
 
 
 def test_the_contact_sheet_draws_every_record(readme_dataset, capsys):
