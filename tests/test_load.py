@@ -129,7 +129,7 @@ def test_records_without_a_label_weigh_nothing(tmp_path) -> None:
     make_dataset(tmp_path / "out", {"train": several}, features=features, labels=LABELS)
     for options in ({"batch_size": 3}, {"batch_size": 3, "cache": True}):
         ((_, y, weight),) = load(tmp_path / "out", **options)
-        assert y.numpy().tolist() == [0, -1, 1]
+        assert y.numpy().tolist() == [0, 0, 1], "losses take no class that there is not"
         assert weight.numpy().tolist() == [1, 0, 1]
     assert [float(weight) for _, _, weight in load(tmp_path / "out")] == [1, 0, 1]
 
@@ -150,6 +150,18 @@ def test_epochs_have_orders_of_their_own_that_repeat_under_the_seed(folder, cach
     repeated = load(folder, shuffle=True, seed=1, batch_size=8, repeat=3, cache=cache)
     assert len(repeated) == 21
     assert numbers(repeated) == [*orders[0], *orders[1], *orders[2]], "as one by one"
+
+
+@pytest.mark.parametrize("options", [{}, {"repeat": 2}, {"start": 7}])
+def test_the_global_seed_has_no_part_in_orders(folder, options) -> None:
+    options = {"shuffle": True, "batch_size": 8} | options
+    expected = numbers(load(folder, **options))
+    try:
+        for seed in (0, 1):
+            tf.random.set_seed(seed)
+            assert numbers(load(folder, **options)) == expected
+    finally:
+        tf.random.set_seed(None)
 
 
 def test_no_batch_has_records_of_two_epochs(folder) -> None:

@@ -55,10 +55,11 @@ class Elements:
         if self.selection.is_nullable:
             y = _first_or(y, _UNLABELLED)
             weights.append(tf.cast(y != _UNLABELLED, tf.float32))
+            y = tf.maximum(y, self.label_offset)  # a class that there is, as losses want one
         numbers = y - self.label_offset if y.dtype == tf.int64 else y
         if self.class_weights is not None:
             table = tf.constant([*self.class_weights], tf.float32)
-            weights.append(tf.gather(table, tf.maximum(numbers, 0)))
+            weights.append(tf.gather(table, numbers))
         if self.options.one_hot:
             y = tf.one_hot(numbers, self.classes)
         return (x, y, functools.reduce(operator.mul, weights)) if weights else (x, y)

@@ -67,13 +67,10 @@ def normalize(pixels: Any, how: Normalize) -> Any:
     over the deviation of ImageNet's channels.
     """
     values = tf.cast(pixels, tf.float32)
-    match how:
-        case "unit":
-            return values / 255.0
-        case "signed":
-            return values / 127.5 - 1.0
-        case "imagenet":
-            return (values / 255.0 - _IMAGENET_MEAN) / _IMAGENET_STD
+    if how == "signed":
+        return values / 127.5 - 1.0
+    unit = values / 255.0
+    return unit if how == "unit" else (unit - _IMAGENET_MEAN) / _IMAGENET_STD
 
 
 def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:

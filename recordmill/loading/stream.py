@@ -22,6 +22,7 @@ _BUFFER_BYTES = 64 << 20
 _OPEN_FILES = 8  # read in turn in an epoch that is shuffled
 _TURN = 16  # records of a file, before it is the turn of the next
 _READ_BYTES = 1 << 20
+_SEED = 87654321  # what TensorFlow takes where there is none of tf.random.set_seed
 
 
 def epoch(
@@ -96,14 +97,31 @@ def epochs(
     one: an epoch by its seed (int64[]) and how many of its batches to leave out (int64[]).
     epoch, skip: the epoch to begin with, and the batch in it.
     """
-    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
+
+    def alone(drawn: Any, skip: Any) -> Any:
+        tf.compat.v1.get_default_graph().seed = None  # that of tf.random.set_seed has no part in it
+        return one(drawn, skip)
+
+    seeds = _drawn(seed).take(1)
     for _ in range(epoch):
         next(iter(seeds))
     if repeat is not False:
         seeds = seeds.repeat(None if repeat is True else repeat - epoch)
     if not skip:
-        return seeds.flat_map(lambda number: one(number, None))
-    numbered = seeds.enumerate()
-    return numbered.flat_map(
-        lambda number, drawn: one(drawn, tf.where(number == 0, tf.constant(skip, tf.int64), 0))
+        return seeds.flat_map(lambda drawn: alone(drawn, None))
+    return seeds.enumerate().flat_map(
+        lambda number, drawn: alone(drawn, tf.where(number == 0, tf.constant(skip, tf.int64), 0))
     )
+
+
+def _drawn(seed: int) -> Any:
+    """`tf.data.Dataset.random`, another number in each iteration, whatever `tf.random.set_seed`."""
+    numbers = tf.raw_ops.RandomDatasetV2(
+        seed=_SEED,
+        seed2=seed,
+        seed_generator=tf.raw_ops.DummySeedGenerator(),
+        rerandomize_each_iteration=True,
+        output_types=[tf.int64],
+        output_shapes=[tf.TensorShape([])],
+    )
+    return tf.data.experimental.from_variant(numbers, tf.TensorSpec([], tf.int64))

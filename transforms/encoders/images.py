@@ -185,7 +185,7 @@ class ImageEncoder:
 # What shapes pixels or bytes, by the names Pillow has for them.
 _LIBRARIES = {
     "libjpeg-turbo": "libjpeg_turbo",
-    "zlib": "zlib",
+    "pillow-zlib": "zlib",  # another one than Python's, where others were loaded first
     "zlib-ng": "zlib_ng",
     "libtiff": "libtiff",
     "libwebp": "webp",
