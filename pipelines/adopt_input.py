@@ -22,7 +22,8 @@ from transforms.sources.stats import refuse_special
 from transforms.sources.walks import File, LeftOut, as_pattern, glob, matches, walk
 
 _SAYS_TFRECORD = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
-_EVALUATION = ("eval", "evaluation")
+# Beside the words that folders of pictures are known by.
+_WORDS = {"eval": "test", "evaluation": "test", "dev": "validation", "validate": "validation"}
 _SPLIT = re.compile(r"[A-Za-z0-9_-]+")
 _OF_MANY = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
 
@@ -70,11 +71,12 @@ def list_input(places: Sequence[str], *, output: Location, split: str | None) ->
             )
         )
     originals.sort(key=lambda one: natural(one.key))
+    keys = [one.key for one in originals]
     return Listed(
         originals=tuple(originals),
         compression=_compression(originals),
         left_out=left_out,
-        notes=tuple(incomplete([one.key for one in originals])),
+        notes=(*incomplete(keys), *([] if split else unsaid(keys))),
     )
 
 
@@ -85,15 +87,28 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 
 def split_of(key: str) -> str:
-    """The split that a path says: by its name, else by the nearest folder that says one; train
-    where none does.
+    """The split that a path says, train where it says none. Raises ConfigError as `said_split`."""
+    return said_split(key) or "train"
+
+
+def unsaid(keys: Sequence[str]) -> list[str]:
+    """A sentence, where some paths say a split and others do not."""
+    silent = [key for key in keys if said_split(key) is None]
+    if not silent or len(silent) == len(keys):
+        return []
+    some = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")
+    return [f"in train, as their names say no split: {some}"]
+
+
+def said_split(key: str) -> str | None:
+    """The split that a path says: by its name, else by the nearest folder that says one.
 
     Raises:
       ConfigError: a name says two.
     """
     for part in reversed(key.split("/")):
         words = [word.lower() for word in re.findall(r"[^\W\d_]+", part)]
-        splits = {"test" if word in _EVALUATION else known_split(word) for word in words}
+        splits = {_WORDS.get(word) or known_split(word) for word in words}
         splits.discard(None)
         if len(splits) > 1:
             said = " and ".join(sorted(one for one in splits if one))
@@ -104,7 +119,7 @@ def split_of(key: str) -> str:
         for one in splits:
             if one is not None:
                 return one
-    return "train"
+    return None
 
 
 def check_split(name: str | None) -> None:

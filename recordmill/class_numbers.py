@@ -112,13 +112,13 @@ def decide(
         problem = _no_label(asked, seen)
         if problem is not None:
             raise LabelError(f"--label-feature: {problem}")
-        return _classes(asked, numbers[asked], names=names, offset=offset)
+        return _classes(asked, numbers[asked], names=names, offset=offset, named=NAMES in seen)
     found = [name for name in CONVENTIONAL if name in seen and _no_label(name, seen) is None]
     notes: tuple[str, ...] = ()
     if len(found) == 1:
         (name,) = found
         try:
-            return _classes(name, numbers[name], names=names, offset=offset)
+            return _classes(name, numbers[name], names=names, offset=offset, named=NAMES in seen)
         except LabelError as error:
             if names is not None:
                 raise
@@ -127,6 +127,9 @@ def decide(
         notes = (
             f"no classes: both {' and '.join(found)} may hold them; --label-feature says which",
         )
+    else:
+        there = [_no_label(name, seen) for name in CONVENTIONAL if name in seen]
+        notes = tuple(f"no classes: {problem}" for problem in there)
     if names is not None:
         raise LabelError(
             f"--labels-file: there are names of classes, but {' and '.join(found) or 'no feature'}"
@@ -152,7 +155,7 @@ def _no_label(name: str, seen: Mapping[str, Seen]) -> str | None:
 
 
 def _classes(
-    feature: str, numbers: Numbers, *, names: Sequence[str] | None, offset: int
+    feature: str, numbers: Numbers, *, names: Sequence[str] | None, offset: int, named: bool
 ) -> Classes:
     low, high = numbers.low, numbers.high
     assert low is not None, "it has a value in some record"
@@ -176,8 +179,12 @@ def _classes(
     notes: tuple[str, ...] = ()
     if len(set(labels)) < len(labels):  # two classes of one name
         labels = tuple(map(str, range(offset, high + 1)))
+        notes = (f"classes have no names: two numbers have one name in {NAMES!r}",)
+    elif named and numbers.names is None:
+        notes = (f"classes have no names: {NAMES!r} has not one name for each number",)
     if low > offset:
-        notes = (f"no record is of class {offset}: --label-offset {low} begins with {low}",)
+        begins = f"no record is of class {offset}: --label-offset {low} begins with {low}"
+        notes = (*notes, begins)
     return Classes(feature=feature, labels=labels, notes=notes)
 
 

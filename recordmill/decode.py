@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,17 @@ def decode_steps(payload: bytes) -> dict[str, list[Value]]:
         for inner, start, end in _spans(payload, at, stop)
         if inner == _FIRST
     )
+
+
+def own_array(value: Value) -> Any:
+    """A value as an array of one dimension, of objects where it holds bytes, that can be written
+    to; None where there is none.
+    """
+    if isinstance(value, list):
+        array = np.empty(len(value), object)
+        array[:] = value
+        return array
+    return value if value is None or value.flags.writeable else value.copy()
 
 
 def bytes_of_list(data: bytes, at: int, stop: int) -> list[bytes]:

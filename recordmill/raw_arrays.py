@@ -36,6 +36,8 @@ class RawArray:
             raise ValueError(
                 f"expected DTYPE:SHAPE, such as uint8:28x28x1 or float32:?x3; got {text!r}"
             )
+        if sizes.count("?") > 1:
+            raise ValueError(f"bytes tell one size that varies, not more; got {text!r}")
         shape = tuple(None if size == "?" else int(size) for size in sizes.split("x"))
         return cls(dtype=name, shape=shape)
 

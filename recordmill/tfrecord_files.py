@@ -8,14 +8,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from recordmill.decode import (
     ExampleError,
-    Value,
     decode_example,
     decode_steps,
     is_sequence_example,
+    own_array,
 )
 from recordmill.errors import RunError
 from recordmill.files import Location, MissingError, shown
@@ -89,20 +87,15 @@ def decode_held(payload: bytes) -> dict[str, Any]:
     Raises:
       ExampleError: it is neither.
     """
-    found: dict[str, Any] = {name: _array(value) for name, value in decode_example(payload).items()}
+    found: dict[str, Any] = {
+        name: own_array(value) for name, value in decode_example(payload).items()
+    }
     if is_sequence_example(payload):
         for name, steps in decode_steps(payload).items():
-            found[name] = [_array(value) for value in steps]
+            if name in found:
+                raise ExampleError(f"has {name!r} both in its context and as a feature list")
+            found[name] = [own_array(value) for value in steps]
     return dict(sorted(found.items()))
-
-
-def _array(value: Value) -> Any:
-    if isinstance(value, list):
-        array = np.empty(len(value), object)
-        array[:] = value
-        return array
-    # The reader's own, to write to.
-    return value if value is None or value.flags.writeable else value.copy()
 
 
 def _chosen(record: dict[str, Any], features: Collection[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.decode import ExampleError, Value, decoder
+from recordmill.decode import ExampleError, Value, decode_steps, decoder, own_array
 from recordmill.errors import did_you_mean
 from recordmill.features import Feature, Features
 from recordmill.varint import decode_varints, encode_varint, read_varint
@@ -39,7 +39,8 @@ class RecordDecoder:
 
     A value of shape () is a NumPy scalar, or bytes; of another shape it is an array, of objects
     where it holds bytes. One that a record lacks, as it may where a dimension is None, is an empty
-    array. What is stored as the bytes of an array is that array, in its dtype and shape.
+    array. What is stored as the bytes of an array is that array, in its dtype and shape. A feature
+    list whose steps are of different length is a list of arrays, one per step.
     """
 
     def __init__(self, features: Features, *, only: Collection[str] | None = None) -> None:
@@ -48,6 +49,8 @@ class RecordDecoder:
         Raises:
           ValueError: there is none of such a name.
         """
+        if isinstance(only, str):
+            raise ValueError(f"features: expected several names, such as [{only!r}], got {only!r}")
         for name in only or ():
             if name not in features:
                 known = ", ".join(features)
@@ -67,6 +70,12 @@ class RecordDecoder:
         self._columns = {
             name: _Column(name, feature, asked=name in needed) for name, feature in features.items()
         }
+        # Of steps that are of different length no array can be made.
+        self._ragged = [
+            name
+            for name in self._asked
+            if features[name].sequence and features[name].shape.count(None) > 1
+        ]
         self._sequences = any(feature.sequence for feature in features.values())
         # As protobuf writes a map where equal ones are to have equal bytes.
         self._written = sorted(self._columns.values(), key=lambda column: column.name.encode())
@@ -90,7 +99,11 @@ class RecordDecoder:
         example = self._decode(payload)
         for name in sorted(example.keys() - self._columns.keys()):
             raise ExampleError(f"has the feature {name!r}, which is not declared")
-        return {name: self._columns[name].of(example.get(name)) for name in self._names}
+        record = {name: self._columns[name].of(example.get(name)) for name in self._names}
+        if self._ragged:
+            steps = decode_steps(payload)
+            record |= {name: [*map(own_array, steps.get(name, []))] for name in self._ragged}
+        return record
 
     def _in_shape(self, record: TypedRecord) -> TypedRecord:
         """Raises ExampleError where an array is not of the shape that its record tells."""

@@ -2,6 +2,8 @@
 
 import collections
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -434,6 +436,46 @@ def test_what_is_cached_is_decoded_once(folder, tmp_path) -> None:
     assert numbers(kept) == numbers(filed) == numbers(later) == expected
     with pytest.raises(tf.errors.OpError):
         next(iter(other.skip(1)))
+
+
+_KILLED = """
+import os, signal, sys, recordmill
+data = recordmill.load(sys.argv[1], inputs="number", cache=sys.argv[2], batch_size=1)
+iterator = iter(data)
+next(iterator)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_that_was_killed_leaves_a_cache_that_can_be_begun_anew(tmp_path) -> None:
+    folder = tmp_path / "out"  # of more records than are read ahead
+    make_dataset(folder, {"train": rows(0, (5000,))}, features=FEATURES, labels=LABELS)
+    cache = tmp_path / "not there yet" / "cache"
+    killed = subprocess.run([sys.executable, "-c", _KILLED, folder, cache], check=False)
+    assert killed.returncode == -9
+    assert [*cache.parent.glob("*.lockfile")]
+    for _ in range(2):
+        assert numbers(load(folder, cache=cache, batch_size=40)) == [*range(5000)]
+
+
+def test_another_process_that_writes_a_cache_is_not_disturbed(folder, tmp_path) -> None:
+    data = load(folder, cache=tmp_path / "cache", batch_size=4)
+    next(iter(data))
+    code = (
+        "import sys, recordmill; recordmill.load(sys.argv[1], inputs='number', cache=sys.argv[2])"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code, folder, tmp_path / "cache"], capture_output=True, text=True
+    )
+    assert "cache: another process is writing" in other.stderr
+
+
+def test_a_batch_in_which_nobody_has_a_value_is_like_others(tmp_path) -> None:
+    several = [[row(0), row(11), row(1)]]  # 0 and 11 have no tokens
+    make_dataset(tmp_path / "out", {"train": several}, features=FEATURES, labels=LABELS)
+    for options in ({}, {"cache": True}):
+        data = recordmill.load(tmp_path / "out", inputs="tokens", batch_size=2, **options)
+        assert [x.numpy().tolist() for x, _ in data] == [[[0], [0]], [[1] * 7]]
 
 
 def test_a_damaged_record_is_told_while_it_is_read(tmp_path) -> None:

@@ -76,6 +76,15 @@ def folder(tmp_path_factory):
             {"start": 4, "inputs": "size"},
             "start: 4 is in the middle of an epoch of 6 steps, which needs repeat=True",
         ),
+        ({"shard": 2}, "shard: expected (hosts, index), such as (4, 0), got 2"),
+        ({"cache": 5}, "cache: expected True, or a path, got 5"),
+        ({"label": ["size"]}, "label: expected the name of a feature, got ['size']"),
+        ({"inputs": []}, "inputs: expected the name of a feature, or several; got none"),
+        ({"shuffle": 1000}, "shuffle: expected True or False, got 1000"),
+        (
+            {"inputs": "size", "batch_size": 7, "drop_remainder": True, "repeat": True},
+            "the 6 records of train may fill no batch of 7: with drop_remainder a dataset without",
+        ),
         ({"repeat": 2, "start": 12}, "start: expected a step below 12, where 2 epochs of 6 end, g"),
     ],
 )

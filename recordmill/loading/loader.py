@@ -40,7 +40,7 @@ def load(
     pad_to: int | None = None,
     bucket_boundaries: Sequence[int] | None = None,
     drop_remainder: bool = False,
-    cache: bool | str = False,
+    cache: bool | str | os.PathLike[str] = False,
     shard: tuple[int, int] | None = None,
     start: int = 0,
     verify: bool = False,
@@ -112,7 +112,7 @@ def load(
         pad_to=pad_to,
         bucket_boundaries=None if bucket_boundaries is None else tuple(bucket_boundaries),
         drop_remainder=drop_remainder,
-        cache=cache if isinstance(cache, bool) else os.fspath(cache),
+        cache=os.fspath(cache) if isinstance(cache, os.PathLike) else cache,
         shard=pair(shard),
         start=start,
     )

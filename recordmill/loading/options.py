@@ -52,6 +52,16 @@ class LoadOptions:
             value = getattr(self, name)
             if value is not None:
                 _expect_whole(name, value, least=1)
+        for name in ("shuffle", "one_hot", "class_weights", "drop_remainder"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ConfigError(f"{name}: expected True or False, got {value!r}")
+        if self.label is not None and not isinstance(self.label, str):
+            raise ConfigError(f"label: expected the name of a feature, got {self.label!r}")
+        if self.inputs == ():
+            raise ConfigError("inputs: expected the name of a feature, or several; got none")
+        if not isinstance(self.cache, bool | str):
+            raise ConfigError(f"cache: expected True, or a path, got {self.cache!r}")
         _expect_whole("seed", self.seed, least=0)
         _expect_whole("start", self.start, least=0)
         if not isinstance(self.repeat, bool):
@@ -139,7 +149,7 @@ def pair(value: Sequence[int] | None) -> tuple[int, int] | None:
     """Hosts, and which of them this is."""
     if value is None:
         return None
-    if len(value) != 2:
+    if not isinstance(value, Sequence) or len(value) != 2:
         raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {value!r}")
     return value[0], value[1]
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from recordmill.errors import ConfigError
 from recordmill.loading import parse, pictures, stream
+from recordmill.loading.cache_files import claim
 from recordmill.loading.elements import Elements
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.parse import Tensors
@@ -122,7 +123,9 @@ class Pipeline:
         records = stream.epoch(source.part, compression=source.manifest.compression)
         decoded = records.map(self._decoded, num_parallel_calls=_AUTO)
         path = self._options.cache
-        return decoded.cache() if path is True else decoded.cache(f"{path}-{self._name(source)}")
+        if path is True:
+            return decoded.cache()
+        return decoded.cache(claim(f"{path}-{self._name(source)}"))
 
     def _name(self, source: Source) -> str:
         """Of what is cached of a source: another one where something else would be."""
@@ -155,7 +158,7 @@ class Pipeline:
         if self._options.padding == "pad":
             pad_to = self._options.pad_to
             tensors = {
-                name: value.to_tensor(shape=[None, pad_to, *value.shape[2:]])
+                name: _one_at_least(value.to_tensor(shape=[None, pad_to, *value.shape[2:]]))
                 if isinstance(value, tf.RaggedTensor) and name != self._selection.label
                 else value
                 for name, value in tensors.items()
@@ -226,10 +229,13 @@ class Pipeline:
         if options.padding == "ragged":
             return elements.ragged_batch(size, drop_remainder=drop)
         if options.pad_to is None:
-            return elements.padded_batch(size, drop_remainder=drop)
+            padded = elements.padded_batch(size, drop_remainder=drop)
+            return padded.map(
+                lambda *element: tf.nest.map_structure(_one_at_least, _whole(element))
+            )
         cut = elements.map(lambda *element: tf.nest.map_structure(self._cut, _whole(element)))
-        padded = tf.nest.map_structure(self._padded, cut.element_spec)
-        return cut.padded_batch(size, padded_shapes=padded, drop_remainder=drop)
+        shapes = tf.nest.map_structure(self._padded, cut.element_spec)
+        return cut.padded_batch(size, padded_shapes=shapes, drop_remainder=drop)
 
     def _cut(self, value: Any) -> Any:
         """What is longer than `pad_to`, without the rest."""
@@ -256,15 +262,25 @@ class Pipeline:
         return steps if repeat is False else steps * repeat - self._options.start
 
     def _check_end(self) -> None:
-        """Raises ConfigError where nothing would ever come."""
-        if not self._is_mix and self._options.repeat is not True:
+        """Raises ConfigError where an iteration might wait for a batch for ever."""
+        options = self._options
+        if not self._is_mix and options.repeat is not True:
             return
         for source in self._sources:
             if not source.part.records:
                 raise ConfigError(
-                    f"{source.place} has no records in {self._options.split} for this host: a"
-                    " dataset without end would wait for them forever"
+                    f"{source.place} has no records in {options.split} for this host: a dataset"
+                    " without end would wait for them forever"
                 )
+        if self._is_mix or not options.drop_remainder or options.batch_size is None:
+            return
+        batches = len(options.bucket_boundaries or ()) + 1
+        if self._sources[0].part.records <= (options.batch_size - 1) * batches:
+            raise ConfigError(
+                f"the {self._sources[0].part.records} records of {options.split} may fill no batch"
+                f" of {options.batch_size}: with drop_remainder a dataset without end would wait"
+                " for one forever"
+            )
 
     def _check_start(self, epoch: int, skip: int, steps: int | None) -> None:
         """Raises ConfigError for a start after the end, or one that only an endless run has."""
@@ -310,6 +326,19 @@ def _whole(element: tuple[Any, ...]) -> Any:
 
 def _varies(shape: Any) -> bool:
     return shape.rank > 0 and shape[0] is None
+
+
+def _one_at_least(batch: Any) -> Any:
+    """Values of records that have none of any length, filled up to one, so that a batch in which
+    nobody has a value is of the same kind as others.
+    """
+    if batch.shape.rank < 2 or batch.shape[1] is not None:
+        return batch
+    missing = tf.cast(tf.equal(tf.shape(batch)[1], 0), tf.int32)
+    widths = tf.stack([[0, 0], tf.stack([0, missing]), *[[0, 0]] * (batch.shape.rank - 2)])
+    empty = "" if batch.dtype == tf.string else tf.zeros((), batch.dtype)
+    filled = tf.pad(batch, widths, constant_values=empty)
+    return tf.ensure_shape(filled, batch.shape)
 
 
 def _length(*element: Any) -> Any:

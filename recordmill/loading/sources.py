@@ -57,7 +57,8 @@ def _source(folder: Folder, weight: float, options: LoadOptions, verify: bool) -
 def _check_alike(one: Source, other: Source) -> None:
     """Raises ConfigError."""
     here, there = one.selection.parsed, other.selection.parsed
-    for name in sorted({*here, *there}):
+    chosen = one.selection.inputs
+    for name in sorted({*here, *there}, key=lambda name: (name not in chosen, name)):
         if here.get(name) != there.get(name):
             raise ConfigError(
                 f"datasets that are mixed have equal features; {name!r} is not the same in"
