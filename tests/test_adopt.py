@@ -239,6 +239,42 @@ def test_sequence_examples_of_tensorflow(tmp_path):
     assert "SequenceExamples" in made.manifest.notes[-1]
 
 
+def test_steps_of_different_length_stay_apart(tmp_path):
+    def step(*values: float) -> tf.train.Feature:
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+    path = tmp_path / "frames.tfrecord"
+    with tf.io.TFRecordWriter(os.fspath(path)) as writer:
+        for count in (3, 0, 1):
+            steps = [step(*[number] * number) for number in range(count)]
+            lists = {"x": tf.train.FeatureList(feature=steps)}
+            made = tf.train.SequenceExample(feature_lists=tf.train.FeatureLists(feature_list=lists))
+            writer.write(made.SerializeToString())
+    adopt(tmp_path / "out", path)
+    found = [[*map(list, one["x"])] for one in recordmill.read(tmp_path / "out")]
+    assert found == [[[], [1.0], [2.0, 2.0]], [], [[]]]
+    assert found[0] == [*map(list, next(recordmill.read(path))["x"])]
+    ((batch),) = recordmill.load(tmp_path / "out", batch_size=3, padding="ragged")
+    assert batch["x"].to_list() == found
+
+
+def test_what_is_not_found_out_is_noted(tmp_path):
+    texts = write(tmp_path / "a.tfrecord", example({"label": [b"cat"]}))
+    (note, *_) = adopt(tmp_path / "texts", texts).manifest.notes
+    assert note == "no classes: 'label' holds string; expected int64, the number of a class"
+    named = {"label": [1], "image/class/text": [b"cat"]}
+    other = {"label": [0], "image/class/text": [b"cat"]}
+    same = write(tmp_path / "b.tfrecord", example(named), example(other))
+    made = adopt(tmp_path / "same", same)
+    assert "classes have no names: two numbers have one name" in made.manifest.notes[0]
+    assert made.manifest.labels == ("0", "1")
+    for name in ("site/train/a", "site/holdout/b"):
+        write(tmp_path / "in" / f"{name}.tfrecord", *numbers(0, 2))
+    made = adopt(tmp_path / "split", tmp_path / "in")
+    (note,) = [note for note in made.manifest.notes if "say no split" in note]
+    assert note.endswith("holdout/b.tfrecord")
+
+
 def test_our_own_shards(tmp_path):
     """They hold the same, so that the digest is the same, and the features."""
     rows = {split: [s for s in some if s] for split, some in flowers().items()}
