@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from recordmill.loading.parse import Tensors
 from recordmill.loading.selection import channels_of
 from recordmill.loading.sources import Source, weights_of_classes
 
-_AUTO = tf.data.AUTOTUNE
+# AUTOTUNE was seen to leave all of an epoch to one core. More batches at once take more memory.
+_PARALLEL = min(len(os.sched_getaffinity(0)), 16)
 
 
 class Pipeline:
@@ -69,7 +71,7 @@ class Pipeline:
             data = self._epoch(None, None)
         if self._is_mix or steps is not None:
             data = data.apply(tf.data.experimental.assert_cardinality(self._length(steps)))
-        return data.prefetch(_AUTO).with_options(_settings())
+        return data.prefetch(tf.data.AUTOTUNE).with_options(_settings())
 
     def _epoch(self, seed: Any, skip: Any) -> Any:
         """Dataset of the batches of an epoch, or its records, by its seed (int64[]), but for the
@@ -98,7 +100,7 @@ class Pipeline:
             (lambda number, record: make(record, number=number, seed=seed))
             if is_numbered
             else (lambda *record: make(_whole(record), number=None, seed=seed)),
-            num_parallel_calls=_AUTO,
+            num_parallel_calls=_PARALLEL,
         )
         return elements if in_batches or options.batch_size is None else self._batched(elements)
 
@@ -121,7 +123,7 @@ class Pipeline:
     def _cache(self, source: Source) -> Any:
         """Dataset of the features of records, in the order of the files."""
         records = stream.epoch(source.part, compression=source.manifest.compression)
-        decoded = records.map(self._decoded, num_parallel_calls=_AUTO)
+        decoded = records.map(self._decoded, num_parallel_calls=_PARALLEL)
         path = self._options.cache
         if path is True:
             return decoded.cache()
