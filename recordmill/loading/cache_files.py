@@ -37,12 +37,7 @@ def claim(path: str) -> str:
             f"cache: another process is writing {path}; wait for it, or name another path"
         ) from error
     _held[path] = descriptor
-    for left in (*folder.glob(f"{pathlib.Path(path).name}_*.lockfile"), *_parts(folder, path)):
-        left.unlink(missing_ok=True)
+    for left in folder.glob(f"{pathlib.Path(path).name}_*"):
+        if left.name.endswith(".lockfile") or "tempstate" in left.name:  # that was not finished
+            left.unlink(missing_ok=True)
     return path
-
-
-def _parts(folder: pathlib.Path, path: str) -> list[pathlib.Path]:
-    """Files that were not finished."""
-    name = pathlib.Path(path).name
-    return [found for found in folder.glob(f"{name}_*") if "tempstate" in found.name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,6 @@ import tensorflow as tf
 
 from recordmill.errors import ConfigError
 from recordmill.features import Feature, Features
-from recordmill.schema import fixed_shape
 
 Tensors = dict[str, Any]  # tf.Tensor or tf.RaggedTensor by the name of the feature
 
@@ -102,9 +100,3 @@ def is_uniform(feature: Feature) -> bool:
     if is_array(feature):
         return None not in (feature.raw_shape or ())
     return True
-
-
-def fixed_values(feature: Feature) -> int | None:
-    """How many values each record has of it, if that is known."""
-    shape = fixed_shape(feature)
-    return None if shape is None else math.prod(shape)
