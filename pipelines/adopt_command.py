@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -119,20 +119,17 @@ def files_table(adopted: Sequence[Adopted]) -> RenderableType:
 
     from pipelines.tables import name_of, new_table
 
-    counts = Counter(
-        (one.original.split, re.sub(r"[0-9]+", "*", one.original.key)) for one in adopted
-    )
-    single = {
-        (one.original.split, re.sub(r"[0-9]+", "*", one.original.key)): one.original.key
-        for one in adopted
-    }
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in adopted:
+        key = one.original.key
+        groups[one.original.split, re.sub(r"[0-9]+", "*", key)].append(key)
     table = new_table("file", "files", words=["split"])
-    for place, ((split, pattern), files) in enumerate(counts.items()):
+    for place, ((split, pattern), keys) in enumerate(groups.items()):
         if place == _ROWS:
-            table.add_row(Text(f"... {len(counts) - _ROWS:,} more", style="dim"))
+            table.add_row(Text(f"... {len(groups) - _ROWS:,} more", style="dim"))
             break
-        name = pattern if files > 1 else single[split, pattern]
-        table.add_row(name_of(name), f"{files:,}", Text(split))
+        name = pattern if len(keys) > 1 else keys[0]
+        table.add_row(name_of(name), f"{len(keys):,}", Text(split))
     return table
 
 
