@@ -492,3 +492,9 @@ def test_names_of_files_that_are_not_text(tmp_path) -> None:
     folder = pathlib.Path(str(tmp_path), "odd \udcff name")
     make_dataset(folder, {"train": rows(0, (3,))}, features=FEATURES, labels=LABELS)
     assert numbers(load(folder)) == [0, 1, 2]
+
+
+def test_the_end_of_an_epoch_waits_for_no_tuning(folder) -> None:
+    for options in ({}, {"repeat": 2, "shuffle": True}, {"batch_size": 8, "cache": True}):
+        settings = recordmill.load(folder, **options).options()
+        assert settings.autotune.enabled is False  # its thread may sleep for minutes at the end
