@@ -172,7 +172,7 @@ def _raw_note(feature: Feature) -> str | None:
         return "the dtype and shape of its arrays are not declared"
     if np.dtype(feature.raw_dtype).name not in _RAW_DTYPES:
         return f"it cannot decode arrays of {feature.raw_dtype}"
-    if feature.raw_shape.count(None) > 1:
+    if feature.shape_is_open:
         return "it can work out one unknown dimension of an array, not more"
     if feature.shape != ():
         return "a record holds several arrays"
