@@ -22,6 +22,7 @@ from transforms.encoders.array_options import ArrayOptions
 from transforms.encoders.arrays import ArrayEncoder
 from transforms.kind import Kind
 from transforms.sources.array_cut import ArrayCut
+from transforms.sources.array_look import ArrayLook
 from transforms.sources.array_trees import ArrayTree
 from transforms.sources.arrays import Arrays
 from transforms.sources.listings import FileList
@@ -216,15 +217,17 @@ def kind(config: ArraysConfig) -> Kind:
         name="arrays",
         source=Arrays(
             files=files,
-            cut=config.array_cut(),
-            array=config.array,
-            label_array=config.label_array,
-            label_input=config.label_input,
-            label_pattern=config.label_pattern,
-            unlabelled=config.unlabelled,
+            look=ArrayLook(
+                cut=config.array_cut(),
+                array=config.array,
+                label_array=config.label_array,
+                label_input=config.label_input,
+                label_pattern=config.label_pattern,
+                unlabelled=config.unlabelled,
+                max_bytes=config.max_array_bytes,
+            ),
             dtype=config.dtype,
             cast=config.cast,
-            max_bytes=config.max_array_bytes,
         ),
         encoder=ArrayEncoder(
             options=config.array_options(),

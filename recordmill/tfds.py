@@ -180,7 +180,8 @@ def _raw_note(feature: Feature) -> str | None:
 
 
 def _tensor(dtype: str, shape: tuple[int | None, ...], *, encoding: str = "none") -> Json:
-    name = "tensor_feature.Tensor" if shape else "scalar.Scalar"
+    # A Scalar has no encoding: it would look for a number.
+    name = "tensor_feature.Tensor" if shape or encoding != "none" else "scalar.Scalar"
     return {
         "pythonClassName": f"{_CLASSES}.{name}",
         "tensor": {"dtype": dtype, "encoding": encoding, "shape": _shape(shape)},

@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import itertools
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
-from recordmill.files import Location, is_uri
+from recordmill.files import is_uri
 from transforms import batch
 from transforms.casts import Cast, cast_problem
 from transforms.kind import Layout, Listed, Source
 from transforms.sources.array_cut import ArrayCut, Shape, merged
 from transforms.sources.array_file import Span
 from transforms.sources.array_formats import open_arrays
+from transforms.sources.array_look import ArrayLook, Looked
 from transforms.sources.npy import Stored, shape_told
 from transforms.sources.references import (
     COLUMNS,
-    Unlabelled,
     broken_label,
-    check_unlabelled,
     no_label,
 )
 from transforms.sources.stats import Problem
@@ -58,7 +55,6 @@ _LISTED = (
 _OWN = (
     pa.field(FILE, pa.int64()),
     pa.field(NAME, pa.string()),
-    pa.field(LABELS, pa.string()),
     pa.field(AT, pa.int64()),
     pa.field(TO, pa.int64()),
 )
@@ -83,44 +79,22 @@ class Declared:
         return pa.field(ARRAY, pa.string(), metadata={_DECLARED: told})
 
 
-class _Looked(NamedTuple):
-    """A file that was looked at: its array, that of its labels, how many records it gives."""
-
-    array: Stored
-    labels: str | None
-    records: int
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arrays:
     """Lists files of arrays by their headers, and reads of them where records stand.
 
-    files: lists them, as references. array: its name in a file that holds several. cut: how it
-    becomes records.
-    label_array: the name of the labels in each file; label_input: a file of them, for an input of
-    one file; label_pattern: finds the class in the name of a file, its first group.
+    files: lists them, as references. look: what is taken of each.
     dtype: what arrays are cast to, None for that of most; cast: how.
-    max_bytes: of a record, as it stands in the file.
     """
 
     files: Source
-    cut: ArrayCut = dataclasses.field(default_factory=ArrayCut)
-    array: str | None = None
-    label_array: str | None = None
-    label_input: str | None = None
-    label_pattern: str | None = None
-    unlabelled: Unlabelled = "reject"
+    look: ArrayLook = dataclasses.field(default_factory=ArrayLook)
     dtype: str | None = None
     cast: Cast = "safe"
-    max_bytes: int = 1 << 28
 
-    def __post_init__(self) -> None:
-        check_unlabelled(self.unlabelled)
-        if self.label_pattern is not None and not _compiled(self.label_pattern).groups:
-            raise ConfigError(
-                "--label-pattern: expected a group around the class, such as '([a-z]+)_[0-9]+', got"
-                f" {self.label_pattern!r}"
-            )
+    @property
+    def _cut(self) -> ArrayCut:
+        return self.look.cut
 
     @property
     def unique_keys(self) -> bool:
@@ -143,7 +117,7 @@ class Arrays:
             for start in range(0, len(rows), _LOOKED_AT):
                 some = rows.slice(start, _LOOKED_AT)
                 seen += len(some)
-                if self.label_input is not None and seen > 1:
+                if self.look.label_input is not None and seen > 1:
                     raise ConfigError(
                         "--label-input has the labels of one file, and --input has several: put"
                         " labels into each file (--label-array), or name one file"
@@ -170,7 +144,7 @@ class Arrays:
             users = [field for field in rows.schema if not field.name.startswith("__")]
             for counted in rows[ARRAY].value_counts().to_pylist():
                 stored = Stored.from_text(counted["values"])
-                shape = self.cut.shape_of(stored.shape)
+                shape = self._cut.shape_of(stored.shape)
                 kind = self._stored_as(stored), len(shape)
                 kinds[kind] += counted["counts"]
                 # Of many shapes two are as good as all: no dimension of theirs is the same.
@@ -183,8 +157,8 @@ class Arrays:
         ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
         return Layout(
             columns=pa.schema([*ours, *users]),
-            labelled=labelled or bool(self.label_array or self.label_input),
-            grouped=grouped or self.cut.unit == "chunk",
+            labelled=labelled or self.look.has_labels,
+            grouped=grouped or self._cut.unit == "chunk",
             presplit=presplit,
         )
 
@@ -194,16 +168,18 @@ class Arrays:
         rejects: list[Reject] = []
         kept: list[int] = []
         labels: list[pa.Array] = []
-        for row, (key, text) in enumerate(_pairs(sections, batch.KEY, ARRAY)):
-            stored = Stored.from_text(text)
+        places = _pairs(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
+        for row, (key, text, told, first, last) in enumerate(places):
+            if why := self._problem(Stored.from_text(text), declared):
+                # Of a long file there are several sections, and one reject.
+                rejects += [] if first else [Reject(key, "read", *why)]
+                continue
             try:
-                self._check(stored, declared)
-                found = self._labels(sections.slice(row, 1))
+                labels += [] if told is None else [self._labels(told, first, last)]
             except RecordError as error:
                 rejects.append(Reject(key, "read", error.reason, error.detail))
             else:
                 kept.append(row)
-                labels += [] if found is None else [found]
         if not kept:
             yield Listed(rejects=rejects)
             return
@@ -216,9 +192,7 @@ class Arrays:
 
     def _look_at(self, rows: pa.RecordBatch) -> Iterator[Listed]:
         """Files that can be used, a part of the listing each time that they give many records."""
-        if self.label_pattern is not None:
-            labels = [_label_in(key, self.label_pattern) for key in rows[batch.KEY].to_pylist()]
-            rows = batch.set_column(rows, batch.LABEL, pa.array(labels, pa.string()))
+        rows = self.look.named(rows)
         rejects: list[Reject] = []
         at: list[int] = []
         more: list[tuple[str, str | None, int, int]] = []
@@ -242,95 +216,15 @@ class Arrays:
         if at or rejects:
             yield Listed(rows=_listed(rows, at, more) if at else None, rejects=rejects)
 
-    def _looked(self, rows: pa.RecordBatch) -> Iterator[_Looked | Problem]:
+    def _looked(self, rows: pa.RecordBatch) -> Iterator[Looked | Problem]:
         """What each file is; of those in a store many at a time."""
         names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
         files = list(_pairs(rows, *names))
         if not any(is_uri(file[0]) for file in files):
-            yield from map(self._look, files)
+            yield from map(self.look.at, files)
             return
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            yield from pool.map(self._look, files)
-
-    def _look(self, file: tuple[str, int, int, str | None]) -> _Looked | Problem:
-        path, size, mtime, label = file
-        try:
-            with open_arrays(path, size=size, mtime=mtime) as opened:
-                stored = opened.find(self.array)
-                count = self.cut.count(stored.shape)
-                self._check_size(stored)
-                labels = None
-                if self.label_array is not None:
-                    found = opened.find(self.label_array, option="--label-array", texts=True)
-                    labels = json.dumps([path, size, mtime, found.to_text()])
-            if self.label_input is not None:
-                labels, found = self._look_at_labels(self.label_input)
-            if labels is not None:
-                self._check_labels(found, count)
-            elif self.label_pattern is not None:
-                self._check_named(label)
-        except RecordError as error:
-            return Problem(error.reason, error.detail)
-        return _Looked(stored, labels, count)
-
-    def _look_at_labels(self, path: str) -> tuple[str, Stored]:
-        """Raises ConfigError where there are none."""
-        place = Location.parse(path)
-        if not place.exists():
-            raise ConfigError(f"--label-input {path}: there is no such file; check the path")
-        entry = place.stat()
-        try:
-            with open_arrays(str(place), size=entry.size, mtime=entry.mtime_ns) as opened:
-                found = opened.find(self.label_array, option="--label-array", texts=True)
-        except RecordError as error:
-            raise ConfigError(f"--label-input {path}: {error.detail}") from error
-        return json.dumps([str(place), entry.size, entry.mtime_ns, found.to_text()]), found
-
-    def _check_labels(self, labels: Stored, count: int) -> None:
-        wanted = count if self.cut.unit == "item" else 1
-        one = labels.shape == () and wanted == 1 and self.cut.unit != "item"
-        if labels.numbers.kind not in "biuUS":
-            raise RecordError(
-                Reason.BAD_VALUE,
-                f"labels of {labels.numbers.name}: classes are integers, bools or texts",
-            )
-        if labels.shape != (wanted,) and not one:
-            what = "items" if self.cut.unit == "item" else "array"
-            raise RecordError(
-                Reason.BAD_VALUE,
-                f"labels of the shape {list(labels.shape)} for {wanted} {what}: expected one each"
-                + ("" if self.cut.unit == "item" else " (--per-item makes a record of each item)"),
-            )
-
-    def _check_named(self, label: str | None) -> None:
-        if label is None and self.unlabelled == "reject":
-            raise RecordError(*no_label("a name that --label-pattern finds it in"))
-        if label is not None and (why := broken_label(label)):
-            raise RecordError(Reason.BAD_NAME, why)
-
-    def _check_size(self, stored: Stored) -> None:
-        """Raises RecordError for what takes more memory than is allowed."""
-        whole = stored.solid and self.cut.unit != "array"
-        size = stored.bytes if whole else self._record_bytes(stored)
-        if size <= self.max_bytes:
-            return
-        what = f"{shape_told(stored.shape)} {stored.numbers.name}"
-        advice = "cut it with --chunk, or allow more"
-        if whole:
-            what += ", compressed in one piece"
-            advice = "save it as it is (np.savez, .npy), or allow more"
-        raise RecordError(
-            Reason.TOO_LARGE,
-            f"{what}: {size} bytes at once, more than --max-array-bytes {self.max_bytes}: {advice}",
-        )
-
-    def _record_bytes(self, stored: Stored) -> int:
-        """Of the largest record."""
-        if self.cut.unit == "array":
-            return stored.bytes
-        length = stored.shape[self.cut.along(stored.shape)]
-        steps = 1 if self.cut.unit == "item" else min(self.cut.size, length)
-        return stored.bytes // length * steps
+            yield from pool.map(self.look.at, files)
 
     def _stored_as(self, stored: Stored) -> str:
         """The dtype that it will have in records; its own where it cannot be cast."""
@@ -339,39 +233,34 @@ class Arrays:
             return own
         return self.dtype
 
-    def _check(self, stored: Stored, declared: Declared) -> None:
-        """Raises RecordError for an array that is not like the others."""
+    def _problem(self, stored: Stored, declared: Declared) -> Problem | None:
+        """Why an array cannot be among the others."""
         own = stored.numbers.name
         if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
-            raise RecordError(Reason.BAD_VALUE, why)
-        shape = self.cut.shape_of(stored.shape)
+            return Problem(Reason.BAD_VALUE, why)
         if self._stored_as(stored) != declared.dtype:
             common = np.result_type(own, declared.dtype).name
-            raise RecordError(
+            return Problem(
                 Reason.BAD_VALUE,
-                f"an array of {own}, where most are {declared.dtype}: --dtype {common} holds both",
+                f"an array of {own}, where most are {declared.dtype}: --dtype {common} casts both",
             )
-        if len(shape) != len(declared.shape):
-            raise RecordError(
+        if len(self._cut.shape_of(stored.shape)) != len(declared.shape):
+            return Problem(
                 Reason.BAD_VALUE,
                 f"an array of {len(stored.shape)} dimensions ({shape_told(stored.shape)}), where"
                 f" most records have {len(declared.shape)}: leave it out, or make a dataset of its"
                 " own of it",
             )
+        return None
 
-    def _labels(self, section: pa.RecordBatch) -> pa.Array | None:
-        """Those of the records of a section, where they are in an array. Raises RecordError."""
-        text = section[LABELS][0].as_py()
-        if text is None:
-            return None
+    def _labels(self, text: str, first: int, last: int) -> pa.Array:
+        """Those of the records of a section. Raises RecordError."""
         path, size, mtime, stored = json.loads(text)
-        first, last = section[FIRST][0].as_py(), section[LAST][0].as_py()
-        count = last - first
         with open_arrays(path, size=size, mtime=mtime) as opened:
             labels = Stored.from_text(stored)
-            if self.cut.unit == "item":
+            if self._cut.unit == "item":
                 return opened.labels(labels, Span(0, first, last))
-            return _repeated(opened.labels(labels)[0].as_py(), count)
+            return _repeated(opened.labels(labels)[0].as_py(), last - first)
 
     def _labelled(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
         """Rows whose label can be one."""
@@ -382,7 +271,9 @@ class Arrays:
             Problem(Reason.BAD_VALUE, why) if (why := broken_label(text)) else None
             for text in texts.to_pylist()
         ]
-        missing = no_label("one in the array of labels") if self.unlabelled == "reject" else None
+        missing = (
+            no_label("one in the array of labels") if self.look.unlabelled == "reject" else None
+        )
         problems.append(missing)
         for code, problem in enumerate(problems):
             if problem is None:
@@ -401,9 +292,9 @@ class Arrays:
         ends = np.cumsum(counts)
         numbers = np.arange(len(at)) - np.repeat(ends - counts - first, counts)
         arrays = [Stored.from_text(text) for text in sections[ARRAY].to_pylist()]
-        whole = self.cut.unit == "array"
-        lengths = [0 if whole else one.shape[self.cut.along(one.shape)] for one in arrays]
-        starts, stops = self.cut.places(numbers, np.array(lengths, np.int64)[at])
+        whole = self._cut.unit == "array"
+        lengths = [0 if whole else one.shape[self._cut.along(one.shape)] for one in arrays]
+        starts, stops = self._cut.places(numbers, np.array(lengths, np.int64)[at])
         units = [
             one.bytes if whole else one.bytes // n for one, n in zip(arrays, lengths, strict=True)
         ]
@@ -416,7 +307,7 @@ class Arrays:
         columns_: Mapping[str, Any] = {
             batch.KEY: key,
             batch.GROUP: pc.coalesce(rows[batch.GROUP], group)
-            if self.cut.unit == "chunk"
+            if self._cut.unit == "chunk"
             else rows[batch.GROUP],
             batch.SIZE: pa.array(sizes),
             FILE: rows[batch.SIZE],
@@ -455,16 +346,3 @@ def _pairs(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
 
 def _repeated(label: str | None, count: int) -> pa.Array:
     return pa.array(list(itertools.repeat(label, count)), pa.string())
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(f"--label-pattern: no regular expression: {error}") from error
-
-
-def _label_in(key: str, pattern: str) -> str | None:
-    found = _compiled(pattern).search(key)
-    return (found[1] or None) if found else None
