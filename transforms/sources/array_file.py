@@ -19,6 +19,7 @@ from transforms.sources.npy import HEAD, Stored, read_npy
 
 Array = npt.NDArray[Any]
 
+NOTHING = "no array is in it"
 _BLOCK = 1 << 26  # bytes of a file that are looked at together for a part that is spread over it
 _NAMED = 12  # arrays that a message names
 
@@ -71,7 +72,7 @@ class ArrayFile(abc.ABC):
         names = self.names()
         listed = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
         if not names:
-            raise RecordError(Reason.EMPTY, "no array is in it")
+            raise RecordError(Reason.EMPTY, NOTHING)
         if name is None and len(names) > 1:
             raise RecordError(
                 Reason.BAD_VALUE, f"several arrays, {listed}: say which with {option}"
@@ -162,15 +163,10 @@ def label_texts(array: Array) -> pa.Array:
     """
     if array.dtype.kind in "biu":
         return pa.array(array.astype("u8" if array.dtype.kind == "u" else "i8")).cast(pa.string())
-    texts = array.tolist()
-    if array.dtype.kind == "S":
-        try:
-            texts = [text.decode() for text in texts]
-        except UnicodeDecodeError as error:
-            raise RecordError(Reason.BAD_VALUE, "a label that is not UTF-8") from error
     try:
+        texts = [one.decode() if isinstance(one, bytes) else one for one in array.tolist()]
         return pa.array([text or None for text in texts], pa.string())
-    except UnicodeEncodeError as error:
+    except UnicodeError as error:
         raise RecordError(Reason.BAD_VALUE, "a label that is not UTF-8") from error
 
 

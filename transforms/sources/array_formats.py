@@ -5,7 +5,7 @@ from __future__ import annotations
 from recordmill.errors import Reason, RecordError
 from recordmill.files import InputFile
 from transforms.sources import hdf5, npy, npz
-from transforms.sources.array_file import ArrayFile, NpyFile
+from transforms.sources.array_file import NOTHING, ArrayFile, NpyFile
 
 _HEAD = max(hdf5.PLACES) + len(hdf5.MAGIC)
 _PICKLE = b"\x80"  # of protocol 2 and later: its first opcode
@@ -24,7 +24,9 @@ def open_arrays(path: str, *, size: int, mtime: int) -> ArrayFile:
         head = file.read(0, min(size, _HEAD))
         if head.startswith(npy.MAGIC):
             return NpyFile(file)
-        if head.startswith(npz.MAGICS):
+        if head.startswith(npz.EMPTY):
+            raise RecordError(Reason.EMPTY, NOTHING)
+        if head.startswith(npz.MAGIC):
             return npz.NpzFile(file)
         if any(head.startswith(hdf5.MAGIC, place) for place in hdf5.PLACES):
             return hdf5.Hdf5File(file)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.files import InputFile, is_uri, open_file
-from transforms.sources.array_file import Array, ArrayFile, Span
+from transforms.sources.array_file import Array, ArrayFile, Span, label_texts
 from transforms.sources.npy import Stored, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -88,10 +88,10 @@ class Hdf5File(ArrayFile):
     def labels(self, stored: Stored, span: Span | None = None) -> pa.Array:
         if stored.dtype != "|S0":
             return super().labels(stored, span)
+        part: Any = () if span is None else slice(span.start, span.stop)
         with _damage():
-            part: Any = () if span is None else slice(span.start, span.stop)
-            texts = np.ravel(self._file[stored.member].asstr()[part]).tolist()
-            return pa.array([text or None for text in texts], pa.string())
+            texts = np.ravel(self._file[stored.member][part])
+        return label_texts(texts)
 
     def _load(self, stored: Stored, span: Span | None) -> Array:
         part: Any = ()

@@ -19,11 +19,11 @@ from recordmill.files import InputFile, open_file
 from transforms.sources.array_file import Array, ArrayFile, Span
 from transforms.sources.npy import HEAD, Stored, read_npy
 
-MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # of an archive, and of an empty one
+MAGIC = b"PK\x03\x04"
+EMPTY = b"PK\x05\x06"  # an archive of nothing begins with it
 
 _SUFFIX = ".npy"
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of the name and of the rest
-_SIGNATURE = b"PK\x03\x04"
 _ENCRYPTED = 0x1
 
 # What zipfile and its decompressors raise for what is damaged.
@@ -84,7 +84,7 @@ class NpzFile(ArrayFile):
         if 0 <= at <= self.file.size - _LOCAL_HEADER.size:
             signature, name, extra = _LOCAL_HEADER.unpack(self.file.read(at, _LOCAL_HEADER.size))
             begin: int = at + _LOCAL_HEADER.size + name + extra
-            if signature == _SIGNATURE and begin + info.file_size <= self.file.size:
+            if signature == MAGIC and begin + info.file_size <= self.file.size:
                 return begin
         raise RecordError(Reason.CORRUPT, "its table of contents does not fit its content")
 
