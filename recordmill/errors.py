@@ -50,7 +50,7 @@ class Reason(enum.StrEnum):
     UNREADABLE = "unreadable"  # no permission, an I/O error
     SYMLINK_LOOP = "symlink_loop"
     UNLABELLED = "unlabelled"  # --unlabelled reject
-    BAD_VALUE = "bad_value"  # a row, or a text, that cannot be understood
+    BAD_VALUE = "bad_value"  # a row, a text or an array that cannot be used as it is
     EMPTY = "empty"  # a file of no bytes, a row without text
     TOO_LARGE = "too_large"  # --max-row-bytes, --max-array-bytes
     NOT_AN_IMAGE = "not_an_image"  # no known picture format in the bytes
