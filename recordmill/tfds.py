@@ -131,6 +131,8 @@ def _connector(feature: Feature, classes: int) -> tuple[Json, str | None]:
     shape = fixed_shape(feature)
     if shape is not None and "tensor" in element:
         return _tensor(feature.dtype, shape), note
+    if len(feature.shape) > 1 and None not in feature.shape[1:] and "tensor" in element:
+        return _tensor(feature.dtype, feature.shape), note  # as many rows as there are values for
     sequence = {
         "pythonClassName": f"{_CLASSES}.sequence_feature.Sequence",
         "sequence": {

@@ -134,6 +134,7 @@ KINDS: dict[str, Make] = {
     "arrays-renamed": _arrays("--rename", "array/shape=s", "--rename", "array/encoded=x"),
     "arrays-in-chunks": _arrays(*("--chunk", 2, "--chunk-axis", 1, "--nan", "zero")),
     "arrays-as-values": _arrays("--array-format", "values", "--balance", "oversample"),
+    "arrays-as-rows": _arrays("--array-format", "values", *("--chunk", 1, "--chunk-axis", 2)),
     "items": _stack(np.arange(1200, dtype=">u2").reshape(100, 3, 4)),
     "items-of-unsigned": _stack(np.arange(300, dtype="u8").reshape(100, 3) << np.uint64(40)),
     "items-as-values": _stack(np.arange(600).reshape(100, 3, 2) % 7, "--array-format", "values"),
