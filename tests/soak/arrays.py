@@ -7,6 +7,7 @@ python -m tests.soak.arrays --gigabytes 0.5
 from __future__ import annotations
 
 import argparse
+import itertools
 import pathlib
 import shutil
 import tempfile
@@ -57,14 +58,15 @@ def measure(name: str, size: int, folder: pathlib.Path) -> None:
         write(source / f"{first:06d}.npy", first, min(height, planes - first))
     command = python(
         *("pipelines.cli", "arrays", "--input", source, "--output", folder / "out", "--quiet"),
-        *("--splits", "train=1", *options),
+        *("--splits", "train=0.9,validation=0.05,test=0.05", *options),
     )
     measured = run(command, memory=True)
     if is_stack:
         shutil.rmtree(source)
     manifest = load(Location.parse(str(folder / "out")))
     made = manifest.ledger.records.written
-    for number, record in enumerate(read(folder / "out", "train")):
+    records = itertools.chain.from_iterable(read(folder / "out", one) for one in manifest.splits)
+    for number, record in enumerate(records):
         if number % _EVERY == 0:
             check(record)
     print(
