@@ -72,6 +72,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.fuzz
 	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.soak.series
+	$(BIN)/python -m tests.soak.arrays
 	$(BIN)/python -m tests.flink.soak
 
 clean:

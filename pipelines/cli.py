@@ -22,6 +22,7 @@ _KINDS = {
     "text": ("pipelines.text", "TextConfig", "texts, in tables or in files of their own"),
     "table": ("pipelines.table", "TableConfig", "tables, column by column"),
     "sensor": ("pipelines.sensor", "SensorConfig", "series of sensors, as windows"),
+    "arrays": ("pipelines.arrays", "ArraysConfig", "arrays, in .npy, .npz and HDF5 files"),
 }
 # Command: (module, its function, what it does).
 _OTHERS = {

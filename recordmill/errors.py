@@ -50,15 +50,15 @@ class Reason(enum.StrEnum):
     UNREADABLE = "unreadable"  # no permission, an I/O error
     SYMLINK_LOOP = "symlink_loop"
     UNLABELLED = "unlabelled"  # --unlabelled reject
-    BAD_VALUE = "bad_value"  # a row, or a text, that cannot be understood
+    BAD_VALUE = "bad_value"  # a row, a text or an array that cannot be used as it is
     EMPTY = "empty"  # a file of no bytes, a row without text
-    TOO_LARGE = "too_large"  # --max-row-bytes
+    TOO_LARGE = "too_large"  # --max-row-bytes, --max-array-bytes
     NOT_AN_IMAGE = "not_an_image"  # no known picture format in the bytes
     CORRUPT = "corrupt"  # the format is known, the content broken
     TRUNCATED = "truncated"  # the content ends early
     TOO_MANY_PIXELS = "too_many_pixels"  # --max-pixels
     OUT_OF_SCHEMA = "out_of_schema"  # --schema
-    UNSUPPORTED = "unsupported"  # a sound file of a kind that has no 8-bit meaning
+    UNSUPPORTED = "unsupported"  # a sound file, of a kind that a dataset cannot hold
 
 
 class RecordError(ValueError):

@@ -24,7 +24,8 @@ class Feature:
       0 to `size` - 1, such as those of tokens (None: it is not known yet).
     raw_dtype, raw_shape: what the array is, or what the picture decodes to; a dimension is None
       where it varies from record to record.
-    shape_features: those of the same record that say the whole shape, a dimension each.
+    shape_features: those of the same record that say the whole shape: one that has all of it, or a
+      dimension each.
     sequence: it is a feature list of a SequenceExample, whose steps are the first dimension.
 
     Raises:
@@ -45,6 +46,14 @@ class Feature:
             if value not in get_args(known):
                 names = ", ".join(get_args(known))
                 raise ConfigError(f"expected the {what} to be one of {names}, got {value!r}")
+
+    @property
+    def shape_is_open(self) -> bool:
+        """Whether the bytes of an array do not tell its shape: more than one dimension varies, or
+        one beside a dimension of 0.
+        """
+        shape = self.raw_shape or ()
+        return shape.count(None) > 1 or (None in shape and 0 in shape)
 
     def to_json(self) -> dict[str, Any]:
         """The feature as it stands in dataset.json."""

@@ -15,6 +15,7 @@ import dataclasses
 import errno
 import functools
 import io
+import mmap
 import os
 import re
 import urllib.parse
@@ -40,6 +41,7 @@ from recordmill.stores import ArrowFiles, Entry, ExplainedStream, Guard, Store
 __all__ = [
     "ChangedInputError",
     "Entry",
+    "InputFile",
     "Location",
     "MissingError",
     "StorageError",
@@ -290,6 +292,61 @@ def read_file(path: str, *, size: int, mtime: int) -> bytes:
             data = location.store.read_range(location.path, 0, size)
     _compare(path, (size, mtime), (len(data), mtime))
     return data
+
+
+class InputFile:
+    """An input file that is read in parts, if it is still what the listing saw.
+
+    Opened once: by its path or URI, with the size (bytes) and mtime (nanoseconds since the epoch)
+    of the listing. Raises as `open_file`.
+    """
+
+    def __init__(self, path: str, *, size: int, mtime: int) -> None:
+        self.path = path
+        self.size = size
+        self.mtime = mtime
+        self._descriptor: int | None = None
+        if not path.startswith("/"):
+            _stat_listed(Location.parse(path), path, (size, mtime))
+            return
+        with _accounted(path):
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            status = os.fstat(self._descriptor)
+        found = (status.st_size, status.st_mtime_ns)
+        if found != (size, mtime):
+            self.close()
+        _compare(path, (size, mtime), found)
+
+    def __enter__(self) -> InputFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """bytes[length] at `offset`. Raises ChangedInputError where the file ends before."""
+        with _accounted(self.path):
+            if self._descriptor is not None:
+                data = read_exactly(self._descriptor, offset, length)
+            else:
+                location = Location.parse(self.path)
+                data = location.store.read_range(location.path, offset, length)
+        if len(data) < length:
+            _changed(self.path, "became shorter while the job ran")
+        return data
+
+    def map(self) -> mmap.mmap | None:
+        """All of a local file, without reading it; None where it is on another filesystem."""
+        if self._descriptor is None:
+            return None
+        with _accounted(self.path):
+            return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
 
 
 def _read_local(path: str, size: int, mtime: int) -> bytes:

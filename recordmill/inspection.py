@@ -230,7 +230,9 @@ def save_picture(
             continue
         if feature.kind == "image":
             return _write(path, values[0])
-        feature = _with_sizes(feature, [_size(example, one) for one in feature.shape_features])
+        feature = _with_sizes(
+            feature, [n for one in feature.shape_features for n in _sizes(example, one)]
+        )
         picture = _as_picture(_array(values[0], feature, name), name)
         content = io.BytesIO()
         picture.save(content, "PNG")
@@ -247,9 +249,9 @@ def _picture_features(features: Features) -> Iterator[tuple[str, Feature]]:
         yield from ((name, f) for name, f in sorted(features.items()) if f.kind == kind)
 
 
-def _size(example: Mapping[str, Value], name: str) -> int | None:
+def _sizes(example: Mapping[str, Value], name: str) -> list[int | None]:
     values = example.get(name)
-    return int(values[0]) if isinstance(values, np.ndarray) and len(values) == 1 else None
+    return values.tolist() if isinstance(values, np.ndarray) and len(values) else [None]
 
 
 def _with_sizes(feature: Feature, sizes: Sequence[int | None]) -> Feature:

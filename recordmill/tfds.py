@@ -131,6 +131,8 @@ def _connector(feature: Feature, classes: int) -> tuple[Json, str | None]:
     shape = fixed_shape(feature)
     if shape is not None and "tensor" in element:
         return _tensor(feature.dtype, shape), note
+    if len(feature.shape) > 1 and None not in feature.shape[1:] and "tensor" in element:
+        return _tensor(feature.dtype, feature.shape), note  # as many rows as there are values for
     sequence = {
         "pythonClassName": f"{_CLASSES}.sequence_feature.Sequence",
         "sequence": {
@@ -172,7 +174,7 @@ def _raw_note(feature: Feature) -> str | None:
         return "the dtype and shape of its arrays are not declared"
     if np.dtype(feature.raw_dtype).name not in _RAW_DTYPES:
         return f"it cannot decode arrays of {feature.raw_dtype}"
-    if feature.raw_shape.count(None) > 1:
+    if feature.shape_is_open:
         return "it can work out one unknown dimension of an array, not more"
     if feature.shape != ():
         return "a record holds several arrays"
@@ -180,7 +182,8 @@ def _raw_note(feature: Feature) -> str | None:
 
 
 def _tensor(dtype: str, shape: tuple[int | None, ...], *, encoding: str = "none") -> Json:
-    name = "tensor_feature.Tensor" if shape else "scalar.Scalar"
+    # A Scalar has no encoding: it would look for a number.
+    name = "tensor_feature.Tensor" if shape or encoding != "none" else "scalar.Scalar"
     return {
         "pythonClassName": f"{_CLASSES}.{name}",
         "tensor": {"dtype": dtype, "encoding": encoding, "shape": _shape(shape)},

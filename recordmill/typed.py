@@ -63,7 +63,7 @@ class RecordDecoder:
         self._shapes = {
             name: features[name].shape_features
             for name in self._asked
-            if (features[name].raw_shape or ()).count(None) > 1 and features[name].shape_features
+            if features[name].shape_is_open and features[name].shape_features
         }
         needed = {*self._asked, *itertools.chain.from_iterable(self._shapes.values())}
         self._names = [name for name in features if name in needed]
@@ -108,7 +108,7 @@ class RecordDecoder:
     def _in_shape(self, record: TypedRecord) -> TypedRecord:
         """Raises ExampleError where an array is not of the shape that its record tells."""
         for name, sizes in self._shapes.items():
-            shape = tuple(int(record[size]) for size in sizes)
+            shape = tuple(int(n) for size in sizes for n in np.ravel(record[size]))
             try:
                 record[name] = record[name].reshape(shape)
             except ValueError as error:
@@ -174,7 +174,8 @@ class _Column:
         self._stored: tuple[np.dtype[Any], tuple[int, ...]] | None = None
         if feature.kind == "raw" and feature.raw_dtype and feature.raw_shape is not None:
             dtype = np.dtype(feature.raw_dtype).newbyteorder("<")
-            self._stored = dtype, _as_numpy(feature.raw_shape)
+            shape = feature.raw_shape
+            self._stored = dtype, (-1,) if feature.shape_is_open else _as_numpy(shape)
         self.is_single = not self._shape and self._stored is None
         self.is_plain = self.is_single and feature.dtype == "string"
 
@@ -243,7 +244,7 @@ class _Column:
         dtype, shape = self._stored
         try:
             array = np.frombuffer(value, dtype)
-            return array.reshape(shape if shape.count(-1) < 2 else -1).copy()
+            return array.reshape(shape).copy()
         except ValueError as error:
             what = f"{len(value)} bytes are no array of {dtype} and {_told(shape)}"
             raise ExampleError(f"feature {self.name!r}: {what}") from error

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import numpy as np
+
 from tests.image_runs import Made
 
 PHOTOS = pathlib.Path(__file__).parents[1] / "examples" / "clothing"
 _SERIES_ROWS = 1500
+VALUES = ("--array-format", "values", "--dtype", "float32", "--cast", "same-kind")
 
 Make = Callable[[pathlib.Path, pathlib.Path], list[object]]  # of the data, and of a place for more
 
@@ -73,6 +76,36 @@ def _series(*options: object) -> Make:
     ]
 
 
+def _arrays(*options: object) -> Make:
+    """Of two classes, of the shape [4 to 6, 5, 1 to 2]."""
+
+    def command(_: pathlib.Path, place: pathlib.Path) -> list[object]:
+        draw = np.random.default_rng(5)
+        for number in range(60):
+            folder = place / "arrays" / ("odd", "even")[number % 2 == 0]
+            folder.mkdir(parents=True, exist_ok=True)
+            array = draw.normal(size=(4 + number % 3, 5, 1 + number % 2)).astype(">f4")
+            array[0, 0] = np.nan if "--nan" in options else np.inf
+            np.save(folder / f"{number}.npy", array if number % 5 else np.asfortranarray(array))
+        return ["arrays", "--input", place / "arrays", *options]
+
+    return command
+
+
+def _stack(array: np.ndarray, *options: object) -> Make:
+    """Of its items, of three classes."""
+
+    def command(_: pathlib.Path, place: pathlib.Path) -> list[object]:
+        labels = np.array(["low", "mid", "high"])[np.arange(len(array)) % 3]
+        np.savez(place / "stack.npz", x=array, y=labels)
+        return [
+            *("arrays", "--input", place / "stack.npz", "--array", "x", "--label-array", "y"),
+            *("--per-item", *options),
+        ]
+
+    return command
+
+
 KINDS: dict[str, Make] = {
     "pictures": _pictures("--size", 32, "--balance", "oversample", "--num-shards", "train=3"),
     "pictures-as-they-are": _pictures("--resize-mode", "none"),
@@ -97,6 +130,17 @@ KINDS: dict[str, Make] = {
     "windows-in-sequences": _series(
         *("--label-column", "air", "--window-label", "last", "--sequence-example")
     ),
+    "arrays": _arrays("--num-shards", "train=3"),
+    "arrays-renamed": _arrays("--rename", "array/shape=s", "--rename", "array/encoded=x"),
+    "arrays-in-chunks": _arrays(*("--chunk", 2, "--chunk-axis", 1, "--nan", "zero")),
+    "arrays-as-values": _arrays("--array-format", "values", "--balance", "oversample"),
+    "arrays-as-rows": _arrays("--array-format", "values", *("--chunk", 1, "--chunk-axis", 2)),
+    "items": _stack(np.arange(1200, dtype=">u2").reshape(100, 3, 4)),
+    "items-of-unsigned": _stack(np.arange(300, dtype="u8").reshape(100, 3) << np.uint64(40)),
+    "items-as-values": _stack(np.arange(600).reshape(100, 3, 2) % 7, "--array-format", "values"),
+    "items-as-long-values": _stack(np.ones((99, 3)), *VALUES),
+    "items-of-one-number": _stack(np.arange(90) * (1 + 2j)),
+    "empty-items": _stack(np.zeros((90, 0, 3), bool)),
 }
 
 

@@ -9,12 +9,15 @@ import shlex
 import shutil
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
+import recordmill
 from pipelines import dataset_commands, export_command, flink_commands, options
 from pipelines.adopt_config import AdoptConfig
+from pipelines.arrays import ArraysConfig
 from pipelines.cli import main
 from pipelines.images import ImagesConfig
 from pipelines.sensor import SensorConfig
@@ -32,6 +35,7 @@ CONFIGS = {
     "text": TextConfig,
     "table": TableConfig,
     "sensor": SensorConfig,
+    "arrays": ArraysConfig,
     "adopt": AdoptConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
@@ -40,7 +44,7 @@ CONFIGS = {
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,
 }
-KINDS = ("images", "text", "table", "sensor")
+KINDS = ("images", "text", "table", "sensor", "arrays")
 PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
 EXAMPLES = ROOT / "examples" / "clothing"
 
@@ -134,6 +138,10 @@ def readme_dataset(tmp_path_factory):
         for name in ("one", "two"):
             hours = [f"2026-01-{1 + i // 24:02d},{i % 24:02d}:00,{i % 7}" for i in range(700)]
             (folder / "plant" / f"{name}.csv").write_text("\n".join(["date,time,heat", *hours]))
+        (folder / "volumes").mkdir()
+        for number in range(6):
+            np.save(folder / "volumes" / f"{number}.npy", np.ones((40, 3, 2), "f4") * number)
+        np.savez(folder / "digits.npz", x=np.ones((90, 8, 8), "u1"), y=np.arange(90) % 10)
         images, *others = commands(ROOT / "README.md")
         assert main([*images, "--quiet"]) == 0
         for command in others:
@@ -156,6 +164,11 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     texts = load(Location.parse(str(readme_dataset / "reviews")))
     assert len(set(texts.splits["train"].classes.values())) == 1
     assert texts.ledger.records.written == 90
+    slabs = load(Location.parse(str(readme_dataset / "slabs")))
+    assert slabs.ledger.records.written == 6 * 4
+    assert slabs.features["array/encoded"].raw_shape == (16, 3, 2)
+    digits = load(Location.parse(str(readme_dataset / "digits")))
+    assert digits.labels == tuple("0123456789")
 
 
 @pytest.mark.parametrize(
@@ -191,6 +204,18 @@ def test_the_code_about_loading_runs(readme_dataset, monkeypatch, capfd):
     spread = strategy.distribute_datasets_from_function(namespace["part"])
     assert len(next(iter(spread))) == 3
     assert next(iter(namespace["mixed"]))[0].shape[0] == 64
+
+
+def test_the_code_about_arrays_reads_them_back(readme_dataset):
+    namespace: dict = {}
+    (code,) = blocks(ROOT / "docs" / "arrays.md", "python")
+    exec(code, namespace)
+    split = recordmill.read(readme_dataset / "slabs", "train")
+    files = sorted(map(str, (readme_dataset / "slabs").glob("train.tfrecord-*")))
+    for array, record in zip(
+        tf.data.TFRecordDataset(files).map(namespace["parse"]), split, strict=True
+    ):
+        np.testing.assert_array_equal(array, record["array/encoded"])
 
 
 def test_the_contact_sheet_draws_every_record(readme_dataset, capsys):

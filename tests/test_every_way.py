@@ -110,7 +110,9 @@ def test_plain_tf_data_has_what_read_has(made) -> None:
         for key, record in expected.items():
             for name, value in record.items():
                 got = found[key][name]
-                got = got.values.numpy() if isinstance(got, tf.SparseTensor) else got.numpy()
+                if isinstance(got, tf.SparseTensor):  # of several dimensions, too, all values
+                    got = tf.reshape(got.values, value.shape)
+                got = got.numpy()
                 if features[name].kind == "raw":
                     got = np.frombuffer(got, value.dtype).reshape(value.shape)
                 np.testing.assert_array_equal(got, value, name)

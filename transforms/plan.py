@@ -6,11 +6,13 @@ get it as a side input. `--dry-run` prints it and stops.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import pyarrow as pa
 from recordmill.pool import shared_pool
 from recordmill.staging import Part, Staging, Verdict, to_json
 from transforms import batch
-from transforms.encode import encode_chunk, pack_encoder
+from transforms.encode import EncodedChunk, encode_chunk, pack_encoder
 from transforms.kind import Artifact, Context, Encoder
 from transforms.listing import outcome, read_part
 from transforms.rebalance import Quota
@@ -29,6 +31,7 @@ from transforms.survey import Survey
 from transforms.window_options import WindowOptions
 
 TASK_BYTES = 8 << 20  # what a task of an encoder process reads and writes, about
+_SAMPLE_BYTES = 4 * TASK_BYTES  # of a task of the sample, where several records are in it
 _TASK_ROWS = 1 << 14  # of a task, at most: what comes often in them is looked up once
 _TASKS = 16  # of a split, at least, where tasks are of a thousand rows or more
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -329,25 +332,33 @@ def measure(
             sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
         else:
             sizes[name] = rows.nbytes // len(rows)
-        step = max(len(rows) // 8, 1)
-        chunks[name] = [
+        step = max(min(len(rows) // 8, _SAMPLE_BYTES // max(sizes[name], 1)), 1)
+        chunks[name] = collections.deque(
             pool.submit(
                 encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), options.compression
             )
             for at in range(0, len(rows), step)
-        ]
-    results = {name: [future.result() for future in futures] for name, futures in chunks.items()}
+        )
+    results = {name: _sizes(futures) for name, futures in chunks.items()}
     taken = sum(int(sample_size(records[name])) for name in samples)
     seconds = (time.perf_counter() - started) / max(taken, 1)
     estimates = {}
-    for name, encoded in results.items():
-        kept = sum(len(chunk.kept) for chunk in encoded)
-        total = sum(len(chunk.data) for chunk in encoded)
+    for name, (kept, total) in results.items():
         # Where the whole sample is bad, the size of its inputs is the best guess there is.
         each = total // kept if kept else sizes[name] + 64
         estimates[name] = Estimate(record_bytes=each, input_bytes=sizes[name], seconds=seconds)
     staging.place("estimate.json").write_bytes(to_json(estimates))
     return estimates
+
+
+def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int]:
+    """Records that were kept, and bytes; takes the futures away, as what they hold may be large."""
+    kept = total = 0
+    while futures:
+        chunk = futures.popleft().result()
+        kept += len(chunk.kept)
+        total += len(chunk.data)
+    return kept, total
 
 
 def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:

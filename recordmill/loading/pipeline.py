@@ -182,8 +182,10 @@ class Pipeline:
             if feature.kind == "image":
                 tensors[name] = self._picture(name, tensors[name])
             elif parse.is_array(feature):
-                sides = [tensors[side] for side in self._selection.shapes.get(name, ())]
-                tensors[name] = parse.decode_array(tensors[name], feature, sides or None)
+                told = self._selection.shapes.get(name, ())
+                sides = [tf.reshape(tensors[side], [-1]) for side in told]
+                shape = tf.concat(sides, 0) if sides else None
+                tensors[name] = parse.decode_array(tensors[name], feature, shape)
         return tensors
 
     def _pixels(self, name: str, one: Any, *, seed: Any) -> Any:

@@ -20,7 +20,7 @@ class Selection:
 
     inputs: features that a model gets, in a dictionary unless `bare`. label: the feature that it is
     to predict; None where records are not divided into the two.
-    shapes: per array whose shape varies by more than one dimension, the features with its shape.
+    shapes: per array whose bytes do not tell its shape, the features that do.
     """
 
     inputs: tuple[str, ...]
@@ -125,7 +125,7 @@ def _renamed(manifest: Manifest, name: str) -> str:
 
 def _varies(feature: Feature) -> bool:
     """Whether the bytes of an array do not tell its shape."""
-    return feature.kind == "raw" and (feature.raw_shape or ()).count(None) > 1
+    return feature.kind == "raw" and feature.shape_is_open
 
 
 def _shape_features(name: str, feature: Feature) -> tuple[str, ...]:

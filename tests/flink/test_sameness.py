@@ -3,6 +3,7 @@
 import pathlib
 import socket
 
+import numpy as np
 import pytest
 
 from benchmarks.flink_cluster import FlinkCluster, processes, wait_until, worker_pool
@@ -140,5 +141,25 @@ def test_windows_of_series(flink, tmp_path):
     direct.finish()
     assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
     job = Job(tmp_path / "flink", *options, source=AIR, kind="sensor").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+
+
+def test_arrays(flink, tmp_path):
+    draw = np.random.default_rng(3)
+    for number in range(40):
+        folder = tmp_path / "volumes" / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        array = draw.normal(size=(8 + number % 3, 5, 6))
+        np.save(folder / f"{number}.npy", np.asfortranarray(array) if number % 4 else array)
+    (tmp_path / "volumes" / "a" / "bad.npy").write_bytes(b"\x93NUMPY")
+    options = (
+        *("--chunk", "4", "--chunk-axis", "1", "--chunk-stride", "2", "--dtype", "float32"),
+        *("--cast", "same-kind", "--max-reject-fraction", "0.1", "--spill-above", "1"),
+    )
+    source = tmp_path / "volumes"
+    direct = Job(tmp_path / "direct", *options, source=source, kind="arrays")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=source, kind="arrays").on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
