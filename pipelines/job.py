@@ -24,7 +24,7 @@ from recordmill.files import Location, shown
 from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
 from transforms.analyze import store_artifacts
-from transforms.kind import Context, Kind, Layout, RowSource, check_renames
+from transforms.kind import Context, InformedSource, Kind, Layout, RowSource, check_renames
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
@@ -191,6 +191,12 @@ class Job:
                     " class, name a --label-column, or leave the option out"
                 )
 
+    def _labels(self) -> tuple[str, ...] | None:
+        """The classes in the order of their numbers, where they do not follow from the rows."""
+        source = self.kind.source
+        said = source.labels if isinstance(source, InformedSource) else None
+        return self.labels if said is None else said
+
     def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
         """rows, records: what they are like; the same but for windows, which are of rows."""
         config, kind = self.config, self.kind
@@ -201,7 +207,7 @@ class Job:
             num_shards=config.num_shards,
             shard_bytes=config.shard_size,
             compression=config.compression,
-            labels=self.labels,
+            labels=self._labels(),
             label_offset=config.label_offset,
             rename=config.rename,
             max_reject_fraction=config.max_reject_fraction,
@@ -257,6 +263,7 @@ class Job:
             max_reject_fraction=config.max_reject_fraction,
             detached=config.detach,
             unit=kind.unit,
+            notes=kind.source.notes if isinstance(kind.source, InformedSource) else (),
         )
         return Road(
             listing=listing,
