@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 from pipelines import values
@@ -13,6 +14,7 @@ from recordmill.errors import ConfigError
 from recordmill.files import Location
 from transforms.encoders.objects import ObjectOptions
 from transforms.kind import Source
+from transforms.label_sets import PictureClass
 from transforms.sources.annotated import AnnotatedFiles
 from transforms.sources.books import Annotations
 
@@ -72,6 +74,13 @@ class AnnotationsConfig(CommonConfig):
         help="Which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;"
         " auto tells by the size that the annotations say, and takes stored if that fits both.",
     )
+    picture_class: Literal["auto", "none", "rarest", "largest"] = option(
+        "auto",
+        group=ANNOTATIONS,
+        shapes_bytes=True,
+        help="The class of a picture that holds several: rarest is that which the fewest pictures"
+        " hold, largest that of the largest box; auto is rarest with --balance, else none.",
+    )
     segmentation: bool = option(
         True,
         group=ANNOTATIONS,
@@ -100,9 +109,13 @@ class AnnotationsConfig(CommonConfig):
         return "keep" if self.annotations else self.unlabelled
 
     @property
-    def classes_pictures(self) -> bool:
-        """Whether annotations give pictures a class."""
-        return False
+    def class_of_pictures(self) -> PictureClass | None:
+        """Which of its classes a picture counts as."""
+        if not self.annotations or self.picture_class == "none":
+            return None
+        if self.picture_class == "auto":
+            return "rarest" if self.balance != "none" else None
+        return self.picture_class
 
     def object_options(self) -> ObjectOptions | None:
         """What becomes of boxes; None without annotations. Raises ConfigError."""
@@ -129,4 +142,11 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
         unannotated=config.unannotated,
         without_boxes=config.without_boxes,
         classes=read_labels(config.labels_file),
+        picture_class=config.class_of_pictures,
+        stratum_size=_stratum_size(config) if config.stratify else None,
     )
+
+
+def _stratum_size(config: AnnotationsConfig) -> int:
+    """Pictures that a stratum has to have, so that some are in every split."""
+    return max(len(config.splits), math.ceil(1 / min(config.splits.values())))

@@ -1,9 +1,12 @@
 """Boxes from annotations to the dataset, through the command line."""
 
 import json
+import math
+from collections import Counter
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from pipelines.cli import main
@@ -160,3 +163,163 @@ def test_a_box_around_one_that_was_rotated_holds_its_pixels(tmp_path):
     for example in made.examples().values():
         (box,) = boxes_of(example)
         assert iou(box, white(example["image/encoded"][0])) >= 0.9
+
+
+def test_classes_come_as_often_as_repeat_factors_say(faces, tmp_path):
+    common = ("--input", faces, "--annotations", faces / "custom_val.json", "--size", 32)
+    common += ("--resize-mode", "stretch")
+    made = make(
+        tmp_path / "out",
+        *(*common, "--splits", "train=0.8,test=0.2", "--seed", 3),
+        *("--balance", "oversample", "--balance-target", "repeat:0.9"),
+    )
+    objects = {
+        key: set(example["image/object/class/text"])
+        for split in ("train", "test")
+        for (key, _), example in made.examples(split).items()
+    }
+    held = Counter(name for classes in objects.values() for name in classes)
+    assert len(objects) == 171
+    rows = made.index("train")
+    originals = {row["key"] for row in rows if row["copy"] == 0}
+    rarest = {key: min(objects[key], key=held.__getitem__) for key in originals}
+    for name, n in Counter(rarest.values()).items():
+        factor = max(1, math.sqrt(0.9 / (held[name] / 171)))
+        come = Counter(row["key"] for row in rows if rarest[row["key"]] == name)
+        assert sum(come.values()) == math.floor(n * factor + 0.5)
+        assert set(come.values()) <= {math.floor(factor), math.ceil(factor)}
+    assert {row["label"] for row in rows} == {name.decode() for name in held}
+
+
+def test_stratified_splits_hold_sets_of_classes_alike(faces, tmp_path):
+    made = make(
+        tmp_path / "out",
+        *("--input", faces, "--annotations", faces / "custom_val.json", "--size", 32),
+        *("--splits", "train=0.8,test=0.2", "--stratify", "--resize-mode", "stretch"),
+    )
+    counts = {
+        split: Counter(
+            frozenset(example["image/object/class/text"])
+            for example in made.examples(split).values()
+        )
+        for split in ("train", "test")
+    }
+    both = counts["train"] + counts["test"]
+    assert sum(both.values()) == 171
+    for classes, n in both.items():
+        if n >= 5:
+            assert counts["test"][classes] == pytest.approx(n / 5, abs=1)
+    assert not any(name.startswith("image/class") for name in made.manifest.features)
+
+
+def test_bytes_do_not_depend_on_workers(faces, tmp_path):
+    digests = {
+        make(
+            tmp_path / str(workers),
+            *("--input", faces, "--annotations", faces / "custom_val.json", "--size", 40),
+            *("--balance", "oversample", "--augment", "flip,crop,rotate", "--stratify"),
+            *("--workers", workers, "--num-shards", "train=3"),
+        ).manifest.digest
+        for workers in (1, 2)
+    }
+    assert len(digests) == 1
+
+
+@pytest.fixture(scope="module")
+def captioned(faces, tmp_path_factory):
+    """A COCO file with boxes and, of each picture, a caption or two."""
+    coco = json.loads((faces / "custom_val.json").read_text())
+    for one in coco["images"]:
+        number = one["id"]
+        captions = [f"picture {number}, é"] + ["another"] * (number % 2)
+        coco["annotations"] += [{"image_id": number, "caption": caption} for caption in captions]
+    path = tmp_path_factory.mktemp("captioned") / "instances.json"
+    path.write_text(json.dumps(coco))
+    return path
+
+
+def test_the_example_of_the_tutorials(faces, captioned, tmp_path):
+    """image_raw, label, height, width, caption, boxes, with a spec written by hand."""
+    renames = {
+        "image/encoded": "image_raw",
+        "image/class/label": "label",
+        "image/height": "height",
+        "image/width": "width",
+        "image/caption": "caption",
+        "image/object/bbox/xmin": "xmin",
+        "image/object/bbox/ymin": "ymin",
+        "image/object/bbox/xmax": "xmax",
+        "image/object/bbox/ymax": "ymax",
+    }
+    flags = [flag for old, new in renames.items() for flag in ("--rename", f"{old}={new}")]
+    made = make(
+        tmp_path / "out",
+        *("--input", faces, "--annotations", captioned, "--resize-mode", "none", *flags, *SPLIT),
+        *("--picture-class", "largest", "--captions", "first"),
+    )
+    spec = {
+        "image_raw": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+        "height": tf.io.FixedLenFeature([], tf.int64),
+        "width": tf.io.FixedLenFeature([], tf.int64),
+        "caption": tf.io.FixedLenFeature([], tf.string),
+        "xmin": tf.io.VarLenFeature(tf.float32),
+        "ymin": tf.io.VarLenFeature(tf.float32),
+        "xmax": tf.io.VarLenFeature(tf.float32),
+        "ymax": tf.io.VarLenFeature(tf.float32),
+    }
+    expected = told(faces / "custom_val.json")
+    captions = {
+        one["file_name"]: f"picture {one['id']}, é".encode()
+        for one in json.loads(captioned.read_text())["images"]
+    }
+    shards = [str(made.folder / one.file) for one in made.manifest.splits["train"].shards]
+    keys = [row["key"].removeprefix("images/") for row in made.index("train")]
+    boxes = 0
+    for key, record in zip(keys, tf.data.TFRecordDataset(shards), strict=True):
+        example = tf.io.parse_single_example(record, spec)
+        width, height, told_boxes = expected[key]
+        assert (example["width"].numpy(), example["height"].numpy()) == (width, height)
+        assert tf.io.decode_jpeg(example["image_raw"]).shape == (height, width, 3)
+        assert example["caption"].numpy() == captions[key]
+        found = np.stack(
+            [example[name].values.numpy() for name in ("xmin", "ymin", "xmax", "ymax")], axis=1
+        )
+        np.testing.assert_allclose(
+            found * [width, height, width, height], told_boxes, atol=0.01, rtol=0
+        )
+        assert 0 <= example["label"].numpy() < 3
+        boxes += len(found)
+    assert boxes == 915
+
+
+def test_captions_alone_leave_folders_their_meaning(captioned, faces, tmp_path):
+    coco = json.loads(captioned.read_text())
+    coco["annotations"] = [one for one in coco["annotations"] if "caption" in one]
+    del coco["categories"]
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps(coco))
+    folders = ("--annotations", path, "--resize-mode", "none", *SPLIT)
+    made = make(tmp_path / "out", "--input", faces, *folders)
+    captions = [example["image/caption"] for example in made.examples().values()]
+    assert Counter(map(len, captions)) == {1: 86, 2: 85}
+    assert not any("object" in name for name in made.manifest.features)
+    assert made.manifest.labels == ("images",)
+    assert {example["image/class/label"][0] for example in made.examples().values()} == {0}
+
+
+def test_two_files_of_coco_are_read_as_one(captioned, faces, tmp_path):
+    coco = json.loads(captioned.read_text())
+    coco["annotations"] = [one for one in coco["annotations"] if "caption" in one]
+    del coco["categories"]
+    for one in coco["images"]:
+        one["id"] += 1000  # ids are those of the file
+    for one in coco["annotations"]:
+        one["image_id"] += 1000
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps(coco))
+    together = ("--annotations", f"{faces / 'custom_val.json'},{path}")
+    common = ("--input", faces, "--size", 32, *SPLIT)
+    one = make(tmp_path / "one", *common, "--annotations", captioned)
+    two = make(tmp_path / "two", *common, *together)
+    assert one.manifest.digest == two.manifest.digest

@@ -14,6 +14,7 @@ from recordmill.errors import ConfigError, Filtered, RecordError
 from recordmill.features import Feature, Features
 from recordmill.files import open_file, read_file
 from transforms import batch
+from transforms.annotations import OBJECTS
 from transforms.encoders.augment import check_names, generator_for
 from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
@@ -83,8 +84,8 @@ class ImageEncoder:
     one_hot_label: adds the label as float32[classes], 1 at the class's index.
     augment: names of augmentations, for copies; with `augment_all` for all of split `train`.
     unlabelled: rows without a label may occur, and have no label features.
-    objects: what becomes of the boxes and captions that annotations give rows. classed: whether the
-    pictures have classes, not only their objects.
+    objects: what becomes of the boxes and captions that annotations give rows. classed: whether
+    pictures whose objects have classes have one themselves.
     """
 
     options: ImageOptions
@@ -111,11 +112,14 @@ class ImageEncoder:
             "image/width": integer,
             "image/channels": integer,
         }
-        if context.labels and self.classed:
+        if context.labels and self._has_classes(rows):
             declared |= self._label_features(context)
         if self.objects is not None:
             declared |= object_features(rows)
         return with_users(declared, user_fields(rows), where="listing")
+
+    def _has_classes(self, rows: pa.Schema) -> bool:
+        return self.classed or OBJECTS not in rows.names
 
     def _label_features(self, context: Context) -> dict[str, Feature]:
         shape = (None,) if self.unlabelled else ()
@@ -175,7 +179,7 @@ class ImageEncoder:
         outcome = sorter.result()
         kept = rows.take(pa.array(outcome.kept))
         columns = _picture_columns(kept, pictures)
-        if context.labels and self.classed:
+        if context.labels and self._has_classes(rows.schema):
             columns |= self._label_columns(kept.column(batch.LABEL), context)
         if objects is not None:
             columns |= objects.columns(context)

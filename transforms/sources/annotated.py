@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,11 +19,21 @@ from recordmill.errors import ConfigError, Reason, Reject
 from transforms import batch
 from transforms.annotations import CLASS, OBJECTS, Book
 from transforms.kind import Listed, Source
+from transforms.label_sets import (
+    LabelCounts,
+    LabelSet,
+    PictureClass,
+    largest,
+    rarest,
+    sets_of,
+    strata,
+)
 
 Unannotated = Literal["reject", "keep", "drop"]
 WithoutBoxes = Literal["keep", "drop"]
 
 _PART_BYTES = 8 << 20  # of rows with their objects
+_COUNTED = 1 << 12  # pictures at a time
 _NAMED = 5  # pictures that a note names
 
 
@@ -34,7 +44,9 @@ class AnnotatedFiles:
     files: gives references. open_book: reads the annotations; noted as `where` in messages.
     unannotated: what becomes of pictures of which they say nothing. without_boxes: of those that
     have no object, by them or for that reason. classes: those that there may be, in the order of
-    their numbers; those of the annotations unless given.
+    their numbers; those of the annotations unless given. picture_class: which class of its objects
+    is that of a picture. stratum_size: pictures of a stratum, at least; None where splits are not
+    stratified.
     """
 
     files: Source
@@ -43,6 +55,8 @@ class AnnotatedFiles:
     unannotated: Unannotated = "reject"
     without_boxes: WithoutBoxes = "keep"
     classes: tuple[str, ...] | None = None
+    picture_class: PictureClass | None = None
+    stratum_size: int | None = None
     _found: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,11 +90,18 @@ class AnnotatedFiles:
         labels: tuple[str, ...] | None = self._found.get("labels")
         return labels
 
+    @property
+    def frequencies(self) -> Mapping[str, float] | None:
+        """The fraction of the annotated pictures that hold each class, where the rarest counts."""
+        counts: LabelCounts | None = self._found.get("counts")
+        return None if counts is None or self.picture_class != "rarest" else counts.frequencies
+
     def scan(self) -> Iterator[Listed]:
         """Raises ConfigError where annotations cannot be understood, or fit no picture."""
         self._found.clear()
         book = self.open_book()
         index = _Index(book)
+        self._count(book)
         joined = 0
         for listed in self.files.scan():
             for reject in listed.rejects:
@@ -101,6 +122,34 @@ class AnnotatedFiles:
         yield Listed(rejects=[*book.rejects, *strays])
         if OBJECTS in book.fields.names:
             self._found["labels"] = self.classes or book.labels()
+
+    def _count(self, book: Book) -> None:
+        """Counts classes and sets of them, where that is asked for, in a pass over the book."""
+        wanted = self.picture_class == "rarest" or self.stratum_size is not None
+        if not wanted or OBJECTS not in book.fields.names:
+            return
+        counts = LabelCounts()
+        for start in range(0, len(book.names), _COUNTED):
+            which = np.arange(start, min(start + _COUNTED, len(book.names)))
+            counts.add(sets_of(book.read(which).columns))
+        self._found["counts"] = counts
+        if self.stratum_size is not None:
+            self._found["strata"] = strata({(): 0, **counts.by_set}, least=self.stratum_size)
+
+    def _classify(self, columns: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None]:
+        """Of pictures with objects: their classes, and their strata; string[n], nullable."""
+        counts: LabelCounts | None = self._found.get("counts")
+        labels: Sequence[str | None] = [None] * len(columns)
+        if self.picture_class == "largest":
+            labels = largest(columns)
+        if counts is None:
+            return pa.array(labels, pa.string()), None
+        sets = sets_of(columns)
+        if self.picture_class == "rarest":
+            labels = rarest(sets, counts)
+        alike: Mapping[LabelSet, str] | None = self._found.get("strata")
+        found = None if alike is None else pa.array([alike[one] for one in sets], pa.string())
+        return pa.array(labels, pa.string()), found
 
     def _join(self, rows: pa.RecordBatch, book: Book, index: _Index) -> Iterator[Listed]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
@@ -168,7 +217,10 @@ class AnnotatedFiles:
         arrays, fields = list(rows.columns), list(rows.schema)
         if OBJECTS in columns.schema.names:
             at = rows.schema.get_field_index(batch.LABEL)
-            arrays[at] = pa.nulls(len(rows), pa.string())  # a folder is no class of objects
+            arrays[at], alike = self._classify(columns)  # a folder is no class of objects
+            if alike is not None:
+                arrays.append(alike)
+                fields.append(pa.field(batch.STRATUM, pa.string()))
         joined = pa.record_batch(
             [*arrays, *columns.columns], schema=pa.schema([*fields, *columns.schema])
         )
