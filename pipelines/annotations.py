@@ -40,6 +40,12 @@ class AnnotationsConfig(CommonConfig):
         shapes_bytes=True,
         help="What --annotations are; auto tells by their names.",
     )
+    box_units: Literal["pixels", "fractions"] = option(
+        "pixels",
+        group=ANNOTATIONS,
+        shapes_bytes=True,
+        help="What the corners in a CSV file are: fractions are of width and height.",
+    )
     boxes: Literal["clip", "drop", "reject"] = option(
         "clip",
         group=ANNOTATIONS,
@@ -117,10 +123,8 @@ class AnnotationsConfig(CommonConfig):
             return "rarest" if self.balance != "none" else None
         return self.picture_class
 
-    def object_options(self) -> ObjectOptions | None:
-        """What becomes of boxes; None without annotations. Raises ConfigError."""
-        if not self.annotations:
-            return None
+    def object_options(self) -> ObjectOptions:
+        """What becomes of boxes. Raises ConfigError."""
         return ObjectOptions(
             boxes=self.boxes,
             min_box=self.min_box,
@@ -130,20 +134,38 @@ class AnnotationsConfig(CommonConfig):
         )
 
 
+def object_options(config: AnnotationsConfig) -> ObjectOptions | None:
+    """What becomes of boxes; None without annotations.
+
+    Raises ConfigError where it cannot be told what these are.
+    """
+    if not config.annotations:
+        return None
+    return dataclasses.replace(config.object_options(), fractions=_book(config).has_fractions)
+
+
 def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
     """The files of a source, with their annotations. Raises ConfigError."""
-    places = tuple(Location.parse(where) for where in config.annotations)
+    book = _book(config)
     return AnnotatedFiles(
         files=files,
-        open_book=Annotations(
-            places=places, format=config.annotation_format, segmentation=config.segmentation
-        ),
-        where=", ".join(place.name for place in places),
+        open_book=book,
+        where=", ".join(place.name for place in book.places),
         unannotated=config.unannotated,
         without_boxes=config.without_boxes,
-        classes=read_labels(config.labels_file),
+        classes=book.classes,
         picture_class=config.class_of_pictures,
         stratum_size=_stratum_size(config) if config.stratify else None,
+    )
+
+
+def _book(config: AnnotationsConfig) -> Annotations:
+    return Annotations(
+        places=tuple(Location.parse(where) for where in config.annotations),
+        format=config.annotation_format,
+        segmentation=config.segmentation,
+        units=config.box_units,
+        classes=read_labels(config.labels_file),
     )
 
 

@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 from pipelines import values
-from pipelines.annotations import AnnotationsConfig, annotated
+from pipelines.annotations import AnnotationsConfig, annotated, object_options
 from pipelines.config import COLUMNS, MEANING, refuse_given
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
@@ -178,7 +178,7 @@ def kind(config: ImagesConfig) -> Kind:
             augment=config.augment,
             augment_all=config.augment_all,
             unlabelled=config.listed_unlabelled == "keep",
-            objects=config.object_options(),
+            objects=object_options(config),
             classed=config.class_of_pictures is not None,
         ),
         check=HeaderCheck(options=options) if probe else None,
