@@ -85,8 +85,9 @@ def draw(
 ) -> Image.Image:
     """The sheet: splits from left to right, classes from top to bottom, tiles of `size` pixels."""
     found = {label for rows in splits.values() for label in rows}
-    labels = [label for label in manifest.labels if label in found or not found - {""}]
-    labels = [*(labels if found - {""} else []), *([""] if "" in found or not found else [])]
+    labels = list(manifest.labels) if found - {""} else []
+    if "" in found or not labels:
+        labels.append("")
     columns = {name: max(map(len, rows.values()), default=0) for name, rows in splits.items()}
     widths = {name: max(count * size, NAME_WIDTH + 24) for name, count in columns.items()}
     width = NAME_WIDTH + sum(widths.values()) + GAP * len(widths)

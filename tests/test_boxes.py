@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipelines.cli import main
 from tests.box_masks import boxes_of, iou, mask, white
-from tests.image_runs import encoders_kept, make
+from tests.image_runs import encoders_kept, images, make
 
 SPLIT = ("--splits", "train=1")
 
@@ -323,3 +323,160 @@ def test_two_files_of_coco_are_read_as_one(captioned, faces, tmp_path):
     one = make(tmp_path / "one", *common, "--annotations", captioned)
     two = make(tmp_path / "two", *common, *together)
     assert one.manifest.digest == two.manifest.digest
+
+
+def some_pictures(folder, annotations, *, names="abc", more=()):
+    """Pictures of 100x50 in a folder, and a COCO file beside it; annotations: (picture, bbox)."""
+    folder.mkdir()
+    for name in [*names, *more]:
+        (folder / f"{name}.png").write_bytes(mask((100, 50), (10, 10, 20, 20)))
+    coco = {
+        "images": [
+            {"id": n, "file_name": f"{name}.png", "width": 100, "height": 50}
+            for n, name in enumerate("abc")
+        ],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 5, "name": "dog"}],
+        "annotations": [
+            {"image_id": "abc".index(name), "category_id": 1, "bbox": box, "area": 20}
+            for name, box in annotations
+        ],
+    }
+    path = folder.parent / "coco.json"
+    path.write_text(json.dumps(coco))
+    return ("--input", folder, "--annotations", path, *SPLIT, "--max-reject-fraction", 1)
+
+
+INSIDE, OVER, SMALL = [40, 10, 20, 20], [10, 10, 30, 20], [50, 20, 4, 8]
+CROP = ("--size", 50)  # of 100x50 the middle, 25 to 75
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ([], [2, 1, 1]),
+        (["--boxes", "clip"], [2, 1, 1]),
+        (["--boxes", "drop"], [1, 0, 1]),
+        (["--boxes", "reject"], [None, None, 1]),
+        (["--min-box", 4], [2, 1, 1]),
+        (["--min-box", 5], [2, 1, 0]),
+        (["--min-box", 5, "--without-boxes", "drop"], [2, 1, None]),
+        (["--min-box", 5, "--boxes", "reject"], [None, None, None]),
+        (["--min-box", 16], [1, 0, 0]),
+        (["--boxes", "drop", "--without-boxes", "drop"], [1, None, 1]),
+    ],
+)
+def test_what_becomes_of_boxes(options, kept, tmp_path):
+    boxes = [("a", INSIDE), ("a", OVER), ("b", OVER), ("c", SMALL)]
+    pictures = some_pictures(tmp_path / "in", boxes)
+    if not any(kept):
+        assert images(*pictures, *CROP, *options, "--output", tmp_path / "out") == 1
+        return
+    made = make(tmp_path / "out", *pictures, *CROP, *options)
+    found = {key[0]: example for (key, _), example in made.examples().items()}
+    counts = {key: len(one["image/object/bbox/xmin"]) for key, one in found.items()}
+    assert counts == {key: n for key, n in zip("abc", kept, strict=True) if n is not None}
+    rejected = [key for key, n in zip("abc", kept, strict=True) if n is None]
+    if "reject" in options:
+        assert made.rejects == {f"{key}.png": "bad_value" for key in rejected}
+    else:
+        assert made.manifest.ledger.records.filtered == len(rejected)
+    if counts.get("b"):
+        (box,) = boxes_of(found["b"])
+        np.testing.assert_allclose(box, [0, 10, 15, 30], atol=1e-4)
+        assert found["b"]["image/object/area"] == pytest.approx([10])  # the half of it is left
+
+
+def test_pictures_without_boxes_are_kept_or_dropped(tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
+    kept = make(tmp_path / "kept", *pictures)
+    assert [
+        len(example["image/object/class/label"]) for _, example in sorted(kept.examples().items())
+    ] == [1, 0, 0]
+    dropped = make(tmp_path / "dropped", *pictures, "--without-boxes", "drop")
+    assert dropped.keys("train") == {"a.png"}
+    assert dropped.manifest.ledger.inputs.filtered == 2
+
+
+@pytest.mark.parametrize("choice", ["reject", "keep", "drop"])
+def test_pictures_without_annotations_are_counted_and_named(choice, tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE)], more="xy")
+    made = make(tmp_path / "out", *pictures, "--unannotated", choice)
+    strange = {"x.png", "y.png"}
+    assert made.keys("train") - strange == {"a.png", "b.png", "c.png"}
+    assert (made.keys("train") >= strange) == (choice == "keep")
+    if choice == "reject":
+        assert made.rejects == dict.fromkeys(strange, "unlabelled")
+        assert made.manifest.notes == ()
+    else:
+        became = "have no boxes" if choice == "keep" else "were left out"
+        told = f"2 pictures that coco.json says nothing of {became}: 'x.png', 'y.png'"
+        assert made.manifest.notes == (told,)
+    assert made.manifest.ledger.inputs.filtered == (2 if choice == "drop" else 0)
+
+
+def test_annotations_without_pictures_are_counted_and_named(tmp_path):
+    made = make(tmp_path / "out", *some_pictures(tmp_path / "in", [("c", INSIDE)], names="ab"))
+    assert made.rejects == {"c.png": "missing"}
+    assert made.manifest.ledger.inputs.rejected == 1
+
+
+def test_a_picture_of_another_size_is_a_reject(tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE), ("b", INSIDE)])
+    (tmp_path / "in" / "b.png").write_bytes(mask((90, 50), (1, 1, 2, 2)))
+    made = make(tmp_path / "out", *pictures)
+    assert made.rejects == {"b.png": "bad_value"}
+    (line,) = (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()
+    why = "the annotations are of a picture of 100x50 pixels, it has 90x50"
+    assert json.loads(line)["detail"] == why
+
+
+def test_annotations_belong_to_one_picture(tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
+    (tmp_path / "in" / "more").mkdir()
+    (tmp_path / "in" / "more" / "a.png").write_bytes(mask((100, 50), (1, 1, 2, 2)))
+    made = make(tmp_path / "out", *pictures)
+    assert made.rejects == {"more/a.png": "bad_value"}
+
+
+def test_a_labels_file_names_the_classes_there_may_be(tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
+    (tmp_path / "names").write_text("bird\ncat\n")
+    flags = ("--labels-file", tmp_path / "names", "--label-offset", 1)
+    made = make(tmp_path / "out", *pictures, *flags)
+    assert made.manifest.labels == ("bird", "cat")
+    assert made.examples()["a.png", 0]["image/object/class/label"] == [2]
+    (tmp_path / "names").write_text("bird\n")
+    made = make(tmp_path / "other", *pictures, *flags)
+    assert made.rejects == {"a.png": "bad_value"}
+
+
+def test_the_transform_takes_polygons_to_the_picture(tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
+    coco = json.loads((tmp_path / "coco.json").read_text())
+    coco["annotations"][0]["segmentation"] = [[40, 10, 60, 10, 60, 30]]
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    made = make(tmp_path / "out", *pictures, *CROP)
+    example = made.examples()["a.png", 0]
+    (given,) = json.loads(example["image/object/segmentation"][0])
+    a, b, c, d, e, f = example["image/object/segmentation/transform"]
+    moved = [
+        (a * x + b * y + c, d * x + e * y + f) for x, y in zip(*[iter(given)] * 2, strict=True)
+    ]
+    np.testing.assert_allclose(moved, [(15, 10), (35, 10), (35, 30)], atol=1e-4)
+    made = make(tmp_path / "other", *pictures, *CROP, "--segmentation=false")
+    assert "image/object/segmentation" not in made.manifest.features
+
+
+def test_tfds_reads_boxes_as_sequences(tmp_path):
+    import tensorflow_datasets as tfds
+
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE), ("a", SMALL), ("b", OVER)])
+    make(tmp_path / "out", *pictures)
+    dataset = tfds.builder_from_directory(str(tmp_path / "out")).as_dataset(split="train")
+    found = {
+        one["image/filename"].numpy().decode(): one["image/object/bbox/xmax"].numpy().tolist()
+        for one in dataset
+    }
+    assert found["a.png"] == pytest.approx([0.6, 0.54])
+    assert found["b.png"] == pytest.approx([0.4])
+    assert found["c.png"] == []
