@@ -1,4 +1,5 @@
-"""Draws a dataset of pictures as one PNG: a row per class, a block per split, copies framed.
+"""Draws a dataset of pictures as one PNG: a row per class, a block per split, copies framed, and
+the boxes of objects where they are.
 
     python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
 
@@ -26,27 +27,45 @@ GAP = 18  # between the blocks of two splits
 HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
 BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"
 FRAME = 3
+BOX_COLOURS = ("#e03131", "#2f9e44", "#1971c2", "#f08c00", "#9c36b5", "#0c8599")
+BOX_FEATURES = (
+    *(f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")),
+    "image/object/class/label",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A picture of the sheet; `copy` is 0 for the record itself."""
+    """A picture of the sheet; `copy` is 0 for the record itself.
+
+    boxes: (left, top, right, bottom) as fractions of its sides, and the number of the class.
+    """
 
     key: str
     label: str
     copy: int
     picture: bytes
+    boxes: Sequence[tuple[float, float, float, float, int]] = ()
 
 
 def read_tiles(dataset: Location, split: str, manifest: Manifest) -> Iterator[Tile]:
     """The records of a split in their order: the Example's picture, and its row of the index."""
-    encoded = manifest.options.get("rename", {}).get("image/encoded", "image/encoded")
+    renamed = manifest.options.get("rename", {})
+    encoded = renamed.get("image/encoded", "image/encoded")
+    of_boxes = [renamed.get(name, name) for name in BOX_FEATURES]
+    has_boxes = all(name in manifest.features for name in of_boxes)
     if manifest.features[encoded].kind != "image":
         raise ValueError(f"{encoded} holds no encoded pictures: write jpeg or png, not raw")
     places = recordmill.open(dataset, split).places()
     for place, record in zip(places, recordmill.read(dataset, split), strict=True):
-        label = place.label or ""
-        yield Tile(key=place.key, label=label, copy=place.copy, picture=record[encoded])
+        boxes = zip(*(record[name].tolist() for name in of_boxes), strict=True) if has_boxes else ()
+        yield Tile(
+            key=place.key,
+            label=place.label or "",
+            copy=place.copy,
+            picture=record[encoded],
+            boxes=tuple(boxes),
+        )
 
 
 def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Tile]]:
@@ -65,7 +84,10 @@ def draw(
     splits: Mapping[str, Mapping[str, Sequence[Tile]]], manifest: Manifest, *, size: int
 ) -> Image.Image:
     """The sheet: splits from left to right, classes from top to bottom, tiles of `size` pixels."""
-    labels = list(manifest.labels) or [""]
+    found = {label for rows in splits.values() for label in rows}
+    labels = list(manifest.labels) if found - {""} else []
+    if "" in found or not labels:
+        labels.append("")
     columns = {name: max(map(len, rows.values()), default=0) for name, rows in splits.items()}
     widths = {name: max(count * size, NAME_WIDTH + 24) for name, count in columns.items()}
     width = NAME_WIDTH + sum(widths.values()) + GAP * len(widths)
@@ -92,7 +114,18 @@ def draw(
 def _draw_tile(tile: Tile, size: int) -> Image.Image:
     picture = Image.open(io.BytesIO(tile.picture)).convert("RGB")
     inner = (size - 2, size - 2)
+    scale = min(inner[0] / picture.width, inner[1] / picture.height)
+    width, height = round(picture.width * scale), round(picture.height * scale)
     picture = ImageOps.pad(picture, inner, method=Image.Resampling.LANCZOS, color=BACKGROUND)
+    left, top = (inner[0] - width) // 2, (inner[1] - height) // 2
+    for xmin, ymin, xmax, ymax, number in tile.boxes:
+        corners = (left + xmin * width, top + ymin * height)
+        opposite = (left + xmax * width - 1, top + ymax * height - 1)
+        pen = ImageDraw.Draw(picture)
+        pen.rectangle(
+            (*corners, max(opposite[0], corners[0]), max(opposite[1], corners[1])),
+            outline=BOX_COLOURS[number % len(BOX_COLOURS)],
+        )
     if tile.copy:
         pen = ImageDraw.Draw(picture)
         pen.rectangle((0, 0, inner[0] - 1, inner[1] - 1), outline=COPY, width=FRAME)

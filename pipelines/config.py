@@ -126,14 +126,15 @@ class CommonConfig(StatisticsConfig):
         help="Repeat records of the rare classes, leave out some of the frequent ones, or only "
         "write class weights.",
     )
-    balance_target: int | Literal["median"] | None = option(
+    balance_target: int | str | None = option(
         None,
         group=BALANCE,
         shapes_bytes=True,
         parse=values.balance_target,
-        metavar="N|median",
+        metavar="N|median|repeat:X",
         help="Records per class. Default: as many as the largest class has (oversample) or the "
-        "smallest (undersample).",
+        "smallest (undersample). repeat:X repeats those of a class that is in a fraction f of the"
+        " records sqrt(X / f) times.",
     )
 
     num_shards: int | Mapping[str, int] | None = option(
@@ -277,7 +278,13 @@ class CommonConfig(StatisticsConfig):
                     "--balance-target: expected --balance oversample or undersample with it, "
                     f"got --balance {self.balance}"
                 )
-            if isinstance(self.balance_target, int):
+            if isinstance(self.balance_target, str) and self.balance_target != "median":
+                if self.balance == "undersample":
+                    raise ConfigError(
+                        f"--balance-target {self.balance_target}: repeats records, expected"
+                        " --balance oversample with it"
+                    )
+            elif isinstance(self.balance_target, int):
                 _in_range("--balance-target", self.balance_target, least=1)
         if self.balance != "none" and self.split_column is None and TRAIN not in self.splits:
             raise ConfigError(

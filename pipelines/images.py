@@ -13,7 +13,8 @@ import sys
 from typing import Literal
 
 from pipelines import values
-from pipelines.config import COLUMNS, MEANING, CommonConfig, refuse_given
+from pipelines.annotations import AnnotationsConfig, annotated, object_options
+from pipelines.config import COLUMNS, MEANING, refuse_given
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
 from recordmill.files import Location
@@ -31,7 +32,7 @@ _COLUMNS = ("path_column", *COLUMNS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImagesConfig(CommonConfig):
+class ImagesConfig(AnnotationsConfig):
     """The options of `recordmill images`."""
 
     path_column: str | None = option(
@@ -155,7 +156,7 @@ def kind(config: ImagesConfig) -> Kind:
             path=config.input,
             **{name: getattr(config, name) for name in _COLUMNS},
             input_root=config.input_root,
-            unlabelled=config.unlabelled,
+            unlabelled=config.listed_unlabelled,
         )
     else:
         refuse_given(
@@ -164,19 +165,21 @@ def kind(config: ImagesConfig) -> Kind:
             f"is about listings (CSV, JSONL, Parquet), and --input {config.input!r} is no such"
             " file: leave it out, or name the listing as --input",
         )
-        source = FileTree(root=config.input, unlabelled=config.unlabelled)
+        source = FileTree(root=config.input, unlabelled=config.listed_unlabelled)
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)
     return Kind(
         name="images",
-        source=source,
+        source=annotated(config, source) if config.annotations else source,
         encoder=ImageEncoder(
             options=options,
             one_hot_label=config.one_hot_label,
             augment=config.augment,
             augment_all=config.augment_all,
-            unlabelled=config.unlabelled == "keep",
+            unlabelled=config.listed_unlabelled == "keep",
+            objects=object_options(config),
+            classed=config.class_of_pictures is not None,
         ),
         check=HeaderCheck(options=options) if probe else None,
         headers=PictureHeaders(options=options),

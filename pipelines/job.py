@@ -23,12 +23,15 @@ from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.files import Location, shown
 from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
+from transforms import batch
 from transforms.analyze import store_artifacts
-from transforms.kind import Context, Kind, Layout, RowSource, check_renames
+from transforms.kind import Context, InformedSource, Kind, Layout, RowSource, check_renames
+from transforms.label_sets import RepeatFactors
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions
 from transforms.publish import Publication
 from transforms.read import RowReader
+from transforms.rebalance import Target
 from transforms.series import Windowing
 from transforms.windows import layout_of
 
@@ -183,13 +186,29 @@ class Job:
         for flag, wanted in (
             (f"--window-label {rule}", rule not in (None, "last")),
             (f"--balance {config.balance}", config.balance != "none"),
-            ("--stratify", config.stratify),
+            ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
         ):
             if wanted and not layout.labelled:
                 raise ConfigError(
                     f"{flag} needs classes, and the input has none: put the files into a folder per"
                     " class, name a --label-column, or leave the option out"
                 )
+
+    def _labels(self) -> tuple[str, ...] | None:
+        """The classes in the order of their numbers, where they do not follow from the rows."""
+        source = self.kind.source
+        said = source.labels if isinstance(source, InformedSource) else None
+        return self.labels if said is None else said
+
+    def _balance_target(self) -> Target:
+        target, source = self.config.balance_target, self.kind.source
+        if not isinstance(target, str):
+            return target
+        if target == "median":
+            return "median"
+        threshold = float(target.removeprefix("repeat:"))
+        found = source.frequencies if isinstance(source, InformedSource) else None
+        return RepeatFactors(threshold, found)
 
     def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
         """rows, records: what they are like; the same but for windows, which are of rows."""
@@ -201,7 +220,7 @@ class Job:
             num_shards=config.num_shards,
             shard_bytes=config.shard_size,
             compression=config.compression,
-            labels=self.labels,
+            labels=self._labels(),
             label_offset=config.label_offset,
             rename=config.rename,
             max_reject_fraction=config.max_reject_fraction,
@@ -257,6 +276,7 @@ class Job:
             max_reject_fraction=config.max_reject_fraction,
             detached=config.detach,
             unit=kind.unit,
+            notes=kind.source.notes if isinstance(kind.source, InformedSource) else (),
         )
         return Road(
             listing=listing,
@@ -274,7 +294,7 @@ class Job:
             fractions=config.splits,
             stratify=config.stratify,
             balance=config.balance,
-            balance_target=config.balance_target,
+            balance_target=self._balance_target(),
             options=options,
             publication=publication,
             dry_run=config.dry_run,

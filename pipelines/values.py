@@ -230,11 +230,16 @@ def shard_counts(text: str) -> int | dict[str, int]:
     return {name: _count(value, expected) for name, value in _pairs(text, expected).items()}
 
 
-def balance_target(text: str) -> int | Literal["median"]:
-    """A number of records, or `median`."""
+def balance_target(text: str) -> int | str:
+    """A number of records, `median`, or `repeat:0.001`, the threshold of repeat factors."""
     if text == "median":
-        return "median"
-    return _count(text, "expected a number of records or median")
+        return text
+    expected = "expected a number of records, median or repeat:THRESHOLD"
+    if text.startswith("repeat:"):
+        if not 0 < number(text.removeprefix("repeat:")) <= 1:
+            raise ValueError(f"{expected}, a fraction such as repeat:0.001; got {text!r}")
+        return text
+    return _count(text, expected)
 
 
 def renames(texts: Sequence[str]) -> dict[str, str]:

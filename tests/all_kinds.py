@@ -56,6 +56,14 @@ def _pictures(*options: object) -> Make:
     return lambda shared, place: ["images", "--input", PHOTOS, *options]
 
 
+def _boxes(*options: object) -> Make:
+    def make(shared: pathlib.Path, place: pathlib.Path) -> list[object]:
+        faces = shared / "facemask_coco"
+        return ["images", "--input", faces, "--annotations", faces / "custom_val.json", *options]
+
+    return make
+
+
 def _text(*options: object) -> Make:
     return lambda shared, place: [
         *("text", "--input", _texts(shared, place), "--format", "tsv"),
@@ -121,6 +129,7 @@ KINDS: dict[str, Make] = {
         *("--resize-mode", "none", "--image-format", "raw", "--rename", "image/encoded=image_raw"),
         *("--rename", "image/height=height", "--rename", "image/width=width"),
     ),
+    "boxes": _boxes("--size", 32, "--resize-mode", "pad", "--balance", "oversample"),
     "text": _text("--features", "text,tokens,tfidf"),
     "text-of-one-length": _text("--max-length", 16),
     "packed-text": _text("--pack", 64),

@@ -266,3 +266,19 @@ def test_the_reject_of_the_page_is_what_is_written(tmp_path):
     assert main(["images", *places, *flags]) == 0
     (shown,) = blocks(ROOT / "docs" / "output.md", "json")
     assert json.loads((tmp_path / "out" / "rejects.jsonl").read_text()) == json.loads(shown)
+
+
+def test_the_contact_sheet_draws_boxes(shared_data, tmp_path):
+    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
+    sheet = importlib.util.module_from_spec(spec)
+    sys.modules["sheet"] = sheet
+    spec.loader.exec_module(sheet)
+    faces = shared_data / "facemask_coco"
+    flags = ["--annotations", str(faces / "custom_val.json"), "--size", "96", "--quiet"]
+    out = tmp_path / "out"
+    assert main(["images", "--input", str(faces), "--output", str(out), *flags]) == 0
+    target = tmp_path / "sheet.png"
+    assert sheet.main(["--dataset", str(out), "--output", str(target), "--size", "98"]) == 0
+    with Image.open(target) as picture:
+        drawn = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
+    assert drawn >= {tuple(bytes.fromhex(one[1:])) for one in sheet.BOX_COLOURS[:3]}

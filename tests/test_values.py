@@ -63,7 +63,12 @@ def test_values(read: Callable[[Any], Any], text: Any, expected: Any) -> None:
         (values.fractions, "a=0.5,a=0.5", "got 'a' twice"),
         (values.shard_counts, "many", "such as 16 or train=16,test=2; got 'many'"),
         (values.shard_counts, "train=1.5", "got '1.5'"),
-        (values.balance_target, "mean", "expected a number of records or median; got 'mean'"),
+        (
+            values.balance_target,
+            "mean",
+            "a number of records, median or repeat:THRESHOLD; got 'mean'",
+        ),
+        (values.balance_target, "repeat:2", "a fraction such as repeat:0.001; got 'repeat:2'"),
         (values.renames, ["a"], "expected OLD=NEW, such as image/encoded=image_raw; got 'a'"),
         (values.renames, ["=b"], "got '=b'"),
         (values.renames, ["a=b", "a=c"], "expected one new name for 'a', got 'b' and 'c'"),

@@ -19,6 +19,7 @@ KEY = "__key__"  # string: unique and stable name of the record
 LABEL = "__label__"  # string, nullable: the class as text
 GROUP = "__group__"  # string, nullable: records of a group never part
 SPLIT = "__split__"  # string, nullable: as the input says, or as assigned
+STRATUM = "__stratum__"  # string: what is alike to a stratified split, where that is no class
 COPY = "__copy__"  # int32: 0 the record, 1.. an oversampled copy
 HASH = "__hash__"  # uint64: xxh3_64 of the key
 
@@ -95,6 +96,11 @@ def unit_hashes(rows: pa.RecordBatch) -> UInt64Array:
     # A salt of its own, so that the group "a" and the key "a" are not the same unit.
     by_group = mix(hash_strings(groups), salt(0, "group"))
     return np.where(codes >= 0, by_group[codes], own)
+
+
+def strata(rows: pa.RecordBatch) -> pa.Array:
+    """What a stratified split has the same mix of everywhere: string[n], nullable."""
+    return rows[STRATUM if STRATUM in rows.schema.names else LABEL]
 
 
 def copies(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:

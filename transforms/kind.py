@@ -82,6 +82,23 @@ class RowSource(Source, Protocol):
         """
 
 
+@runtime_checkable
+class InformedSource(Source, Protocol):
+    """Knows more of its input than its rows say, once it has been listed."""
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The classes in the order of their numbers; None where they follow from the rows."""
+
+    @property
+    def frequencies(self) -> Mapping[str, float] | None:
+        """The fraction of the records that hold each class; None where each is of one."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was seen that the user should know. Sentences without their end."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sorted:
     """Rows of a batch, sorted into kept, rejected and filtered (int64 indices of the kept)."""

@@ -19,7 +19,7 @@ from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch
 from transforms.kind import Source
 
-SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH)
+SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH, batch.STRATUM)
 
 
 def stage_listing(
@@ -173,11 +173,12 @@ def outcome(part: Part, *, staging: Staging) -> tuple[list[Reject], dict[str, in
 def read_part(
     name: str, *, staging: Staging, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """Reads a part by its name, or some of its columns."""
+    """Reads a part by its name, or some of its columns, as far as it has them."""
     source = _open(staging.place(name))
     reader = pa.ipc.open_file(source)
     if columns is not None:
-        fields = [reader.schema.get_field_index(name) for name in columns]
+        there = [name for name in columns if name in reader.schema.names]
+        fields = [reader.schema.get_field_index(name) for name in there]
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         reader = pa.ipc.open_file(source, options=options)
     return reader.get_batch(0)

@@ -45,7 +45,8 @@ class Publication:
     """What the manifest says beside what the run found out.
 
     options: those that shape bytes. job: the content of job.json. columns: of the listing.
-    detached: nobody waits for the job, so it sweeps up behind itself.
+    detached: nobody waits for the job, so it sweeps up behind itself. notes: what the reader of the
+    manifest should know of the input.
     """
 
     staging: Staging
@@ -60,6 +61,7 @@ class Publication:
     max_reject_fraction: float
     detached: bool = False
     unit: str = INPUT
+    notes: tuple[str, ...] = ()
 
 
 def close_ledger(
@@ -221,7 +223,7 @@ def describe(
         encoders=publication.encoders,
         files={name: file_info(content) for name, content in files.items()},
         fill_rates=_fill_rates(infos),
-        notes=(*plan.notes, *tfds.notes),
+        notes=(*publication.notes, *plan.notes, *tfds.notes),
     )
     return manifest, files | {JOB: to_json(publication.job) + b"\n"}
 

@@ -15,12 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from transforms.label_sets import RepeatFactors
 from transforms.passes import Read, read_again
 from transforms.quota import NOTHING, Cut, Histogram, Threshold, boundary_rows, thresholds, within
 from transforms.splits import TRAIN
 
 Balance = Literal["none", "oversample", "undersample", "weights"]
-Target = int | Literal["median"] | None
+Target = int | Literal["median"] | RepeatFactors | None
 Cuts = Mapping[str, tuple[Cut, ...]]
 
 
@@ -55,6 +56,8 @@ def targets(
     """
     if balance not in ("oversample", "undersample") or not counts:
         return dict(counts)
+    if isinstance(target, RepeatFactors):
+        return target.wanted(counts)
     if target == "median":
         goal = statistics.median_low(counts.values())
     elif target is not None:
@@ -214,7 +217,7 @@ class RebalanceClasses(beam.PTransform):
     """
 
     balance: Balance
-    target: int | Literal["median"] | None = None
+    target: int | Literal["median"] | RepeatFactors | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -55,7 +55,7 @@ def strata_rows(
     records without groups have one. A unit that has no majority has no label.
     """
     ranks = pa.array(split_ranks(rows, seed=seed))
-    labels, keys = rows[batch.LABEL], rows[batch.KEY]
+    labels, keys = batch.strata(rows), rows[batch.KEY]
     if majority is not None:
         units, wanted = np.asarray(majority["unit"]), batch.unit_hashes(rows)
         at = np.searchsorted(units, wanted)

@@ -21,8 +21,8 @@ _PARTITIONS = 64
 
 
 def undecided(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The labelled rows whose split the input did not say."""
-    open_ = rows[batch.LABEL].is_valid()
+    """The rows that are of a stratum, and whose split the input did not say."""
+    open_ = batch.strata(rows).is_valid()
     if batch.SPLIT in rows.schema.names:
         open_ = pc.and_(open_, rows[batch.SPLIT].is_null())
     return rows.filter(open_)
@@ -60,7 +60,7 @@ def too_small(histogram: Histogram, *, fractions: Fractions, unit: str) -> list[
 def _units(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(partition, (unit uint64, label string)) of a batch."""
     units = batch.unit_hashes(rows)
-    table = pa.RecordBatch.from_pydict({"unit": pa.array(units), "label": rows[batch.LABEL]})
+    table = pa.RecordBatch.from_pydict({"unit": pa.array(units), "label": batch.strata(rows)})
     partition = batch.scale(units, _PARTITIONS)
     for part in np.unique(partition).tolist():
         yield part, table.filter(pa.array(partition == part))

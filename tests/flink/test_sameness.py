@@ -12,6 +12,8 @@ from tests.flink.jobs import CLOTHING, Job, command
 from tests.test_table import AIR
 from tests.texts import SMS
 
+FACES = CLOTHING.parent / "facemask_coco"
+
 
 def test_embedded(undisturbed, tmp_path):
     job = Job(tmp_path / "out").on_flink("--parallelism", "2")
@@ -56,6 +58,24 @@ def test_a_stratified_split_and_a_dry_run(flink, tmp_path):
     assert "train" in planned[0]
     assert not (tmp_path / "dry" / "dataset.json").exists()
     assert counts[0] == counts[1]
+
+
+def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
+    options = (
+        *(
+            "--annotations",
+            str(FACES / "custom_val.json"),
+            "--stratify",
+            "--augment",
+            "flip,rotate",
+        ),
+        *("--balance-target", "repeat:0.5", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=FACES)
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=FACES).on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
 
 
 @pytest.mark.parametrize("mode", ["drop", "group"])

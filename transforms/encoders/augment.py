@@ -13,8 +13,11 @@ import xxhash
 from PIL import Image, ImageEnhance
 
 from recordmill.errors import ConfigError
+from transforms.encoders.affine import IDENTITY, Affine
 
-Augmentation = Callable[[Image.Image, np.random.Generator], Image.Image]
+# Also tells where the points of the picture go.
+Changed = tuple[Image.Image, Affine]
+Augmentation = Callable[[Image.Image, np.random.Generator], Changed]
 
 _FILTER = Image.Resampling.BILINEAR
 _LEAST_AREA = 0.7  # of the picture, that a crop keeps
@@ -22,24 +25,26 @@ _FACTOR = 0.3  # brightness and contrast change by up to this, either way
 _DEGREES = 15.0  # a rotation turns by up to this, either way
 
 
-def crop(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+def crop(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Enlarges a random part, of the picture's proportions, to the whole."""
     side = math.sqrt(generator.uniform(_LEAST_AREA, 1))
     width, height = image.width * side, image.height * side
     left = generator.uniform(0, image.width - width)
     top = generator.uniform(0, image.height - height)
     box = (left, top, min(left + width, image.width), min(top + height, image.height))
-    return image.resize(image.size, _FILTER, box)
+    cut = Affine.shift(-left, -top).then(Affine.scale(1 / side, 1 / side))
+    return image.resize(image.size, _FILTER, box), cut
 
 
-def flip(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+def flip(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Mirrors left and right, every second time."""
     if generator.random() < 0.5:
-        return image
-    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return image, IDENTITY
+    mirrored = Affine(-1, 0, image.width, 0, 1, 0)
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT), mirrored
 
 
-def rotate(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Turns around the centre and enlarges until no corner is empty: no pixel is made up."""
     angle = math.radians(generator.uniform(-_DEGREES, _DEGREES))
     width, height = image.size
@@ -48,17 +53,20 @@ def rotate(image: Image.Image, generator: np.random.Generator) -> Image.Image:
     # Where the pixel (x, y) comes from: the turned and shrunk offset from the centre.
     across = (cos, sin, width / 2 * (1 - cos) - height / 2 * sin)
     down = (-sin, cos, height / 2 * (1 - cos) + width / 2 * sin)
-    return image.transform(image.size, Image.Transform.AFFINE, across + down, _FILTER)
+    turned = image.transform(image.size, Image.Transform.AFFINE, across + down, _FILTER)
+    return turned, Affine(*across, *down).inverse()
 
 
-def brightness(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+def brightness(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Scales all levels."""
-    return ImageEnhance.Brightness(image).enhance(generator.uniform(1 - _FACTOR, 1 + _FACTOR))
+    factor = generator.uniform(1 - _FACTOR, 1 + _FACTOR)
+    return ImageEnhance.Brightness(image).enhance(factor), IDENTITY
 
 
-def contrast(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+def contrast(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Scales the distance of all levels from the mean."""
-    return ImageEnhance.Contrast(image).enhance(generator.uniform(1 - _FACTOR, 1 + _FACTOR))
+    factor = generator.uniform(1 - _FACTOR, 1 + _FACTOR)
+    return ImageEnhance.Contrast(image).enhance(factor), IDENTITY
 
 
 # In the order in which they are applied, whatever order they are named in.
@@ -80,15 +88,15 @@ def check_names(names: Iterable[str]) -> None:
             )
 
 
-def augment(
-    image: Image.Image, names: Iterable[str], generator: np.random.Generator
-) -> Image.Image:
+def augment(image: Image.Image, names: Iterable[str], generator: np.random.Generator) -> Changed:
     """Applies the named augmentations, each once, in a fixed order."""
     wanted = frozenset(names)
+    moved = IDENTITY
     for name, apply in AUGMENTATIONS.items():
         if name in wanted:
-            image = apply(image, generator)
-    return image
+            image, step = apply(image, generator)
+            moved = moved.then(step)
+    return image, moved
 
 
 def generator_for(seed: int, *, key: str, copy: int) -> np.random.Generator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from transforms.encoders.affine import Affine
 from transforms.encoders.image_options import ImageOptions
 
 Size = tuple[int, int]  # (width, height), as Pillow has it
@@ -19,6 +20,17 @@ class Plan:
     window: tuple[float, float]
     inner: Size
     canvas: Size
+
+    def moves(self, source: Size) -> Affine:
+        """Where the points of the source go on the canvas."""
+        across, down = self.inner[0] / self.window[0], self.inner[1] / self.window[1]
+        cut = Affine.shift((self.window[0] - source[0]) / 2, (self.window[1] - source[1]) / 2)
+        return cut.then(Affine.scale(across, down)).then(Affine.shift(*self.corner))
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """Where the left and top edge of `inner` are on the canvas."""
+        return (self.canvas[0] - self.inner[0]) // 2, (self.canvas[1] - self.inner[1]) // 2
 
     def turned(self) -> Plan:
         """The same for the picture lying on its side."""

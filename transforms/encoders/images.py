@@ -14,10 +14,12 @@ from recordmill.errors import ConfigError, Filtered, RecordError
 from recordmill.features import Feature, Features
 from recordmill.files import open_file, read_file
 from transforms import batch
+from transforms.annotations import OBJECTS
 from transforms.encoders.augment import check_names, generator_for
 from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.labels import label_feature, label_numbers
+from transforms.encoders.objects import ObjectOptions, Objects, object_features
 from transforms.encoders.pixels import Picture, process
 from transforms.kind import Context, Encoded, Sorted, Sorter
 from transforms.user_columns import user_fields, with_users
@@ -82,6 +84,8 @@ class ImageEncoder:
     one_hot_label: adds the label as float32[classes], 1 at the class's index.
     augment: names of augmentations, for copies; with `augment_all` for all of split `train`.
     unlabelled: rows without a label may occur, and have no label features.
+    objects: what becomes of the boxes and captions that annotations give rows. classed: whether
+    pictures whose objects have classes have one themselves.
     """
 
     options: ImageOptions
@@ -89,6 +93,8 @@ class ImageEncoder:
     augment: tuple[str, ...] = ()
     augment_all: bool = False
     unlabelled: bool = False
+    objects: ObjectOptions | None = None
+    classed: bool = True
 
     def __post_init__(self) -> None:
         check_names(self.augment)
@@ -106,9 +112,14 @@ class ImageEncoder:
             "image/width": integer,
             "image/channels": integer,
         }
-        if context.labels:
+        if context.labels and self._has_classes(rows):
             declared |= self._label_features(context)
+        if self.objects is not None:
+            declared |= object_features(rows)
         return with_users(declared, user_fields(rows), where="listing")
+
+    def _has_classes(self, rows: pa.Schema) -> bool:
+        return self.classed or OBJECTS not in rows.names
 
     def _label_features(self, context: Context) -> dict[str, Feature]:
         shape = (None,) if self.unlabelled else ()
@@ -148,6 +159,7 @@ class ImageEncoder:
         """Reads every file named, in the order of the rows; what cannot be read is left out."""
         sorter = Sorter("encode")
         pictures: list[Picture] = []
+        objects = None if self.objects is None else Objects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
         splits = rows.column(batch.SPLIT).to_pylist()
         for row, (key, path, size, mtime) in enumerate(_references(rows)):
@@ -156,16 +168,21 @@ class ImageEncoder:
             generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
             try:
                 data = read_file(path, size=size, mtime=mtime)
-                pictures.append(process(data, self.options, names, generator))
+                picture = process(data, self.options, names, generator)
+                if objects is not None:
+                    objects.place(row, picture)
             except (RecordError, Filtered) as error:
                 sorter.leave_out(key, error)
             else:
+                pictures.append(picture)
                 sorter.keep(row)
         outcome = sorter.result()
         kept = rows.take(pa.array(outcome.kept))
         columns = _picture_columns(kept, pictures)
-        if context.labels:
+        if context.labels and self._has_classes(rows.schema):
             columns |= self._label_columns(kept.column(batch.LABEL), context)
+        if objects is not None:
+            columns |= objects.columns(context)
         columns |= {field.name: kept.column(field.name) for field in user_fields(rows.schema)}
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=outcome)
 

@@ -13,6 +13,7 @@ import dataclasses
 import io
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -21,6 +22,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from recordmill.errors import Reason, RecordError
+from transforms.encoders.affine import IDENTITY, Affine, upright
 from transforms.encoders.augment import augment
 from transforms.encoders.colour import PILLOW_MODES, blank, mixable, srgb_transform, to_mode
 from transforms.encoders.geometry import Plan, Size, plan_resize
@@ -69,13 +71,20 @@ _PNG_BIT_DEPTH = 24  # where a PNG's bits per channel stand, in its first chunk
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """An encoded picture; `format` is jpeg, png or raw, sides are in pixels."""
+    """An encoded picture; `format` is jpeg, png or raw, sides are in pixels.
+
+    source: (width, height) of the file's picture, upright. turn: from the picture as it is stored
+    to the one upright. moves: from that to this one.
+    """
 
     data: bytes
     format: str
     height: int
     width: int
     channels: int
+    source: Size
+    turn: Affine = IDENTITY
+    moves: Affine = IDENTITY
 
 
 def process(
@@ -95,13 +104,14 @@ def process(
     image = _open(data, options)
     if not augmentations and _complies(image, data, options):
         _load(image, options)
-        return _picture(data, image, options)
+        return _picture(data, _Finished(image, image.size), options)
     result = _finish(image, options)
     if augmentations:
         if generator is None:
             raise ValueError(f"augmentations {augmentations} need a generator, got None")
-        result = augment(result, augmentations, generator)
-    return _picture(encode(result, options), result, options)
+        changed, step = augment(result.image, augmentations, generator)
+        result = result._replace(image=changed, moves=result.moves.then(step))
+    return _picture(encode(result.image, options), result, options)
 
 
 def decode(data: bytes, options: ImageOptions) -> Image.Image:
@@ -109,7 +119,7 @@ def decode(data: bytes, options: ImageOptions) -> Image.Image:
 
     Of an animation it is the first frame.
     """
-    return _finish(_open(data, options), options)
+    return _finish(_open(data, options), options).image
 
 
 def encode(image: Image.Image, options: ImageOptions) -> bytes:
@@ -146,13 +156,25 @@ def _raw(image: Image.Image, options: ImageOptions) -> bytes:
     return pixels.astype("<f4", copy=False).tobytes()
 
 
-def _picture(data: bytes, image: Image.Image, options: ImageOptions) -> Picture:
+class _Finished(NamedTuple):
+    """A picture as it will be encoded; source, turn, moves: as `Picture` has them."""
+
+    image: Image.Image
+    source: Size
+    turn: Affine = IDENTITY
+    moves: Affine = IDENTITY
+
+
+def _picture(data: bytes, made: _Finished, options: ImageOptions) -> Picture:
     return Picture(
         data=data,
         format=options.image_format,
-        height=image.height,
-        width=image.width,
+        height=made.image.height,
+        width=made.image.width,
         channels=options.channels,
+        source=made.source,
+        turn=made.turn,
+        moves=made.moves,
     )
 
 
@@ -200,12 +222,13 @@ def _open(data: bytes, options: ImageOptions) -> ImageFile:
     return image
 
 
-def _finish(image: ImageFile, options: ImageOptions) -> Image.Image:
+def _finish(image: ImageFile, options: ImageOptions) -> _Finished:
     turn = orientation(image)
     sideways = turn >= 5
     stored = image.size
-    upright = plan_resize(stored[::-1] if sideways else stored, options)
-    plan = upright.turned() if sideways else upright
+    source = stored[::-1] if sideways else stored
+    standing = plan_resize(source, options)
+    plan = standing.turned() if sideways else standing
     profile = image.info.get("icc_profile")
     full = _draft(image, plan, options)
     _load(image, options)
@@ -213,10 +236,10 @@ def _finish(image: ImageFile, options: ImageOptions) -> Image.Image:
     if turn != 1:
         result = result.transpose(_UPRIGHT[turn])
     result = to_mode(result, mode=options.mode, background=options.background, profile=profile)
-    if upright.canvas != upright.inner:
-        result = _pad(result, upright, options)
+    if standing.canvas != standing.inner:
+        result = _pad(result, standing, options)
     result.info = {}  # or else Pillow would write comments and profiles along
-    return result
+    return _Finished(result, source, upright(turn, stored), standing.moves(source))
 
 
 def _draft(image: ImageFile, plan: Plan, options: ImageOptions) -> tuple[float, float]:
@@ -266,7 +289,5 @@ def _resize(
 
 def _pad(image: Image.Image, plan: Plan, options: ImageOptions) -> Image.Image:
     canvas = blank(plan.canvas, mode=options.mode, background=options.background)
-    left = (plan.canvas[0] - plan.inner[0]) // 2
-    top = (plan.canvas[1] - plan.inner[1]) // 2
-    canvas.paste(image, (left, top))
+    canvas.paste(image, plan.corner)
     return canvas

@@ -1,0 +1,131 @@
+"""COCO's JSON: what is read of it, and what each mistake is called."""
+
+import json
+
+import pytest
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.files import Location
+from transforms.annotations import CAPTIONS, OBJECTS, SIDES
+from transforms.sources.coco import read_coco
+
+IMAGES = [
+    {"id": 3, "file_name": "b.jpg", "width": 40, "height": 30},
+    {"id": 1, "file_name": "a/a.jpg", "width": 20, "height": 10},
+]
+CATEGORIES = [{"id": 9, "name": "dog"}, {"id": 2, "name": "cat"}]
+BOX = {"image_id": 1, "category_id": 9, "bbox": [1, 2.5, 3, 4]}
+
+
+@pytest.fixture
+def book(tmp_path):
+    def read(annotations, images=IMAGES, categories=CATEGORIES, **options):
+        path = tmp_path / "coco.json"
+        # Annotations first: they may stand anywhere.
+        parts = {"annotations": annotations, "images": images, "categories": categories}
+        path.write_text(json.dumps(parts))
+        return read_coco([Location.parse(str(path))], **options)
+
+    return read
+
+
+def test_what_is_read(book):
+    polygon = [[1, 2, 3.5, 4, 5, 6]]
+    lengths = {"size": [10, 20], "counts": "abc"}
+    found = book(
+        [
+            {**BOX, "area": 7.5, "iscrowd": 0, "segmentation": polygon},
+            {"image_id": 3, "caption": "two\nlines"},
+            {**BOX, "category_id": 2, "iscrowd": 1, "segmentation": lengths},
+            {**BOX, "image_id": 3},
+            {"image_id": 3, "caption": "more"},
+        ]
+    )
+    assert found.names == ["b.jpg", "a/a.jpg"]
+    assert found.classes == ("cat", "dog")
+    assert found.faults == {}
+    first, second = found.table.to_pylist()
+    assert (first[SIDES], second[SIDES]) == ([40, 30], [20, 10])
+    assert (first[CAPTIONS], second[CAPTIONS]) == (["two\nlines", "more"], [])
+    assert [one["class"] for one in second[OBJECTS]] == ["dog", "cat"]
+    one, other = second[OBJECTS]
+    assert [one[name] for name in ("xmin", "ymin", "xmax", "ymax")] == [1, 2.5, 4, 6.5]
+    assert (one["area"], other["area"]) == (7.5, None)
+    assert (one["is_crowd"], other["is_crowd"]) == (False, True)
+    assert json.loads(one["segmentation"]) == polygon
+    assert json.loads(other["segmentation"]) == lengths
+    assert first[OBJECTS][0]["segmentation"] is None
+
+
+def test_segmentation_can_be_left_out(book):
+    annotations = [{**BOX, "segmentation": [[1, 2, 3, 4]]}]
+    fields = book(annotations, segmentation=False).table.field(OBJECTS).type.value_type
+    assert "segmentation" not in [field.name for field in fields]
+    assert "segmentation" not in book([{**BOX, "segmentation": []}]).table.schema.to_string()
+
+
+def test_a_picture_of_lvis_has_a_url(book):
+    images = [{"id": 1, "coco_url": "http://images.cocodataset.org/val2017/0001.jpg"}]
+    assert book([BOX], images).names == ["val2017/0001.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"bbox": [1, 2, 3]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3]"),
+        ({"bbox": [1, 2, -3, 4]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, -3, 4]"),
+        ({"bbox": [1, 2, 3, "4"]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3, '4"),
+        ({"bbox": [1, 2, 3, float("nan")]}, "expected a 'bbox' of [x, y, width, height], got [1,"),
+        ({"bbox": None}, "expected a 'bbox' of [x, y, width, height], got None"),
+        ({"category_id": 4}, "its 'category_id' 4 is that of no category"),
+        ({"category_id": [4]}, "its 'category_id' [4] is that of no category"),
+        ({"area": -1}, "expected an 'area' from 0 on, got -1"),
+        ({"iscrowd": 2}, "expected 'iscrowd' to be 0 or 1, got 2"),
+        ({"caption": 5}, "expected a 'caption' of text, got 5"),
+    ],
+)
+def test_a_picture_of_a_bad_entry_is_named(book, change, why):
+    found = book([{**BOX, "image_id": 3}, {**BOX, **change}])
+    assert list(found.faults) == [1]
+    assert found.faults[1].startswith(f"coco.json: annotations[1]: {why}")
+
+
+@pytest.mark.parametrize("image", [77, None, "1", [1], True])
+def test_an_entry_of_no_picture_is_a_reject(book, image):
+    (reject,) = book([BOX, {**BOX, "image_id": image}]).rejects
+    assert reject.key == "coco.json#annotations[1]"
+    assert reject.reason == Reason.MISSING
+    assert reject.detail == f"its 'image_id' {image!r} is that of no picture"
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"images": []}, "expected COCO's 'images', a list of pictures, got none"),
+        ({"annotations": []}, "expected COCO's 'annotations', a list, got none"),
+        ({"images": {"a": 1}}, "images: expected a list of objects, got"),
+        ({"images": [3]}, "images[0]: expected a list of objects, got '3'"),
+        ({"images": [{"id": 1}]}, "images[0]: expected a 'file_name', got None"),
+        ({"images": [{"file_name": "a"}]}, "images[0]: expected an 'id', got None"),
+        (
+            {"images": [*IMAGES, {"id": 3, "file_name": "c.jpg"}]},
+            "images[2]: the 'id' 3 is that of another picture, too",
+        ),
+        ({"categories": [{"id": 1}]}, "categories[0]: expected a 'name' of one line, got None"),
+        (
+            {"categories": [*CATEGORIES, {"id": 2, "name": "cow"}]},
+            "categories[2]: 'cow' has the 'id' 2 of 'cat'",
+        ),
+    ],
+)
+def test_a_file_that_is_none_of_coco(book, parts, message):
+    with pytest.raises(ConfigError) as caught:
+        book(**{"annotations": [BOX], **parts})
+    assert f"coco.json: {message}" in str(caught.value)
+
+
+def test_sizes_that_differ_are_a_fault(book):
+    twice = [*IMAGES, {"id": 5, "file_name": "b.jpg", "width": 41, "height": 30}]
+    found = book([BOX], twice)
+    assert list(found.faults) == [0]
+    assert "images[2]: two entries say different sizes of the picture" in found.faults[0]

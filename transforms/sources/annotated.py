@@ -1,0 +1,294 @@
+"""Files with annotations beside them: a listing of pictures, joined with what a book says of each.
+
+A picture's annotations are those of the longest end of its path that the book names: of
+/data/coco/val/7.jpg those of val/7.jpg, or else of 7.jpg.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, Reason, Reject
+from transforms import batch
+from transforms.annotations import CLASS, OBJECTS, Book
+from transforms.kind import Listed, Source
+from transforms.label_sets import (
+    LabelCounts,
+    LabelSet,
+    PictureClass,
+    largest,
+    rarest,
+    sets_of,
+    strata,
+)
+
+Unannotated = Literal["reject", "keep", "drop"]
+WithoutBoxes = Literal["keep", "drop"]
+
+_PART_BYTES = 8 << 20  # of rows with their objects
+_COUNTED = 1 << 12  # pictures at a time
+_NAMED = 5  # pictures that a note names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnnotatedFiles:
+    """Lists the files of a source, with what annotations say of them.
+
+    files: gives references. open_book: reads the annotations; noted as `where` in messages.
+    unannotated: what becomes of pictures of which they say nothing. without_boxes: of those that
+    have no object, by them or for that reason. classes: those that there may be, in the order of
+    their numbers; those of the annotations unless given. picture_class: which class of its objects
+    is that of a picture. stratum_size: pictures of a stratum, at least; None where splits are not
+    stratified.
+    """
+
+    files: Source
+    open_book: Callable[[], Book]
+    where: str
+    unannotated: Unannotated = "reject"
+    without_boxes: WithoutBoxes = "keep"
+    classes: tuple[str, ...] | None = None
+    picture_class: PictureClass | None = None
+    stratum_size: int | None = None
+    _found: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, known in (("unannotated", Unannotated), ("without_boxes", WithoutBoxes)):
+            if getattr(self, name) not in get_args(known):
+                raise ConfigError(
+                    f"--{name.replace('_', '-')}: expected one of {', '.join(get_args(known))}, got"
+                    f" {getattr(self, name)!r}"
+                )
+
+    @property
+    def unique_keys(self) -> bool:
+        return self.files.unique_keys
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which pictures the annotations say nothing of, where these are not rejects."""
+        names: list[str] = self._found.get("unannotated", [])
+        count: int = self._found.get("count", 0)
+        if not count:
+            return ()
+        became = "were left out" if self.unannotated == "drop" else "have no boxes"
+        more = ", ..." if count > len(names) else ""
+        return (
+            f"{count} pictures that {self.where} says nothing of {became}: {_told(names)}{more}",
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The classes of objects, in the order of their numbers; None where they have none."""
+        labels: tuple[str, ...] | None = self._found.get("labels")
+        return labels
+
+    @property
+    def frequencies(self) -> Mapping[str, float] | None:
+        """The fraction of the annotated pictures that hold each class, where the rarest counts."""
+        counts: LabelCounts | None = self._found.get("counts")
+        return None if counts is None or self.picture_class != "rarest" else counts.frequencies
+
+    def scan(self) -> Iterator[Listed]:
+        """Raises ConfigError where annotations cannot be understood, or fit no picture."""
+        self._found.clear()
+        book = self.open_book()
+        index = _Index(book)
+        self._count(book)
+        joined = 0
+        for listed in self.files.scan():
+            for reject in listed.rejects:
+                index.find(reject.key, by=reject.key)  # it is there, if of no use
+            if listed.rows is None:
+                yield listed
+                continue
+            yield dataclasses.replace(listed, rows=None)
+            for part in self._join(listed.rows, book, index):
+                joined += 0 if part.rows is None else len(part.rows)
+                yield part
+        if not joined and not index.found:
+            raise ConfigError(_nothing(self.where, book))
+        strays = [
+            Reject(name, "read", Reason.MISSING, f"{self.where} names it, and the input has none")
+            for name in index.unused()
+        ]
+        yield Listed(rejects=[*book.rejects, *strays])
+        if OBJECTS in book.fields.names:
+            self._found["labels"] = self.classes or book.labels()
+
+    def _count(self, book: Book) -> None:
+        """Counts classes and sets of them, where that is asked for, in a pass over the book."""
+        wanted = self.picture_class == "rarest" or self.stratum_size is not None
+        if not wanted or OBJECTS not in book.fields.names:
+            return
+        counts = LabelCounts()
+        for start in range(0, len(book.names), _COUNTED):
+            which = np.arange(start, min(start + _COUNTED, len(book.names)))
+            counts.add(sets_of(book.read(which).columns))
+        self._found["counts"] = counts
+        if self.stratum_size is not None:
+            self._found["strata"] = strata({(): 0, **counts.by_set}, least=self.stratum_size)
+
+    def _classify(self, columns: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None]:
+        """Of pictures with objects: their classes, and their strata; string[n], nullable."""
+        counts: LabelCounts | None = self._found.get("counts")
+        labels: Sequence[str | None] = [None] * len(columns)
+        if self.picture_class == "largest":
+            labels = largest(columns)
+        if counts is None:
+            return pa.array(labels, pa.string()), None
+        sets = sets_of(columns)
+        if self.picture_class == "rarest":
+            labels = rarest(sets, counts)
+        alike: Mapping[LabelSet, str] | None = self._found.get("strata")
+        found = None if alike is None else pa.array([alike[one] for one in sets], pa.string())
+        return pa.array(labels, pa.string()), found
+
+    def _join(self, rows: pa.RecordBatch, book: Book, index: _Index) -> Iterator[Listed]:
+        keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
+        at = [index.find(path, by=key) for key, path in zip(keys, paths, strict=True)]
+        places = np.array([-1 if isinstance(one, str) else one for one in at], np.int64)
+        known = np.flatnonzero(places >= 0)
+        step = batch.ROWS
+        rejects = [
+            Reject(key, "read", Reason.BAD_VALUE, one)
+            for key, one in zip(keys, at, strict=True)
+            if isinstance(one, str)
+        ]
+        blank = [row for row, one in enumerate(at) if one == -1]
+        if self.unannotated == "reject":
+            why = f"{self.where} says nothing of it; --unannotated keep or drop allows that"
+            rejects += [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
+        elif blank:
+            self._found["count"] = self._found.get("count", 0) + len(blank)
+            names = self._found.setdefault("unannotated", [])
+            names += [keys[row] for row in blank[: _NAMED - len(names)]]
+        filtered = {"unannotated": len(blank)} if blank and self.unannotated == "drop" else {}
+        yield Listed(rejects=rejects, filtered=filtered)
+        for start in range(0, len(known), step):
+            chosen = known[start : start + step]
+            yield from self._annotate(rows.take(pa.array(chosen)), places[chosen], book)
+        if blank and self.unannotated == "keep":
+            nothing = pa.RecordBatch.from_arrays(
+                [_empty(field, len(blank)) for field in book.fields], schema=book.fields
+            )
+            yield from self._finish(rows.take(pa.array(blank)), nothing)
+
+    def _annotate(self, rows: pa.RecordBatch, which: Any, book: Book) -> Iterator[Listed]:
+        annotated = book.read(which)
+        faults = {**self._unknown(annotated.columns), **annotated.faults}
+        if not faults:
+            yield from self._finish(rows, annotated.columns)
+            return
+        keys = rows[batch.KEY]
+        rejects = [
+            Reject(keys[row].as_py(), "read", Reason.BAD_VALUE, why)
+            for row, why in sorted(faults.items())
+        ]
+        yield Listed(rejects=rejects)
+        sound = np.ones(len(rows), np.bool_)
+        sound[list(faults)] = False
+        mask = pa.array(sound)
+        yield from self._finish(rows.filter(mask), annotated.columns.filter(mask))
+
+    def _unknown(self, columns: pa.RecordBatch) -> dict[int, str]:
+        """Pictures with an object of a class that there should not be: {row: why}."""
+        if self.classes is None or OBJECTS not in columns.schema.names:
+            return {}
+        objects = columns[OBJECTS]
+        names = objects.flatten().field(CLASS)
+        strange = pc.invert(pc.is_in(names, value_set=pa.array(self.classes, pa.string())))
+        rows = np.asarray(pc.list_parent_indices(objects))
+        return {
+            int(rows[at]): f"an object of class {names[at].as_py()!r}, which is not in the labels"
+            " file"
+            for at in np.flatnonzero(np.asarray(strange)).tolist()
+        }
+
+    def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[Listed]:
+        """Rows with their annotations, in parts that are not too large."""
+        arrays, fields = list(rows.columns), list(rows.schema)
+        if OBJECTS in columns.schema.names:
+            at = rows.schema.get_field_index(batch.LABEL)
+            arrays[at], alike = self._classify(columns)  # a folder is no class of objects
+            if alike is not None:
+                arrays.append(alike)
+                fields.append(pa.field(batch.STRATUM, pa.string()))
+        joined = pa.record_batch(
+            [*arrays, *columns.columns], schema=pa.schema([*fields, *columns.schema])
+        )
+        if self.without_boxes == "drop" and OBJECTS in columns.schema.names:
+            some = pc.greater(pc.list_value_length(columns[OBJECTS]), 0)
+            dropped = len(joined) - pc.sum(some).as_py() if len(joined) else 0
+            joined = joined.filter(some)
+            if dropped:
+                yield Listed(filtered={"without-boxes": dropped})
+        parts = max(-(-joined.nbytes // _PART_BYTES), 1)
+        step = max(-(-len(joined) // parts), 1)
+        for start in range(0, len(joined), step):
+            yield Listed(rows=joined.slice(start, step))
+
+
+class _Index:
+    """Finds a picture's annotations by its path; each are those of one picture."""
+
+    def __init__(self, book: Book) -> None:
+        self._names = book.names
+        self._by_stem = book.by_stem
+        self._at = {
+            posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
+            for n, name in enumerate(book.names)
+        }
+        self._used: dict[int, str] = {}
+
+    def find(self, path: str, *, by: str) -> int | str:
+        """The index of its annotations, -1 where it has none; or why they are of no use to it.
+
+        by: the key of who asks.
+        """
+        parts = path.split("/")
+        if self._by_stem:
+            stem, dot, _ = parts[-1].rpartition(".")
+            parts[-1] = stem if stem and dot else parts[-1]
+        for start in range(len(parts)):
+            at = self._at.get("/".join(parts[start:]))
+            if at is not None:
+                owner = self._used.setdefault(at, by)
+                if owner == by:
+                    return at
+                return f"the annotations of {self._names[at]!r} are those of {owner!r} already"
+        return -1
+
+    @property
+    def found(self) -> int:
+        """Pictures that have annotations."""
+        return len(self._used)
+
+    def unused(self) -> list[str]:
+        return [name for n, name in enumerate(self._names) if n not in self._used]
+
+
+def _empty(field: pa.Field, count: int) -> pa.Array:
+    """What stands where annotations say nothing: no objects, no captions, no sides."""
+    if pa.types.is_list(field.type):
+        return pa.array([[]] * count, field.type)
+    return pa.nulls(count, field.type)
+
+
+def _told(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _nothing(where: str, book: Book) -> str:
+    some = _told(book.names[:3]) or "no picture"
+    return (
+        f"no picture of the input is of use with the annotations {where}: they name {some}; a"
+        " picture's path has to end so"
+    )

@@ -1,0 +1,251 @@
+"""Annotations as COCO has them: JSON files with images, annotations and categories.
+
+Source: https://cocodataset.org/#format-data. A box is [x, y, width, height] in pixels from the left
+and top edge. Several files, such as those of instances and of captions, are read as one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.files import Location
+from transforms.annotations import (
+    AREA,
+    CAPTIONS,
+    CAPTIONS_FIELD,
+    CROWD,
+    OBJECTS,
+    SEGMENTATION,
+    SIDES,
+    SIDES_FIELD,
+    Annotated,
+    Corners,
+    Indices,
+    Objects,
+    grouped,
+    objects_field,
+    sides_array,
+    strings,
+)
+from transforms.sources.json_members import members
+
+_WANTED = ("images", "annotations", "categories")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CocoBook:
+    """What COCO files say. classes: in the order of their ids."""
+
+    names: Sequence[str]
+    table: pa.RecordBatch
+    faults: Mapping[int, str]
+    classes: tuple[str, ...]
+    rejects: Sequence[Reject]
+    by_stem: bool = False
+
+    @property
+    def fields(self) -> pa.Schema:
+        return self.table.schema
+
+    def read(self, which: Indices) -> Annotated:
+        faults = {n: self.faults[i] for n, i in enumerate(which.tolist()) if i in self.faults}
+        return Annotated(columns=self.table.take(pa.array(which)), faults=faults)
+
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+
+def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoBook:
+    """Reads all files.
+
+    segmentation: whether to keep what they say of it.
+
+    Raises:
+      ConfigError: a file is not what it should be; the message names it, and the entry.
+    """
+    reading = _Reading(segmentation=segmentation)
+    for file in files:
+        reading.read(file)
+    return reading.book()
+
+
+class _Reading:
+    """What has been read so far, of all files."""
+
+    def __init__(self, *, segmentation: bool) -> None:
+        self._segmentation = segmentation
+        self._segmented = False
+        self._pictures: dict[str, int] = {}
+        self._sides: list[tuple[int, int] | None] = []
+        self._objects = Objects(more=(CROWD, AREA, SEGMENTATION))
+        self._captions: list[str] = []
+        self._captioned: list[int] = []
+        self._faults: dict[int, str] = {}
+        self._categories: dict[Any, str] = {}
+        self._rejects: list[Reject] = []
+
+    def read(self, file: Location) -> None:
+        """Reads a file twice: first the pictures and the categories, wherever they stand in it."""
+        ids: dict[Any, int] = {}
+        counted = 0
+        with file.open_input() as data:
+            for name, number, entry in members(data, ("images", "categories"), where=str(file)):
+                entry = _object(entry, number, name, file)
+                if name == "images":
+                    self._add_picture(entry, number, ids, file)
+                else:
+                    self._add_category(entry, number, file)
+        if not ids:
+            raise ConfigError(f"{file}: expected COCO's 'images', a list of pictures, got none")
+        with file.open_input() as data:
+            for _, number, entry in members(data, ("annotations",), where=str(file)):
+                self._add(_object(entry, number, "annotations", file), number, ids, file)
+                counted += 1
+        if not counted:
+            raise ConfigError(f"{file}: expected COCO's 'annotations', a list, got none")
+
+    def _add_picture(
+        self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: Location
+    ) -> None:
+        where = f"{file}: images[{number}]"
+        name = entry.get("file_name") or _of_url(entry.get("coco_url"))
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{where}: expected a 'file_name', got {entry.get('file_name')!r}")
+        key = _id(entry.get("id"), where)
+        index = self._pictures.setdefault(name, len(self._pictures))
+        if ids.setdefault(key, index) != index:
+            raise ConfigError(f"{where}: the 'id' {key!r} is that of another picture, too")
+        if index == len(self._sides):
+            self._sides.append(None)
+        sides = _sides(entry)
+        if sides is not None and self._sides[index] not in (None, sides):
+            self._faults[index] = f"{where}: two entries say different sizes of the picture"
+        self._sides[index] = self._sides[index] or sides
+
+    def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
+        where = f"{file}: categories[{number}]"
+        name, key = entry.get("name"), _id(entry.get("id"), where)
+        if not isinstance(name, str) or not name or len(name.splitlines()) > 1:
+            raise ConfigError(f"{where}: expected a 'name' of one line, got {name!r}")
+        if self._categories.setdefault(key, name) != name:
+            raise ConfigError(
+                f"{where}: {name!r} has the 'id' {key!r} of {self._categories[key]!r}"
+            )
+
+    def _add(
+        self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: Location
+    ) -> None:
+        entry_name = f"{file.name}: annotations[{number}]"
+        picture = ids.get(entry.get("image_id")) if _is_id(entry.get("image_id")) else None
+        if picture is None:
+            why = f"its 'image_id' {entry.get('image_id')!r} is that of no picture"
+            self._rejects.append(
+                Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
+            )
+            return
+        caption = entry.get("caption")
+        try:
+            if caption is not None:
+                if not isinstance(caption, str):
+                    raise ValueError(f"expected a 'caption' of text, got {caption!r}")
+                self._captions.append(caption)
+                self._captioned.append(picture)
+            if "bbox" in entry or caption is None:
+                self._add_object(picture, entry)
+        except ValueError as error:
+            self._faults.setdefault(picture, f"{entry_name}: {error}")
+
+    def _add_object(self, picture: int, entry: Mapping[str, Any]) -> None:
+        corners = _corners(entry.get("bbox"))
+        category = entry.get("category_id")
+        name = self._categories.get(category) if _is_id(category) else None
+        if name is None:
+            raise ValueError(f"its 'category_id' {category!r} is that of no category")
+        area = entry.get("area")
+        if area is not None and not (_is_number(area) and area >= 0):
+            raise ValueError(f"expected an 'area' from 0 on, got {area!r}")
+        crowd = entry.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            raise ValueError(f"expected 'iscrowd' to be 0 or 1, got {crowd!r}")
+        given = entry.get("segmentation") if self._segmentation else None
+        self._segmented = self._segmented or bool(given)
+        self._objects.add(
+            picture,
+            corners,
+            name,
+            is_crowd=bool(crowd),
+            area=area,
+            segmentation=None if given is None else json.dumps(given, separators=(",", ":")),
+        )
+
+    def book(self) -> CocoBook:
+        count = len(self._pictures)
+        columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
+        fields = [SIDES_FIELD]
+        if self._categories:
+            more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
+            fields.append(objects_field(more))
+            columns[OBJECTS] = self._objects.column(count, more)
+        if self._captions:
+            fields.append(CAPTIONS_FIELD)
+            columns[CAPTIONS] = grouped(
+                strings(self._captions), pa.array(self._captioned, pa.int64()).to_numpy(), count
+            )
+        categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
+        return CocoBook(
+            names=list(self._pictures),
+            table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
+            faults=self._faults,
+            classes=tuple(dict.fromkeys(name for _, name in categories)),
+            rejects=self._rejects,
+        )
+
+
+def _object(entry: Any, number: int | None, name: str, file: Location) -> Mapping[str, Any]:
+    if number is None or not isinstance(entry, dict):
+        what = name if number is None else f"{name}[{number}]"
+        raise ConfigError(f"{file}: {what}: expected a list of objects, got {str(entry)[:40]!r}")
+    return entry
+
+
+def _of_url(url: Any) -> str | None:
+    """The name of a picture of LVIS, which says where it is in COCO: its folder and its file."""
+    return "/".join(url.split("/")[-2:]) if isinstance(url, str) else None
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, (int, str)) and not isinstance(value, bool)
+
+
+def _id(value: Any, where: str) -> Any:
+    if not _is_id(value):
+        raise ConfigError(f"{where}: expected an 'id', got {value!r}")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+
+
+def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
+    """(width, height), None where they are not said."""
+    width, height = entry.get("width"), entry.get("height")
+    if isinstance(width, int) and isinstance(height, int) and 0 < width < 2**31 > height > 0:
+        return width, height
+    return None
+
+
+def _corners(box: Any) -> Corners:
+    if not (
+        isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0
+    ):
+        raise ValueError(f"expected a 'bbox' of [x, y, width, height], got {str(box)[:60]}")
+    x, y, width, height = map(float, box)
+    return x, y, x + width, y + height
