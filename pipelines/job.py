@@ -201,14 +201,12 @@ class Job:
         return self.labels if said is None else said
 
     def _balance_target(self) -> Target:
-        target, source = self.config.balance_target, self.kind.source
+        target = self.config.balance_target
         if not isinstance(target, str):
             return target
         if target == "median":
             return "median"
-        threshold = float(target.removeprefix("repeat:"))
-        found = source.frequencies if isinstance(source, InformedSource) else None
-        return RepeatFactors(threshold, found)
+        return RepeatFactors(float(target.removeprefix("repeat:")))
 
     def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
         """rows, records: what they are like; the same but for windows, which are of rows."""

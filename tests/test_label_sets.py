@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms import batch
 from transforms.annotations import OBJECTS, Objects
 from transforms.label_sets import (
+    Held,
     LabelCounts,
     RepeatFactors,
     largest,
@@ -49,7 +51,6 @@ def test_counts_are_of_pictures(pictures):
     assert counts.pictures == len(pictures)
     assert counts.by_class == Counter(name for one in pictures for name in set(one))
     assert sum(counts.by_set.values()) == len(pictures)
-    assert all(0 < one <= 1 for one in counts.frequencies.values())
 
 
 def test_the_rarest_class_counts():
@@ -75,8 +76,8 @@ def test_repeat_factors_are_those_of_lvis():
     threshold=st.floats(0.0001, 1),
 )
 def test_classes_come_as_often_as_their_factor_says(counts, threshold):
-    wanted = RepeatFactors(threshold).wanted(counts)
     total = sum(counts.values())
+    wanted = RepeatFactors(threshold).wanted(counts, Held(total, counts))
     for name, n in counts.items():
         exact = n * max(1, math.sqrt(threshold * total / n))
         assert abs(wanted[name] - exact) <= 0.5 + 1e-9
@@ -84,8 +85,21 @@ def test_classes_come_as_often_as_their_factor_says(counts, threshold):
 
 
 def test_frequencies_of_pictures_that_hold_several_are_used():
-    factors = RepeatFactors(0.5, {"rare": 0.125, "often": 0.9})
-    assert factors.wanted({"rare": 10, "often": 20}) == {"rare": 20, "often": 20}
+    held = Held(80, {"rare": 10, "often": 72})
+    assert RepeatFactors(0.5).wanted({"rare": 10, "often": 20}, held) == {"rare": 20, "often": 20}
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_what_records_hold_is_counted_once_for_each(cut):
+    labels = pa.array(["a", "b", None, "b"])
+    sets = pa.array([["a", "b"], ["b"], [], ["b", "c"]])
+    one = pa.record_batch([labels], names=[batch.LABEL]).slice(cut)
+    several = pa.record_batch([labels, sets], names=[batch.LABEL, batch.CLASSES]).slice(cut)
+    a = {"a": 1} if cut == 0 else {}
+    assert Held.of(one) == Held(4 - cut, {**a, "b": 2})
+    assert Held.of(several) == Held(4 - cut, {**a, "b": 3 - cut, "c": 1})
+    both = Held.sum([Held.of(several), Held.of(one)])
+    assert both.frequency("b") == (5 - cut) / (8 - 2 * cut)
 
 
 @given(

@@ -19,6 +19,7 @@ KEY = "__key__"  # string: unique and stable name of the record
 LABEL = "__label__"  # string, nullable: the class as text
 GROUP = "__group__"  # string, nullable: records of a group never part
 SPLIT = "__split__"  # string, nullable: as the input says, or as assigned
+CLASSES = "__classes__"  # list<string>: those of a record that is of several, each once
 STRATUM = "__stratum__"  # string: what is alike to a stratified split, where that is no class
 COPY = "__copy__"  # int32: 0 the record, 1.. an oversampled copy
 HASH = "__hash__"  # uint64: xxh3_64 of the key

@@ -91,10 +91,6 @@ class InformedSource(Source, Protocol):
         """The classes in the order of their numbers; None where they follow from the rows."""
 
     @property
-    def frequencies(self) -> Mapping[str, float] | None:
-        """The fraction of the records that hold each class; None where each is of one."""
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What was seen that the user should know. Sentences without their end."""
 

@@ -41,11 +41,6 @@ class LabelCounts:
         for classes, n in counted.items():
             self.by_class.update(dict.fromkeys(classes, n))
 
-    @property
-    def frequencies(self) -> dict[str, float]:
-        """The fraction of the pictures that hold each class."""
-        return {name: n / self.pictures for name, n in sorted(self.by_class.items())}
-
 
 def sets_of(columns: pa.RecordBatch) -> list[LabelSet]:
     """The classes of each picture's objects."""
@@ -108,23 +103,49 @@ def repeat_factor(frequency: float, *, threshold: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class RepeatFactors:
-    """Classes come as often as their repeat factor says: on the whole exactly, to half a record.
-
-    frequencies: the fraction of the records that hold each class; without them they follow from
-    how many records are of each.
-    """
+    """Classes come as often as their repeat factor says: on the whole exactly, to half a record."""
 
     threshold: float
-    frequencies: Mapping[str, float] | None = None
 
-    def wanted(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """{class: records wanted} from {class: records there are}."""
-        total = sum(counts.values())
-        found = self.frequencies or {name: n / total for name, n in counts.items()}
+    def wanted(self, counts: Mapping[str, int], held: Held) -> dict[str, int]:
+        """{class: records wanted} from {class: records that count as it}, and what they hold."""
         return {
-            name: math.floor(n * repeat_factor(found[name], threshold=self.threshold) + 0.5)
+            name: math.floor(
+                n * repeat_factor(held.frequency(name), threshold=self.threshold) + 0.5
+            )
             for name, n in counts.items()
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """How many records there are, and how many of them hold each class."""
+
+    records: int
+    by_class: Mapping[str, int]
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> Held:
+        """By their column of classes, or where there is none by their class."""
+        names = rows[batch.LABEL]
+        if batch.CLASSES in rows.schema.names:
+            names = rows[batch.CLASSES].flatten()
+        codes, distinct = batch.encode(names)
+        counts = np.bincount(codes[codes >= 0], minlength=len(distinct)).tolist()
+        return cls(len(rows), dict(zip(distinct.to_pylist(), counts, strict=True)))
+
+    @staticmethod
+    def sum(parts: Iterable[Held]) -> Held:
+        total: Counter[str] = Counter()
+        records = 0
+        for part in parts:
+            records += part.records
+            total.update(part.by_class)
+        return Held(records, total)
+
+    def frequency(self, name: str) -> float:
+        """The fraction of the records that hold a class."""
+        return self.by_class[name] / self.records
 
 
 def strata(by_set: Mapping[LabelSet, int], *, least: int) -> dict[LabelSet, str]:

@@ -19,7 +19,10 @@ from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch
 from transforms.kind import Source
 
-SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH, batch.STRATUM)
+SYSTEM = (
+    *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
+    *(batch.STRATUM, batch.CLASSES),
+)
 
 
 def stage_listing(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
-from transforms.label_sets import RepeatFactors
+from transforms.label_sets import Held, RepeatFactors
 from transforms.passes import Read, read_again
 from transforms.quota import NOTHING, Cut, Histogram, Threshold, boundary_rows, thresholds, within
 from transforms.splits import TRAIN
@@ -47,9 +47,15 @@ class Quota:
 
 
 def targets(
-    counts: Mapping[str, int], *, balance: Balance, target: Target = None
+    counts: Mapping[str, int],
+    held: Held | None = None,
+    *,
+    balance: Balance,
+    target: Target = None,
 ) -> dict[str, int]:
     """{label: records wanted} from {label: records there are}.
+
+    held: which classes the records of train hold; for repeat factors.
 
     Oversampling never drops a record and undersampling never adds one: a class beyond the target
     stays as it is.
@@ -57,7 +63,8 @@ def targets(
     if balance not in ("oversample", "undersample") or not counts:
         return dict(counts)
     if isinstance(target, RepeatFactors):
-        return target.wanted(counts)
+        assert held is not None
+        return target.wanted(counts, held)
     if target == "median":
         goal = statistics.median_low(counts.values())
     elif target is not None:
@@ -68,10 +75,12 @@ def targets(
     return {label: bound(n, goal) for label, n in counts.items()}
 
 
-def goals(histogram: Histogram, *, balance: Balance, target: Target = None) -> dict[str, Goal]:
+def goals(
+    histogram: Histogram, held: Held | None = None, *, balance: Balance, target: Target = None
+) -> dict[str, Goal]:
     """The goal of every class; records without label have none."""
     counts = {label: n for label, n in histogram.totals().items() if label is not None}
-    wanted = targets(counts, balance=balance, target=target)
+    wanted = targets(counts, held, balance=balance, target=target)
     out = {}
     for label, row in zip(histogram.labels, histogram.counts, strict=True):
         if label is not None:
@@ -93,12 +102,18 @@ def balance_rows(rows: pa.RecordBatch, *, seed: int) -> pa.RecordBatch:
 
 
 def _balanced(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    labelled = np.asarray(rows[batch.LABEL].is_valid(), bool)
+    return np.asarray(rows[batch.LABEL].is_valid(), bool) & _in_train(rows)
+
+
+def _in_train(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     if batch.SPLIT not in rows.schema.names:
-        return labelled
+        return np.ones(len(rows), np.bool_)
     codes, names = batch.encode(rows[batch.SPLIT])
-    train = np.array([*(name == TRAIN for name in names.to_pylist()), False])[codes]
-    return np.asarray(labelled & train, bool)
+    return np.array([*(name == TRAIN for name in names.to_pylist()), False])[codes]
+
+
+def _held_in_train(rows: pa.RecordBatch) -> Held:
+    return Held.of(rows.filter(pa.array(_in_train(rows))))
 
 
 def replicate(
@@ -191,12 +206,20 @@ def find_quotas(
 
     read: gives the batches, with their splits, for a pass.
     """
+    held: beam.pvalue.AsSingleton | None = None
+    if isinstance(target, RepeatFactors):
+        held = beam.pvalue.AsSingleton(
+            read("CountHeld")
+            | "HeldInTrain" >> beam.Map(_held_in_train)
+            | "AddUpHeld" >> beam.CombineGlobally(Held.sum).without_defaults(),
+            default_value=None,
+        )
     reached = (
         read("CountClasses")
         | "RankToCount" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
         | "Histogram" >> beam.Map(_histogram)
         | "AddUp" >> beam.CombineGlobally(Histogram.sum).without_defaults()
-        | "SetGoals" >> beam.Map(goals, balance=balance, target=target)
+        | "SetGoals" >> beam.Map(goals, held, balance=balance, target=target)
     )
     cuts = beam.pvalue.AsSingleton(reached | "Cuts" >> beam.Map(_cuts), default_value={})
     met = (

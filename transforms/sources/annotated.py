@@ -90,12 +90,6 @@ class AnnotatedFiles:
         labels: tuple[str, ...] | None = self._found.get("labels")
         return labels
 
-    @property
-    def frequencies(self) -> Mapping[str, float] | None:
-        """The fraction of the annotated pictures that hold each class, where the rarest counts."""
-        counts: LabelCounts | None = self._found.get("counts")
-        return None if counts is None or self.picture_class != "rarest" else counts.frequencies
-
     def scan(self) -> Iterator[Listed]:
         """Raises ConfigError where annotations cannot be understood, or fit no picture."""
         self._found.clear()
@@ -218,6 +212,9 @@ class AnnotatedFiles:
         if OBJECTS in columns.schema.names:
             at = rows.schema.get_field_index(batch.LABEL)
             arrays[at], alike = self._classify(columns)  # a folder is no class of objects
+            if self.picture_class == "rarest":
+                arrays.append(pa.array(sets_of(columns), pa.list_(pa.string())))
+                fields.append(pa.field(batch.CLASSES, arrays[-1].type))
             if alike is not None:
                 arrays.append(alike)
                 fields.append(pa.field(batch.STRATUM, pa.string()))
