@@ -82,6 +82,7 @@ def test_a_picture_of_lvis_has_a_url(book):
         ({"area": -1}, "expected an 'area' from 0 on, got -1"),
         ({"iscrowd": 2}, "expected 'iscrowd' to be 0 or 1, got 2"),
         ({"caption": 5}, "expected a 'caption' of text, got 5"),
+        ({"segmentation": "\ud800"}, "expected a 'segmentation' of numbers, got"),
     ],
 )
 def test_a_picture_of_a_bad_entry_is_named(book, change, why):

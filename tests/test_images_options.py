@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from pipelines.annotations import ANNOTATIONS
 from pipelines.cli import main
 from pipelines.config import FLINK
 from pipelines.images import ImagesConfig
@@ -390,7 +391,9 @@ def test_headers_and_classes_are_what_a_schema_is_about(photos, plain, tmp_path,
 def test_every_option_is_shown(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["images", "--help"])
-    flags = set(re.findall("^  --([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    flags = set(re.findall("^  --(?:no-)?([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     assert {option.key for option in options_of(ImagesConfig).values()} < flags
-    on_flink = {one.key for one in options_of(ImagesConfig).values() if one.group == FLINK}
-    assert flags == SHOWN | on_flink  # which tests/flink shows
+    elsewhere = {  # tests/flink, tests/test_boxes.py
+        one.key for one in options_of(ImagesConfig).values() if one.group in (FLINK, ANNOTATIONS)
+    }
+    assert flags == SHOWN | elsewhere

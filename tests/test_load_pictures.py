@@ -153,7 +153,7 @@ def test_crops_and_rotations_take_what_those_when_writing_take(folder) -> None:
                         Image.fromarray(smooth()),
                         [name],
                         when_written.generator_for(1, key=str(number), copy=1),
-                    )
+                    )[0]
                 )
                 for number in range(300)
             ],

@@ -7,11 +7,11 @@ and top edge. Several files, such as those of instances and of captions, are rea
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
@@ -182,7 +182,7 @@ class _Reading:
             name,
             is_crowd=bool(crowd),
             area=area,
-            segmentation=None if given is None else json.dumps(given, separators=(",", ":")),
+            segmentation=None if given is None else _as_text(given),
         )
 
     def book(self) -> CocoBook:
@@ -240,6 +240,14 @@ def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
     if isinstance(width, int) and isinstance(height, int) and 0 < width < 2**31 > height > 0:
         return width, height
     return None
+
+
+def _as_text(segmentation: Any) -> str:
+    """Raises ValueError for what no JSON holds, such as half a character."""
+    try:
+        return orjson.dumps(segmentation).decode()
+    except orjson.JSONEncodeError as error:
+        raise ValueError(f"expected a 'segmentation' of numbers, got {error}") from error
 
 
 def _corners(box: Any) -> Corners:
