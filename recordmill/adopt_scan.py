@@ -27,6 +27,7 @@ from recordmill.class_numbers import Numbers
 from recordmill.decode import ExampleError
 from recordmill.files import Location, shown
 from recordmill.framing import HEAD, TAIL, Compression, FrameError, read_frames
+from recordmill.hashing import HashingReader
 from recordmill.inference import Inference, Seen, UnlikeError
 from recordmill.raw_arrays import RawArray
 from recordmill.shard_check import Damage
@@ -34,7 +35,7 @@ from recordmill.staging import Staging, to_json
 from recordmill.storage_errors import ChangedInputError, explained
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    pass
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
 # Another filesystem, one without hard links, a file that is not ours to link, too many links.
@@ -163,7 +164,7 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
     columns = _Columns(class_numbers.candidates(task.label_feature))
     damage = None
     with place.open_input() as file:
-        hashing = _HashingReader(file, copy)
+        hashing = HashingReader(file, copy)
         stream = io.BufferedReader(hashing, _BLOCK)
         try:
             for frame in read_frames(stream, compression=task.compression):
@@ -181,7 +182,7 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
         return Scan(key=original.key, damage=damage)
     status = original.place.stat()
     if (status.size, status.mtime_ns) != (original.size, original.mtime) or (
-        hashing.size != original.size
+        hashing.info.bytes != original.size
     ):
         raise ChangedInputError(
             f"{shown(original.place)} changed while it was read: run the same command again when"
@@ -192,8 +193,8 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
     return Scan(
         key=original.key,
         records=inference.records,
-        bytes=hashing.size,
-        sha256=hashing.sha256.hexdigest(),
+        bytes=hashing.info.bytes,
+        sha256=hashing.info.sha256,
         seen=inference.seen,
         numbers=columns.found,
     )
@@ -268,25 +269,3 @@ def read_columns(place: Location, label_feature: str | None) -> Iterator[pa.Reco
             yield pa.RecordBatch.from_arrays(
                 [batch["offset"], batch["length"], number], names=["offset", "length", "number"]
             )
-
-
-class _HashingReader(io.RawIOBase):
-    """Hashes what is read through it, and copies it where that is asked for."""
-
-    def __init__(self, file: BinaryIO, copy: BinaryIO | None) -> None:
-        self._file = file
-        self._copy = copy
-        self.sha256 = hashlib.sha256()
-        self.size = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        block = self._file.read(memoryview(buffer).nbytes)
-        memoryview(buffer)[: len(block)] = block
-        self.sha256.update(block)
-        self.size += len(block)
-        if self._copy is not None:
-            self._copy.write(block)
-        return len(block)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,12 +16,13 @@ from recordmill.decode import ExampleError
 from recordmill.features import Features
 from recordmill.files import Location, MissingError
 from recordmill.framing import HEAD, TAIL, Compression, Frame, FrameError, read_frames
+from recordmill.hashing import HashingReader
 from recordmill.leaks import Hashes
 from recordmill.manifest import FileInfo, Shard
 from recordmill.shard_index import IndexDamagedError, read_index
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    pass
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
 
@@ -149,7 +149,7 @@ class _Content:
 def _read_shard(file: BinaryIO, task: ShardTask, index: pa.Table | None) -> _Content:
     """One pass over the file: its checksum and its records come from the same bytes."""
     shard = task.shard
-    hashing = _HashingReader(file)
+    hashing = HashingReader(file)
     stream = io.BufferedReader(hashing, _BLOCK)
     records, whole, damage = _check_records(stream, task, index)
     while stream.read(_BLOCK):  # what stands after a damage is hashed, too
@@ -241,33 +241,9 @@ def compare(file: str, *, found: FileInfo, stated: FileInfo) -> list[Damage]:
     return [Damage(file=file, what=f"{what}: it changed after it was written")]
 
 
-class _HashingReader(io.RawIOBase):
-    """Hashes what is read through it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._sha256 = hashlib.sha256()
-        self._size = 0
-
-    @property
-    def info(self) -> FileInfo:
-        """Of what was read up to now."""
-        return FileInfo(bytes=self._size, sha256=self._sha256.hexdigest())
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        block = self._file.read(memoryview(buffer).nbytes)
-        memoryview(buffer)[: len(block)] = block
-        self._sha256.update(block)
-        self._size += len(block)
-        return len(block)
-
-
 def measure(file: BinaryIO) -> FileInfo:
     """Reads a stream to its end."""
-    hashing = _HashingReader(file)
+    hashing = HashingReader(file)
     while hashing.read(_BLOCK):
         pass
     return hashing.info

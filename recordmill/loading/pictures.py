@@ -12,16 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.loading.options import Normalize
-
-# As in transforms.encoders.augment, so that a picture is varied here as it is there.
-_LEAST_AREA = 0.7  # of the picture, that a crop keeps
-_FACTOR = 0.3  # brightness and contrast change by up to this, either way
-_DEGREES = 15.0  # a rotation turns by up to this, either way
+from recordmill.picture_numbers import DEGREES, FACTOR, IMAGENET_MEAN, IMAGENET_STD, LEAST_AREA
 
 _MOVES = frozenset({"crop", "rotate"})  # pixels are taken from between others
 _LEVELS = frozenset({"brightness", "contrast"})
-_IMAGENET_MEAN = (0.485, 0.456, 0.406)
-_IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 def decode(content: Any, shape: Sequence[int | None], *, is_jpeg: bool) -> Any:
@@ -70,7 +64,7 @@ def normalize(pixels: Any, how: Normalize) -> Any:
     if how == "signed":
         return values / 127.5 - 1.0
     unit = values / 255.0
-    return unit if how == "unit" else (unit - _IMAGENET_MEAN) / _IMAGENET_STD
+    return unit if how == "unit" else (unit - IMAGENET_MEAN) / IMAGENET_STD
 
 
 def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:
@@ -84,11 +78,11 @@ def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:
     mirror = tf.where(draws[0] < 0.5, 1.0, -1.0) if "flip" in wanted else tf.constant(1.0)
     side, across, down = tf.constant(1.0), tf.constant(0.0), tf.constant(0.0)
     if "crop" in wanted:
-        side = tf.sqrt(_LEAST_AREA + (1 - _LEAST_AREA) * draws[3])
+        side = tf.sqrt(LEAST_AREA + (1 - LEAST_AREA) * draws[3])
         across, down = (draws[4] - 0.5) * (1 - side) * width, (draws[5] - 0.5) * (1 - side) * height
     cos, sin = tf.constant(1.0), tf.constant(0.0)
     if "rotate" in wanted:
-        angle = (2 * draws[6] - 1) * math.radians(_DEGREES)
+        angle = (2 * draws[6] - 1) * math.radians(DEGREES)
         longest = tf.maximum(width / height, height / width)
         zoom = tf.cos(angle) + tf.abs(tf.sin(angle)) * longest
         cos, sin = tf.cos(angle) / zoom, tf.sin(angle) / zoom
@@ -110,7 +104,7 @@ def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:
 
 
 def _factor(draw: Any) -> Any:
-    return 1 - _FACTOR + 2 * _FACTOR * draw
+    return 1 - FACTOR + 2 * FACTOR * draw
 
 
 def _levels(values: Any) -> Any:

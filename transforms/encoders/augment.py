@@ -13,6 +13,7 @@ import xxhash
 from PIL import Image, ImageEnhance
 
 from recordmill.errors import ConfigError
+from recordmill.picture_numbers import DEGREES, FACTOR, LEAST_AREA
 from transforms.encoders.affine import IDENTITY, Affine
 
 # Also tells where the points of the picture go.
@@ -20,14 +21,11 @@ Changed = tuple[Image.Image, Affine]
 Augmentation = Callable[[Image.Image, np.random.Generator], Changed]
 
 _FILTER = Image.Resampling.BILINEAR
-_LEAST_AREA = 0.7  # of the picture, that a crop keeps
-_FACTOR = 0.3  # brightness and contrast change by up to this, either way
-_DEGREES = 15.0  # a rotation turns by up to this, either way
 
 
 def crop(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Enlarges a random part, of the picture's proportions, to the whole."""
-    side = math.sqrt(generator.uniform(_LEAST_AREA, 1))
+    side = math.sqrt(generator.uniform(LEAST_AREA, 1))
     width, height = image.width * side, image.height * side
     left = generator.uniform(0, image.width - width)
     top = generator.uniform(0, image.height - height)
@@ -46,7 +44,7 @@ def flip(image: Image.Image, generator: np.random.Generator) -> Changed:
 
 def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Turns around the centre and enlarges until no corner is empty: no pixel is made up."""
-    angle = math.radians(generator.uniform(-_DEGREES, _DEGREES))
+    angle = math.radians(generator.uniform(-DEGREES, DEGREES))
     width, height = image.size
     zoom = math.cos(angle) + abs(math.sin(angle)) * max(width / height, height / width)
     cos, sin = math.cos(angle) / zoom, math.sin(angle) / zoom
@@ -59,13 +57,13 @@ def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
 
 def brightness(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Scales all levels."""
-    factor = generator.uniform(1 - _FACTOR, 1 + _FACTOR)
+    factor = generator.uniform(1 - FACTOR, 1 + FACTOR)
     return ImageEnhance.Brightness(image).enhance(factor), IDENTITY
 
 
 def contrast(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Scales the distance of all levels from the mean."""
-    factor = generator.uniform(1 - _FACTOR, 1 + _FACTOR)
+    factor = generator.uniform(1 - FACTOR, 1 + FACTOR)
     return ImageEnhance.Contrast(image).enhance(factor), IDENTITY
 
 

@@ -22,6 +22,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from recordmill.errors import Reason, RecordError
+from recordmill.picture_numbers import IMAGENET_MEAN, IMAGENET_STD
 from transforms.encoders.affine import IDENTITY, Affine, upright
 from transforms.encoders.augment import augment
 from transforms.encoders.colour import PILLOW_MODES, blank, mixable, srgb_transform, to_mode
@@ -59,10 +60,8 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }  # by EXIF's orientation
 
-# Mean and standard deviation of ImageNet's training pixels, red, green, blue, as fractions of 255.
-# Source: https://docs.pytorch.org/vision/stable/models.html
-_IMAGENET_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-_IMAGENET_STD = np.array([0.229, 0.224, 0.225], np.float32)
+_MEAN = np.array(IMAGENET_MEAN, np.float32)
+_STD = np.array(IMAGENET_STD, np.float32)
 
 # How files end that were written to their end: JPEG's EOI, PNG's IEND chunk.
 _ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND\xae\x42\x60\x82"}
@@ -152,7 +151,7 @@ def _raw(image: Image.Image, options: ImageOptions) -> bytes:
         case "signed":
             pixels = pixels / np.float32(127.5) - np.float32(1)
         case _:
-            pixels = (pixels / np.float32(255) - _IMAGENET_MEAN) / _IMAGENET_STD
+            pixels = (pixels / np.float32(255) - _MEAN) / _STD
     return pixels.astype("<f4", copy=False).tobytes()
 
 
