@@ -376,6 +376,11 @@ def load(dataset: Location) -> Manifest:
     """
     location = dataset / MANIFEST
     if not location.exists():
+        if dataset.exists() and not dataset.is_dir():
+            raise ManifestError(
+                f"no dataset: {shown(dataset)} is a file. recordmill.read reads a TFRecord file,"
+                " and `recordmill adopt` makes a dataset of some"
+            )
         raise ManifestError(
             f"no dataset: there is no {shown(location)}. A directory without {MANIFEST} is not a"
             " dataset; perhaps a run is unfinished: run the same command again"

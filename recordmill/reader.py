@@ -83,6 +83,8 @@ def read(
             return iter(Records(place, split, features=features))
     else:
         files = [file for one in source for file in _named(_location(one))]
+        if not files:
+            raise ValueError("expected the folder of a dataset, or TFRecord files; got none")
     if split is not None:
         raise ValueError(f"files by themselves have no splits; got the split {split!r}")
     return read_files(files, features=features)

@@ -76,6 +76,16 @@ def folder(tmp_path_factory):
             {"start": 4, "inputs": "size"},
             "start: 4 is in the middle of an epoch of 6 steps, which needs repeat=True",
         ),
+        (
+            {"start": 40, "inputs": "size"},
+            "start: expected a step up to 6, where the epoch ends, got 40",
+        ),
+        (
+            {"batch_size": 2, "bucket_boundaries": "32"},
+            "bucket_boundaries: expected lengths, such as [32, 64], got '32'",
+        ),
+        ({"batch_size": 2, "bucket_boundaries": 32}, "bucket_boundaries: expected lengths, such"),
+        ({"split": ["train"]}, "split: expected the name of one, got ['train']"),
         ({"shard": 2}, "shard: expected (hosts, index), such as (4, 0), got 2"),
         ({"cache": 5}, "cache: expected True, or a path, got 5"),
         ({"label": ["size"]}, "label: expected the name of a feature, got ['size']"),
@@ -96,6 +106,17 @@ def test_what_cannot_be_is_told(folder, options, message) -> None:
 def test_there_has_to_be_a_dataset(folder, tmp_path) -> None:
     with pytest.raises(ManifestError, match="no dataset: there is no"):
         recordmill.load(tmp_path)
+    file = tmp_path / "some.tfrecord"
+    file.touch()
+    for how in (recordmill.load, recordmill.open):
+        with pytest.raises(ManifestError, match=r"some.tfrecord is a file. recordmill.read reads"):
+            how(file)
+
+
+@pytest.mark.parametrize("places", [["a", "b"], None, 5])
+def test_several_datasets_have_weights(places) -> None:
+    with pytest.raises(ConfigError, match="expected the folder of a dataset, or several with"):
+        recordmill.load(places)
 
 
 @pytest.mark.parametrize(

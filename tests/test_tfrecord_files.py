@@ -169,6 +169,8 @@ def test_what_cannot_be_asked_for(tmp_path) -> None:
         recordmill.read(tmp_path / "*.gz")
     with pytest.raises(ValueError, match=r"expected TFRecord files, got .*/out, which is a folder"):
         recordmill.read([tmp_path / "data", tmp_path / "out"])
+    with pytest.raises(ValueError, match="or TFRecord files; got none"):
+        recordmill.read([])
     with pytest.raises(ManifestError, match="no dataset"):
         recordmill.read(tmp_path / "nothing")
 

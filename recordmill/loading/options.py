@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.files import Location
 
 Padding = Literal["pad", "ragged"]
 Normalize = Literal["unit", "signed", "imagenet"]
@@ -52,6 +54,8 @@ class LoadOptions:
             value = getattr(self, name)
             if value is not None:
                 _expect_whole(name, value, least=1)
+        if not isinstance(self.split, str):
+            raise ConfigError(f"split: expected the name of one, got {self.split!r}")
         for name in ("shuffle", "one_hot", "class_weights", "drop_remainder"):
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -154,10 +158,24 @@ def pair(value: Sequence[int] | None) -> tuple[int, int] | None:
     return value[0], value[1]
 
 
+def boundaries(value: Any) -> tuple[int, ...] | None:
+    """Lengths between buckets."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"bucket_boundaries: expected lengths, such as [32, 64], got {value!r}")
+    return tuple(value)
+
+
 def weights_of(dataset: Any) -> dict[Any, float]:
     """Datasets by the share that each has in what is mixed; one alone has all of it."""
-    if not isinstance(dataset, Mapping):
+    if isinstance(dataset, str | os.PathLike | Location):
         return {dataset: 1.0}
+    if not isinstance(dataset, Mapping):
+        raise ConfigError(
+            f"expected the folder of a dataset, or several with their weights, {{'out/': 3,"
+            f" 'other/': 1}}; got {dataset!r}"
+        )
     weights = {place: float(weight) for place, weight in dataset.items()}
     if not weights or not all(0 < weight < float("inf") for weight in weights.values()):
         raise ConfigError(
