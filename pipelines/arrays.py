@@ -13,44 +13,31 @@ import sys
 from typing import Literal
 
 from pipelines import values
-from pipelines.config import COLUMNS, MEANING, CommonConfig, refuse_given
+from pipelines.config import MEANING
+from pipelines.file_inputs import FilesConfig, files_of
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from recordmill.files import Location
 from transforms.casts import DTYPES
 from transforms.encoders.array_options import ArrayOptions
 from transforms.encoders.arrays import ArrayEncoder
 from transforms.kind import Kind
 from transforms.sources.array_cut import ArrayCut
 from transforms.sources.array_look import ArrayLook
-from transforms.sources.array_trees import ArrayTree
 from transforms.sources.arrays import Arrays
-from transforms.sources.listings import FileList
-from transforms.sources.row_format import RowFormat
-from transforms.sources.stats import refuse_special
+from transforms.sources.folders import NOT_PICTURES
+from transforms.sources.text_trees import NOT_TEXTS
 
 ARRAYS = Group(30, "Arrays")
-_COLUMNS = ("path_column", *COLUMNS)
+NOT_ARRAYS = tuple(
+    sorted({*NOT_PICTURES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak"})
+)
 _LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, the names and the shape included
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArraysConfig(CommonConfig):
+class ArraysConfig(FilesConfig):
     """The options of `recordmill arrays`."""
 
-    path_column: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="COLUMN",
-        help="Where the input is a table: the column that names each record's file.",
-    )
-    input_root: str | None = option(
-        None,
-        group=MEANING,
-        metavar="FOLDER",
-        help="What the paths in a listing are relative to. Default: the listing's own folder.",
-    )
     array: str | None = option(
         None,
         group=MEANING,
@@ -194,25 +181,9 @@ class ArraysConfig(CommonConfig):
 def kind(config: ArraysConfig) -> Kind:
     """What arrays put on the road."""
     elsewhere = config.label_array or config.label_input or config.label_pattern
-    unlabelled = "keep" if elsewhere else config.unlabelled
-    files: FileList | ArrayTree
-    place = Location.parse(config.input)
-    refuse_special(place)
-    if RowFormat().knows(place.name) and place.exists() and not place.is_dir():
-        files = FileList(
-            path=config.input,
-            **{name: getattr(config, name) for name in _COLUMNS},
-            input_root=config.input_root,
-            unlabelled=unlabelled,
-        )
-    else:
-        refuse_given(
-            config,
-            (*_COLUMNS, "input_root"),
-            f"is about listings (CSV, JSONL, Parquet), and --input {config.input!r} is no such"
-            " file: leave it out, or name the listing as --input",
-        )
-        files = ArrayTree(input=config.input, unlabelled=unlabelled)
+    files = files_of(
+        config, leave_out=NOT_ARRAYS, unlabelled="keep" if elsewhere else config.unlabelled
+    )
     return Kind(
         name="arrays",
         source=Arrays(

@@ -2,8 +2,9 @@
 
     python -m pipelines.images --input=photos/ --output=out/ --size=224 --balance=oversample
 
-The input is a folder of `class/...` or `split/class/...` or of pictures without labels, or a CSV,
-JSONL or Parquet listing that names files. `recordmill images` is the same command.
+The input is a folder of `class/...` or `split/class/...` or of pictures without labels, a pattern,
+a single picture, or a CSV, JSONL or Parquet listing that names files. `recordmill images` is the
+same command.
 """
 
 from __future__ import annotations
@@ -14,40 +15,23 @@ from typing import Literal
 
 from pipelines import values
 from pipelines.annotations import AnnotationsConfig, annotated, object_options
-from pipelines.config import COLUMNS, MEANING, refuse_given
+from pipelines.file_inputs import FilesConfig, files_of
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from recordmill.files import Location
 from transforms.encoders.augment import AUGMENTATIONS
 from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.images import HeaderCheck, ImageEncoder, PictureHeaders
 from transforms.kind import Kind
-from transforms.sources.folders import FileTree
-from transforms.sources.listings import FileList
-from transforms.sources.stats import refuse_special
+from transforms.sources.folders import NOT_PICTURES
 
 PICTURES = Group(30, "Pictures")
 _DEFAULT = ImageOptions()
-_COLUMNS = ("path_column", *COLUMNS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImagesConfig(AnnotationsConfig):
+class ImagesConfig(AnnotationsConfig, FilesConfig):
     """The options of `recordmill images`."""
 
-    path_column: str | None = option(
-        None,
-        group=MEANING,
-        shapes_bytes=True,
-        metavar="COLUMN",
-        help="Where the input is a table: the column that names each record's file.",
-    )
-    input_root: str | None = option(
-        None,
-        group=MEANING,
-        metavar="FOLDER",
-        help="What the paths in a listing are relative to. Default: the listing's own folder.",
-    )
     size: tuple[int, int] | None = option(
         None,
         group=PICTURES,
@@ -148,24 +132,7 @@ class ImagesConfig(AnnotationsConfig):
 
 def kind(config: ImagesConfig) -> Kind:
     """What pictures put on the road."""
-    source: FileList | FileTree
-    place = Location.parse(config.input)
-    refuse_special(place)
-    if place.exists() and not place.is_dir():
-        source = FileList(
-            path=config.input,
-            **{name: getattr(config, name) for name in _COLUMNS},
-            input_root=config.input_root,
-            unlabelled=config.listed_unlabelled,
-        )
-    else:
-        refuse_given(
-            config,
-            (*_COLUMNS, "input_root"),
-            f"is about listings (CSV, JSONL, Parquet), and --input {config.input!r} is no such"
-            " file: leave it out, or name the listing as --input",
-        )
-        source = FileTree(root=config.input, unlabelled=config.listed_unlabelled)
+    source = files_of(config, leave_out=NOT_PICTURES, unlabelled=config.listed_unlabelled)
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)

@@ -25,8 +25,8 @@ from transforms.encoders.arrays import ArrayEncoder
 from transforms.kind import Context
 from transforms.sources.array_cut import ArrayCut
 from transforms.sources.array_look import ArrayLook
-from transforms.sources.array_trees import ArrayTree
 from transforms.sources.arrays import Arrays
+from transforms.sources.folders import FileTree
 
 CHUNK = functools.partial(ArrayCut, unit="chunk")
 ITEM = ArrayCut(unit="item")
@@ -43,7 +43,7 @@ class Records:
         look = {name: options.pop(name) for name in [*options] if name in ArrayLook.__annotations__}
         asked = ArrayOptions(**options)
         source = Arrays(
-            files=ArrayTree(input=str(folder), unlabelled="keep"),
+            files=FileTree(input=str(folder), unlabelled="keep", leave_out=()),
             look=ArrayLook(cut=cut, unlabelled="keep", **look),
             dtype=asked.dtype,
             cast=asked.cast,

@@ -23,6 +23,7 @@ from transforms.sources.folders import (
     filtered_by,
     has_extension,
     layout_of,
+    read_layout,
     split_and_label,
 )
 
@@ -31,7 +32,7 @@ def scan(root: str | pathlib.Path | Location, **options: Any) -> tuple[Any, Any,
     """({key: row}, {key: reject}, filtered) of a tree, put together from its parts."""
     rows, rejects = {}, {}
     filtered: collections.Counter[str] = collections.Counter()
-    for listed in FileTree(root=str(root), **options).scan():
+    for listed in FileTree(input=str(root), **options).scan():
         if listed.rows is not None:
             assert listed.rows.schema == references.COLUMNS
             listed.rows.validate(full=True)
@@ -269,7 +270,7 @@ def test_an_unreadable_folder_is_rejected_by_name() -> None:
         "import os, sys\n"
         "from transforms.sources.folders import FileTree\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
-        "for part in FileTree(root=sys.argv[1]).scan():\n"
+        "for part in FileTree(input=sys.argv[1]).scan():\n"
         "    print(part.rows['__key__'].to_pylist(), *part.rejects)\n"
     )
     with tempfile.TemporaryDirectory() as folder:  # pytest's own can be entered by its owner only
@@ -326,16 +327,15 @@ def test_too_many_open_files_fails_the_job(
 
 def test_bad_options() -> None:
     with pytest.raises(ConfigError, match="expected unlabelled to be 'reject' or 'keep', got 'no'"):
-        FileTree(root="/x", unlabelled="no")  # type: ignore[arg-type]
+        FileTree(input="/x", unlabelled="no")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="unknown scheme 'ftp'"):
-        FileTree(root="ftp://x")
+        FileTree(input="ftp://x")
 
 
 @pytest.mark.parametrize(
     ("names", "root", "message"),
     [
         ((), "gone", "the input folder {} is not there: check the path"),
-        (("a.jpg",), "a.jpg", "expected an input folder, but {} is a file: give the folder around"),
         ((), ".", "found no file to use in {} (it is empty): expected LABEL/FILE"),
         (
             (".x", ".y", "a.txt", "b.CSV", "c.json"),
@@ -353,6 +353,41 @@ def test_unusable_input(
     with pytest.raises(ConfigError) as caught:
         scan(root)
     assert message.format(root) in str(caught.value)
+
+
+def test_a_file_has_no_layout(tmp_path: pathlib.Path) -> None:
+    fill(tmp_path, "a.jpg")
+    with pytest.raises(ConfigError, match="is a file: give the folder around it"):
+        read_layout(Location.parse(str(tmp_path / "a.jpg")))
+
+
+def test_a_single_file(tmp_path: pathlib.Path) -> None:
+    fill(tmp_path, "roses/a.txt")
+    rows, rejects, filtered = scan(tmp_path / "roses/a.txt")
+    assert [(key, row[batch.LABEL]) for key, row in rows.items()] == [("a.txt", None)]
+    assert not rejects
+    assert not filtered
+
+
+@pytest.mark.parametrize(
+    ("pattern", "labels", "left_out"),
+    [
+        ("*/*", {"roses/1.jpg": "roses", "roses/2.png": "roses", "tulips/3.jpg": "tulips"}, 1),
+        ("*/*.jpg", {"roses/1.jpg": "roses", "tulips/3.jpg": "tulips"}, 0),
+        ("ro*/*", {"roses/1.jpg": "roses", "roses/2.png": "roses"}, 1),
+        ("roses/*", {"1.jpg": None, "2.png": None}, 1),
+        ("roses/*.txt", {"notes.txt": None}, 0),
+        ("**/?.jpg", {"roses/1.jpg": "roses", "tulips/3.jpg": "tulips"}, 0),
+    ],
+)
+def test_patterns(
+    pattern: str, labels: dict[str, str | None], left_out: int, tmp_path: pathlib.Path
+) -> None:
+    fill(tmp_path, "roses/1.jpg", "roses/2.png", "roses/notes.txt", "tulips/3.jpg")
+    rows, rejects, filtered = scan(tmp_path / pattern)
+    assert {key: row[batch.LABEL] for key, row in rows.items()} == labels
+    assert filtered == ({"extension": left_out} if left_out else {})
+    assert not rejects
 
 
 def test_a_root_that_is_not_utf8(tmp_path: pathlib.Path) -> None:
@@ -373,13 +408,13 @@ def test_an_unreadable_root(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "ROWS", 3)
     fill(tmp_path, *(f"roses/{i}" for i in range(5)), "loose1", "loose2")
-    parts = list(FileTree(root=str(tmp_path)).scan())
+    parts = list(FileTree(input=str(tmp_path)).scan())
     sizes = [(0 if p.rows is None else len(p.rows)) + len(p.rejects) for p in parts]
     assert (max(sizes), sum(sizes)) == (3, 7)
 
 
 def test_it_travels() -> None:
-    source = FileTree(root="/x")
+    source = FileTree(input="/x")
     assert pickle.loads(pickle.dumps(source)) == source
     assert source.unique_keys
 

@@ -24,6 +24,7 @@ from transforms.encoders.images import ImageEncoder
 from transforms.kind import Context, Source
 from transforms.sources.folders import FileTree
 from transforms.sources.listings import FileList
+from transforms.sources.row_format import RowFormat
 
 _REJECTS = "rejects"
 _CHUNK = 64  # pictures of a task, and of a batch that comes out: a few MiB
@@ -37,11 +38,11 @@ class Pictures(NamedTuple):
 
 
 def source_of(where: str) -> Source:
-    """A file is a listing that names pictures, all else a folder of them."""
+    """A listing that names pictures, by its extension; else a folder of them, a pattern, or one."""
     place = Location.parse(where)
-    if place.exists() and not place.is_dir():
+    if RowFormat().knows(place.name) and place.exists() and not place.is_dir():
         return FileList(path=where)
-    return FileTree(root=where)
+    return FileTree(input=where)
 
 
 def _scan(_: bytes, source: Any) -> Iterator[Any]:

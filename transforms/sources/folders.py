@@ -13,6 +13,7 @@ by name, and counted.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple
 
@@ -28,7 +29,7 @@ from transforms.sources.references import (
     no_label,
 )
 from transforms.sources.stats import EMPTY, Problem
-from transforms.sources.walks import File, LeftOut, top_folders, walk
+from transforms.sources.walks import File, LeftOut, as_pattern, glob, top_folders, walk
 
 Layout = Literal["splits", "labels", "flat"]
 _NOT_UTF8 = Problem(Reason.BAD_NAME, "the name is not UTF-8: rename it")
@@ -99,18 +100,23 @@ def members(
     for finding in walk(root, filtered_by, depth={"flat": 0, "labels": 1, "splits": 2}[layout]):
         if not isinstance(finding, File):
             yield finding
-        elif has_extension(finding.key.rpartition("/")[2], leave_out):
-            yield LeftOut("extension")
-        elif problem := unusable(finding):
-            yield Reject(shown(finding.key), "read", *problem)
         else:
-            split, label = split_and_label(finding.key, layout)
-            if label is None and layout != "flat" and unlabelled == "reject":
-                yield Reject(finding.key, "read", *no_label(_SHAPES[layout]))
-            elif label is not None and (why := broken_label(label)):
-                yield Reject(finding.key, "read", Reason.BAD_NAME, why)
-            else:
-                yield Member(finding, label, split)
+            yield _judged(finding, layout, unlabelled, leave_out)
+
+
+def _judged(
+    file: File, layout: Layout, unlabelled: Unlabelled, leave_out: Collection[str]
+) -> Member | LeftOut | Reject:
+    if has_extension(file.key.rpartition("/")[2], leave_out):
+        return LeftOut("extension")
+    if problem := unusable(file):
+        return Reject(shown(file.key), "read", *problem)
+    split, label = split_and_label(file.key, layout)
+    if label is None and layout != "flat" and unlabelled == "reject":
+        return Reject(file.key, "read", *no_label(_SHAPES[layout]))
+    if label is not None and (why := broken_label(label)):
+        return Reject(file.key, "read", Reason.BAD_NAME, why)
+    return Member(file, label, split)
 
 
 def unusable(file: File) -> Problem | None:
@@ -122,33 +128,31 @@ def unusable(file: File) -> Problem | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileTree:
-    """Lists the files under a folder; symbolic links are followed.
+    """Lists files as references; symbolic links are followed.
 
-    root: a local folder or a URI.
-    unlabelled: what becomes of files without label in a tree that has labels.
-    leave_out: extensions (without dot, in lower case) that are no input.
+    input: a folder, a pattern (`*`, `?`, `[...]`, `**` for folders), or a file; a path or URI.
+      Folders give split and label, those that a pattern matches too.
+    unlabelled: what becomes of files without label where folders give labels.
+    leave_out: extensions (without dot, in lower case) that are no input, unless it is a file, or a
+      pattern, that ends in one.
     """
 
-    root: str
+    input: str
     unlabelled: Unlabelled = "reject"
     leave_out: tuple[str, ...] = NOT_PICTURES
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
-        Location.parse(self.root)
+        Location.parse(self.input)
 
     @property
     def unique_keys(self) -> bool:
         return True
 
     def scan(self) -> Iterator[Listed]:
-        """Raises ConfigError if there is no such folder or nothing to use in it."""
-        root = Location.parse(self.root)
-        layout = read_layout(root)
+        """Raises ConfigError if there is nothing to use."""
         found = References()
-        for one in members(
-            root, layout=layout, unlabelled=self.unlabelled, leave_out=self.leave_out
-        ):
+        for one in self._find():
             if isinstance(one, Member):
                 found.add(*one.file, label=one.label, split=one.split)
             elif isinstance(one, LeftOut):
@@ -159,7 +163,43 @@ class FileTree:
                 yield found.take()
         yield found.take()
         if not found.totals["rows"]:
-            raise ConfigError(nothing_usable(root, found))
+            raise ConfigError(nothing_usable(Location.parse(self.input), found))
+
+    def _find(self) -> Iterator[Member | LeftOut | Reject]:
+        place = Location.parse(self.input)
+        try:
+            pattern = as_pattern(place)
+            alone = place.stat() if place.exists() and not place.is_dir() else None
+        except StorageError as error:
+            raise ConfigError(f"the input cannot be used: {error}") from error
+        if pattern is not None:
+            yield from self._match(*pattern)
+        elif alone is not None:
+            file = File(place.name, str(place), alone.size, alone.mtime_ns)
+            yield _judged(file, "flat", self.unlabelled, ())
+        else:
+            layout = read_layout(place)
+            yield from members(
+                place, layout=layout, unlabelled=self.unlabelled, leave_out=self.leave_out
+            )
+
+    def _match(self, root: Location, pattern: str) -> Iterator[Member | LeftOut | Reject]:
+        if not root.is_dir():
+            raise ConfigError(f"no file matches {self.input}: there is no folder {root}")
+        first, *rest = pattern.split("/")
+        layout: Layout = "flat"
+        if rest or first == "**":
+            there = top_folders(root, filtered_by)
+            layout = layout_of(
+                [one for one in there if first == "**" or fnmatch.fnmatchcase(one, first)]
+            )
+        named = has_extension(pattern.rpartition("/")[2], self.leave_out)
+        leave_out = () if named else self.leave_out
+        for finding in glob(root, pattern, filtered_by):
+            if isinstance(finding, File):
+                yield _judged(finding, layout, self.unlabelled, leave_out)
+            else:
+                yield finding
 
 
 def read_layout(root: Location) -> Layout:

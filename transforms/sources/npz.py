@@ -60,7 +60,7 @@ class NpzFile(ArrayFile):
         super().close()
 
     def names(self) -> Sequence[str]:
-        names = [info.filename for info in self._archive.infolist() if not info.is_dir()]
+        names = self._archive.namelist()
         return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
     def stored(self, name: str, *, texts: bool = False) -> Stored:

@@ -1,0 +1,67 @@
+"""The options of inputs that are files, which pictures, films and arrays share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from pipelines.config import COLUMNS, MEANING, CommonConfig, refuse_given
+from pipelines.options import option
+from recordmill.files import Location
+from transforms.sources.folders import FileTree
+from transforms.sources.listings import FileList
+from transforms.sources.references import Unlabelled
+from transforms.sources.row_format import RowFormat
+from transforms.sources.stats import refuse_special
+
+_COLUMNS = ("path_column", *COLUMNS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilesConfig(CommonConfig):
+    """How a listing names files."""
+
+    path_column: str | None = option(
+        None,
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="COLUMN",
+        help="Where the input is a table: the column that names each record's file.",
+    )
+    input_root: str | None = option(
+        None,
+        group=MEANING,
+        metavar="FOLDER",
+        help="What the paths in a listing are relative to. Default: the listing's own folder.",
+    )
+
+
+def files_of(
+    config: FilesConfig,
+    *,
+    leave_out: Collection[str],
+    unlabelled: Unlabelled | None = None,
+    columns: Collection[str] = (),
+) -> FileList | FileTree:
+    """The files of an input: a listing by its extension; else a folder, a pattern, or a file.
+
+    leave_out: extensions that are no input. unlabelled: what becomes of files without a class,
+    where the option does not say it. columns: further options that are about listings.
+    """
+    place = Location.parse(config.input)
+    refuse_special(place)
+    unlabelled = unlabelled or config.unlabelled
+    if RowFormat().knows(place.name) and place.exists() and not place.is_dir():
+        return FileList(
+            path=config.input,
+            **{name: getattr(config, name) for name in _COLUMNS},
+            input_root=config.input_root,
+            unlabelled=unlabelled,
+        )
+    refuse_given(
+        config,
+        (*_COLUMNS, *columns, "input_root"),
+        f"is about listings (CSV, JSONL, Parquet), and --input {config.input!r} is no such"
+        " file: leave it out, or name the listing as --input",
+    )
+    return FileTree(input=config.input, unlabelled=unlabelled, leave_out=tuple(leave_out))
