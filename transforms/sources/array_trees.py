@@ -1,4 +1,4 @@
-"""Files of arrays as an input: a folder, a pattern, or a single one."""
+"""Files of arrays, or films, as an input: a folder, a pattern, or a single one."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ NOT_ARRAYS = tuple(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayTree:
-    """Lists files of arrays as references.
+    """Lists files as references.
 
     input: a folder, a pattern (`*`, `?`, `[...]`, `**` for folders), or a file; a path or URI.
       Folders give split and label as in `FileTree`, those that a pattern matches too.
     unlabelled: what becomes of files without label where folders give labels.
+    leave_out: extensions (without dot, in lower case) that are no input.
     """
 
     input: str
     unlabelled: Unlabelled = "reject"
+    leave_out: tuple[str, ...] = NOT_ARRAYS
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
@@ -80,7 +82,7 @@ class ArrayTree:
                     place,
                     layout=read_layout(place),
                     unlabelled=self.unlabelled,
-                    leave_out=NOT_ARRAYS,
+                    leave_out=self.leave_out,
                 )
                 return
             entry = place.stat()
