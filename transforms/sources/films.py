@@ -169,7 +169,6 @@ class Film:
         keys: list[tuple[int, int]] = []
         sizes: list[int] = []
         last, length, read = 0, 0, 0
-        told = self._tells_times
         for packet in self.demux():
             time = packet.pts
             read += 1
@@ -185,7 +184,6 @@ class Film:
                 keys.append((time, time if packet.dts is None else packet.dts))
                 sizes.append(0)
             sizes[-1] += packet.size
-            told = told or time != packet.dts
             if self._is_shown(packet) and time >= keys[0][0]:
                 times.append(time)
                 if time >= last:
@@ -201,7 +199,7 @@ class Film:
             keys=np.array(keys, np.int64)[order],
             sizes=np.array(sizes, np.int64)[order],
             end=int(found[-1]) + length,
-            ordered=told,
+            ordered=self._tells_times,
         )
         return dataclasses.replace(packets, missing=self._missing(packets, read))
 
@@ -249,9 +247,12 @@ class Film:
 
     @property
     def _tells_times(self) -> bool:
-        """AVI has none: where frames are not shown as they are decoded, they may be made up."""
-        reordered = self.stream.codec_context.has_b_frames
-        return not (reordered and self._container.format.name == "avi")
+        """AVI has none: those of H.264 and H.265 are made up, and wrong where frames are not shown
+        as they are decoded.
+        """
+        context = self.stream.codec_context
+        is_reordered = context.has_b_frames and context.name in ("h264", "hevc")
+        return not (is_reordered and self._container.format.name == "avi")
 
     def _missing(self, packets: Packets, read: int) -> int | None:
         told: int = self.stream.frames
