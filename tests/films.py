@@ -1,4 +1,4 @@
-"""Films made for tests: of any container, codec and times, and what PyAV by itself reads of them."""
+"""Films made for tests, of any container, codec and times, and what PyAV itself reads of them."""
 
 import pathlib
 import struct
@@ -43,11 +43,15 @@ def make_film(
     container: str | None = None,
     b_frames: int = 0,
     offset: int = 0,
+    front: bool = False,
 ) -> pathlib.Path:
-    """times: milliseconds of each frame, where they are not even. offset: number of the first."""
+    """times: milliseconds of each frame, where they are not even. offset: number of the first.
+    front: the index of an MP4 comes first.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     height, width = size
-    with av.open(str(path), "w", format=container) as out:
+    muxer = {"movflags": "faststart"} if front else {}
+    with av.open(str(path), "w", format=container, container_options=muxer) as out:
         stream = out.add_stream(codec, rate=rate)
         stream.width, stream.height, stream.pix_fmt = width, height, pixels
         stream.options = {"crf": "12", **(options or {})} if codec == "libx264" else options or {}
@@ -90,9 +94,7 @@ def make_sound(path: pathlib.Path, *, cover: bool = False) -> pathlib.Path:
             out.mux(art.encode(frame.reformat(format="yuvj420p")))
             out.mux(art.encode(None))
         for number in range(4):
-            heard = av.AudioFrame.from_ndarray(
-                np.zeros((1, 1024), np.float32), "fltp", "mono"
-            )
+            heard = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
             heard.sample_rate, heard.pts = 8000, number * 1024
             out.mux(voice.encode(heard))
         out.mux(voice.encode(None))
@@ -108,6 +110,20 @@ def turn(path: pathlib.Path, turned: int | str) -> pathlib.Path:
     data[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
     path.write_bytes(data)
     return path
+
+
+def spoil(path: pathlib.Path, number: int) -> int:
+    """Spoils the packet of a key frame; which frame of the film that is."""
+    with av.open(str(path)) as film:
+        packets = [packet for packet in film.demux(video=0) if packet.size]
+        key = [packet for packet in packets if packet.is_keyframe][number]
+        place = sorted(packet.pts for packet in packets).index(key.pts)
+        start, size = key.pos, key.size
+    data = bytearray(path.read_bytes())
+    middle = start + size // 3
+    data[middle : middle + size // 2] = bytes([0x5A]) * (size // 2)
+    path.write_bytes(data)
+    return place
 
 
 def frames_of(path: pathlib.Path) -> list[np.ndarray]:

@@ -45,8 +45,8 @@ def resize(picture: Any, size: tuple[int, int]) -> Any:
 
 
 def augment(picture: Any, wanted: Collection[str], seed: Any) -> Any:
-    """Varies uint8[h, w, c], or all frames of uint8[n, h, w, c] alike, by int64[2] of seed; size and
-    dtype stay.
+    """Varies uint8[h, w, c], or all frames of uint8[n, h, w, c] alike, by int64[2] of seed; shape
+    and dtype stay.
     """
     draws = tf.random.stateless_uniform([8], seed)
     if _MOVES & {*wanted}:

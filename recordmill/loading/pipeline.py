@@ -196,7 +196,7 @@ class Pipeline:
         return tf.ensure_shape(self._varied(value, number=number, seed=seed), self._shape(name))
 
     def _picture(self, name: str, content: Any) -> Any:
-        """uint8[height, width, channels] of an encoded picture, [frames, ...] of those of a clip."""
+        """uint8[height, width, channels] of an encoded picture; of several, [pictures, ...]."""
         if not self._features[name].shape:
             return self._one_picture(name, content)
         return tf.map_fn(
