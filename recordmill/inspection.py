@@ -218,7 +218,7 @@ def save_picture(
 ) -> pathlib.Path:
     """Writes the picture of a record to a file and returns its path.
 
-    An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
+    Of a clip it is the first frame. An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
     uint16 stretched to 0..255). The extension becomes that of the content.
 
     Raises:
@@ -290,7 +290,9 @@ def _array(content: bytes, feature: Feature, name: str) -> npt.NDArray[Any]:
 
 
 def _as_picture(array: npt.NDArray[Any], name: str) -> Image.Image:
-    """[height, width] or [height, width, 1..4]."""
+    """[height, width] or [height, width, 1..4]; of a clip, [frames, ...], the first frame."""
+    if array.ndim == 4 and len(array):
+        array = array[0]
     if array.ndim == 3 and array.shape[-1] == 1:
         array = array[..., 0]
     channels = array.shape[-1] if array.ndim == 3 else 1
