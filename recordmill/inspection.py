@@ -218,8 +218,9 @@ def save_picture(
 ) -> pathlib.Path:
     """Writes the picture of a record to a file and returns its path.
 
-    Of a clip it is the first frame. An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
-    uint16 stretched to 0..255). The extension becomes that of the content.
+    An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
+    uint16 stretched to 0..255); of a clip its first frame. The extension becomes that of the
+    content.
 
     Raises:
       ValueError: the record has no picture, or an array that is none.

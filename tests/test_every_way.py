@@ -1,6 +1,7 @@
 """Every kind of dataset, read in every way that there is: the same records, by their keys."""
 
 import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
