@@ -17,6 +17,7 @@ from pipelines.config import MEANING
 from pipelines.file_inputs import FilesConfig, files_of
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
+from recordmill.manifest import INPUT
 from transforms.casts import DTYPES
 from transforms.encoders.array_options import ArrayOptions
 from transforms.encoders.arrays import ArrayEncoder
@@ -205,6 +206,7 @@ def kind(config: ArraysConfig) -> Kind:
             cut=config.array_cut(),
             unlabelled=config.unlabelled == "keep",
         ),
+        unit=INPUT if config.chunk is None else "chunk",
     )
 
 

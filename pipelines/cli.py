@@ -23,6 +23,7 @@ _KINDS = {
     "table": ("pipelines.table", "TableConfig", "tables, column by column"),
     "sensor": ("pipelines.sensor", "SensorConfig", "series of sensors, as windows"),
     "arrays": ("pipelines.arrays", "ArraysConfig", "arrays, in .npy, .npz and HDF5 files"),
+    "video": ("pipelines.video", "VideoConfig", "films, as clips"),
 }
 # Command: (module, its function, what it does).
 _OTHERS = {

@@ -219,7 +219,8 @@ def save_picture(
     """Writes the picture of a record to a file and returns its path.
 
     An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
-    uint16 stretched to 0..255). The extension becomes that of the content.
+    uint16 stretched to 0..255); of a clip its first frame. The extension becomes that of the
+    content.
 
     Raises:
       ValueError: the record has no picture, or an array that is none.
@@ -290,7 +291,9 @@ def _array(content: bytes, feature: Feature, name: str) -> npt.NDArray[Any]:
 
 
 def _as_picture(array: npt.NDArray[Any], name: str) -> Image.Image:
-    """[height, width] or [height, width, 1..4]."""
+    """[height, width] or [height, width, 1..4]; of a clip, [frames, ...], the first frame."""
+    if array.ndim == 4 and len(array):
+        array = array[0]
     if array.ndim == 3 and array.shape[-1] == 1:
         array = array[..., 0]
     channels = array.shape[-1] if array.ndim == 3 else 1

@@ -49,6 +49,7 @@ class Part:
     filtered: int = 0
     extra: int = 0  # records that came of cutting others
     unread: int = 0  # inputs that could not be read, where workers read them
+    spoilt: int = 0  # of those rejected, records that could not be made of inputs of several
     skipped: int = 0  # inputs that are none, such as hidden files
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.films import make_film
 from tests.image_runs import Made
 
 PHOTOS = pathlib.Path(__file__).parents[1] / "examples" / "clothing"
@@ -114,6 +115,18 @@ def _stack(array: np.ndarray, *options: object) -> Make:
     return command
 
 
+def _clips(*options: object, sizes: tuple[tuple[int, int], ...] = ((48, 64),)) -> Make:
+    """Of films of two classes."""
+
+    def command(_: pathlib.Path, place: pathlib.Path) -> list[object]:
+        for number in range(10):
+            path = place / "films" / ("odd", "even")[number % 2 == 0] / f"{number}.mp4"
+            make_film(path, 14 + number, size=sizes[number % len(sizes)], offset=9 * number)
+        return ["video", "--input", place / "films", "--clip-frames", 4, *options]
+
+    return command
+
+
 KINDS: dict[str, Make] = {
     "pictures": _pictures("--size", 32, "--balance", "oversample", "--num-shards", "train=3"),
     "pictures-as-they-are": _pictures("--resize-mode", "none"),
@@ -150,6 +163,13 @@ KINDS: dict[str, Make] = {
     "items-as-long-values": _stack(np.ones((99, 3)), *VALUES),
     "items-of-one-number": _stack(np.arange(90) * (1 + 2j)),
     "empty-items": _stack(np.zeros((90, 0, 3), bool)),
+    "clips": _clips("--size", 32, "--clip-stride", 3, "--balance", "oversample"),
+    "clips-of-any-size": _clips("--rename", "image/encoded=x", sizes=((48, 64), (32, 40))),
+    "raw-clips": _clips("--image-format", "raw", "--size", "20x24", "--clip-rest", "pad"),
+    "raw-clips-of-any-size": _clips(
+        *("--image-format", "raw", "--mode", "gray", "--fps", 10, "--rename", "clip/shape=s"),
+        sizes=((48, 64), (32, 40)),
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from transforms.encoders.affine import IDENTITY, Affine, upright
 from transforms.encoders.geometry import plan_resize
 from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.pixels import _UPRIGHT
+from transforms.encoders.pixels import UPRIGHT
 
 numbers = st.floats(-50, 50)
 affines = st.builds(Affine, *[numbers] * 6)
@@ -62,7 +62,7 @@ def test_areas_of_boxes_that_stay_upright_grow_by_area(one, corners):
 def test_upright_follows_the_pixels(turn):
     stored = np.arange(35, dtype=np.uint8).reshape(5, 7)  # no pixel twice
     image = Image.fromarray(stored)
-    turned = np.asarray(image if turn == 1 else image.transpose(_UPRIGHT[turn]))
+    turned = np.asarray(image if turn == 1 else image.transpose(UPRIGHT[turn]))
     moves = upright(turn, image.size)
     for (y, x), level in np.ndenumerate(stored):
         across, down = moves.points(np.array([x + 0.5, y + 0.5]))

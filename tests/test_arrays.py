@@ -66,7 +66,7 @@ def error_of(capfd, *argv: object) -> str:
     return capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("rank", "dtype"), enumerate(DTYPES))
+@pytest.mark.parametrize(("rank", "dtype"), [*enumerate(DTYPES)])
 def test_every_dtype_through_numpy_and_tensorflow(rank, dtype, tmp_path) -> None:
     rank %= 6
     draw = np.random.default_rng(rank)
@@ -203,9 +203,29 @@ def test_chunks_of_a_file_stay_in_one_split(tmp_path) -> None:
     assert test
     assert not {key.split("#")[0] for key in train} & {key.split("#")[0] for key in test}
     assert made.manifest.features["array/encoded"].raw_shape == (None, 4)
+    ledger = made.manifest.ledger
+    assert (ledger.unit, ledger.inputs.read, ledger.records.made) == ("chunk", 12, 12 * 4)
     dropped = made_of(tmp_path / "b", tmp_path / "in", "--chunk", 3, "--chunk-rest", "drop")
     assert dropped.manifest.features["array/encoded"].raw_shape == (3, 4)
     assert len(dropped.keys("train")) == 12 * 3
+
+
+def test_chunks_without_a_class_are_rejected_with_their_file(tmp_path) -> None:
+    root = tmp_path / "in"
+    root.mkdir()
+    for number in range(9):
+        label = "" if number == 4 else "a"
+        np.savez(root / f"{number}.npz", x=np.zeros((7, 2)), y=np.array([label]))
+    np.save(root / "short.npy", np.zeros((0, 2)))
+    made = made_of(
+        tmp_path,
+        root,
+        *("--array", "x", "--label-array", "y", "--chunk", 2, "--max-reject-fraction", 0.5),
+    )
+    ledger = made.manifest.ledger
+    assert (ledger.inputs.read, ledger.inputs.rejected) == (9, 1)
+    assert (ledger.records.made, ledger.records.rejected) == (9 * 4, 4)
+    assert sorted(made.rejects) == ["4.npz#0", "4.npz#2", "4.npz#4", "4.npz#6", "short.npy"]
 
 
 def test_bad_files_are_rejects_and_stop_nothing(tmp_path) -> None:

@@ -23,10 +23,12 @@ from pipelines.images import ImagesConfig
 from pipelines.sensor import SensorConfig
 from pipelines.table import TableConfig
 from pipelines.text import TextConfig
+from pipelines.video import VideoConfig
 from recordmill.errors import Reason
 from recordmill.files import Location
 from recordmill.manifest import load
 from recordmill.pool import close_shared_pool
+from tests.films import make_film
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,6 +38,7 @@ CONFIGS = {
     "table": TableConfig,
     "sensor": SensorConfig,
     "arrays": ArraysConfig,
+    "video": VideoConfig,
     "adopt": AdoptConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
@@ -44,7 +47,7 @@ CONFIGS = {
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,
 }
-KINDS = ("images", "text", "table", "sensor", "arrays")
+KINDS = ("images", "text", "table", "sensor", "arrays", "video")
 PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
 EXAMPLES = ROOT / "examples" / "clothing"
 
@@ -142,6 +145,9 @@ def readme_dataset(tmp_path_factory):
         for number in range(6):
             np.save(folder / "volumes" / f"{number}.npy", np.ones((40, 3, 2), "f4") * number)
         np.savez(folder / "digits.npz", x=np.ones((90, 8, 8), "u1"), y=np.arange(90) % 10)
+        for number in range(4):
+            label = ("run", "walk")[number % 2]
+            make_film(folder / "films" / label / f"{number}.mp4", 40, offset=8 * number)
         images, *others = commands(ROOT / "README.md")
         assert main([*images, "--quiet"]) == 0
         for command in others:
@@ -167,6 +173,9 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     slabs = load(Location.parse(str(readme_dataset / "slabs")))
     assert slabs.ledger.records.written == 6 * 4
     assert slabs.features["array/encoded"].raw_shape == (16, 3, 2)
+    clips = load(Location.parse(str(readme_dataset / "clips")))
+    assert clips.ledger.records.written == 4 * 4
+    assert clips.features["image/encoded"].raw_shape == (112, 112, 3)
     digits = load(Location.parse(str(readme_dataset / "digits")))
     assert digits.labels == tuple("0123456789")
 
@@ -216,6 +225,19 @@ def test_the_code_about_arrays_reads_them_back(readme_dataset):
         tf.data.TFRecordDataset(files).map(namespace["parse"]), split, strict=True
     ):
         np.testing.assert_array_equal(array, record["array/encoded"])
+
+
+def test_the_code_about_films_reads_them_back(readme_dataset):
+    namespace: dict = {}
+    (code,) = blocks(ROOT / "docs" / "video.md", "python")
+    exec(code, namespace)
+    split = recordmill.read(readme_dataset / "clips", "train")
+    files = sorted(map(str, (readme_dataset / "clips").glob("train.tfrecord-*")))
+    for (frames, label), record in zip(
+        tf.data.TFRecordDataset(files).map(namespace["parse"]), split, strict=True
+    ):
+        assert frames.shape == (16, 112, 112, 3)
+        assert label == record["clip/label/index"]
 
 
 def test_the_contact_sheet_draws_every_record(readme_dataset, capsys):

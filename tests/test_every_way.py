@@ -1,5 +1,7 @@
 """Every kind of dataset, read in every way that there is: the same records, by their keys."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,6 +32,9 @@ def by_key(made: Made, split: str, records) -> dict:
 
 def decoded(name: str, feature, value):
     """What a record holds, with pictures as pixels, as TensorFlow decodes them."""
+    if feature.kind == "image" and feature.shape:
+        one = dataclasses.replace(feature, shape=())
+        return np.stack([decoded(name, one, picture) for picture in value])
     if feature.kind == "image":
         return tf.io.decode_image(value, channels=feature.raw_shape[-1]).numpy()
     return value

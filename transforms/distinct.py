@@ -81,6 +81,7 @@ def keep_distinct(met: tuple[str, Iterable[Told]], *, staging: Staging) -> Part:
         rejects=rejects,
         filtered={**filtered, OPTION: count},
         unread=part.unread,
+        spoilt=part.spoilt,
         skipped=part.skipped,
         extra=part.extra,
     )

@@ -23,10 +23,17 @@ from transforms.window_options import WindowOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Listed:
-    """A part of a listing: up to `batch.ROWS` rows, and what did not become a row."""
+    """A part of a listing: up to `batch.ROWS` rows, and what did not become a row.
+
+    Where a `RowSource` makes several records of an input, `inputs` is how many inputs the part
+    counts for, of which each counts in one part; and `spoilt` are records that could not be made of
+    an input that was read.
+    """
 
     rows: pa.RecordBatch | None = None
     rejects: Sequence[Reject] = ()
+    spoilt: Sequence[Reject] = ()
+    inputs: int | None = None
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what filtered it
 
 

@@ -130,13 +130,14 @@ def write_kept(
     rejects: Sequence[Reject],
     filtered: Mapping[str, int],
     unread: int = 0,
+    spoilt: int = 0,
     skipped: int = 0,
     extra: int = 0,
 ) -> Part:
     """Writes what is left of a part, and beside it what was left out.
 
-    rejects: of all stages, `unread` of them of reading. filtered: {option: rows}. skipped, extra:
-    as `Part` has them.
+    rejects: of all stages, `unread` of them of reading. filtered: {option: rows}. spoilt, skipped,
+    extra: as `Part` has them.
     """
     part = dataclasses.replace(
         write_part(rows, staging, name),
@@ -144,6 +145,7 @@ def write_kept(
         filtered=sum(filtered.values()),
         extra=extra,
         unread=unread,
+        spoilt=spoilt,
         skipped=skipped,
     )
     staging.place(f"{name}.json").write_bytes(to_json({"rejects": rejects, "filtered": filtered}))

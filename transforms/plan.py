@@ -155,7 +155,11 @@ def make_plan(
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
     skipped = sum(part.skipped for part in parts) if options.windows is not None else 0
     seen += skipped
-    verdict = refusal(rejected + unread, seen, options.max_reject_fraction)
+    spoilt = sum(part.spoilt for part in parts)
+    made = sum(part.rows for part in parts) + rejected + filtered
+    verdict = refusal_of(
+        rejected + unread, seen, options.max_reject_fraction, spoilt=spoilt, made=made
+    )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     problems = [*problems, *_unusable_splits(survey), *_unknown_splits(survey, options)]
     if problems:
@@ -253,14 +257,33 @@ def _empty_splits(survey: Survey, options: PlanOptions) -> list[str]:
     ]
 
 
+def refusal_of(
+    rejected: int, seen: int, max_fraction: float, *, spoilt: int, made: int
+) -> Verdict | None:
+    """The verdict on too many rejects, where some are records of inputs that have several.
+
+    rejected: inputs of those seen, and the records among them that were `spoilt`; these are held
+    against the records that were to be made.
+    """
+    found = refusal(rejected - spoilt, seen, max_fraction)
+    if found is None and spoilt:
+        found = refusal(spoilt, made, max_fraction, noun="records")
+    return found
+
+
 def refusal(
-    rejected: int, seen: int, max_fraction: float, *, option: str = "--max-reject-fraction"
+    rejected: int,
+    seen: int,
+    max_fraction: float,
+    *,
+    option: str = "--max-reject-fraction",
+    noun: str = "inputs",
 ) -> Verdict | None:
     """The verdict on too many rejects. option: what the user calls the limit."""
     if rejected <= max_fraction * seen:
         return None
     return Verdict(
-        f"{rejected} of {seen} inputs were rejected ({rejected / seen:.1%}), more than"
+        f"{rejected} of {seen} {noun} were rejected ({rejected / seen:.1%}), more than"
         f" {option} {max_fraction:g} allows: mend the input, or allow more"
     )
 

@@ -36,7 +36,7 @@ from recordmill.staging import Part, ShardInfo, Staging, Verdict, reject_line, t
 from recordmill.tfds import tfds_files
 from transforms.kind import Encoder
 from transforms.listing import outcome
-from transforms.plan import Plan, nothing_left, refusal
+from transforms.plan import Plan, nothing_left, refusal_of
 from transforms.splits import TRAIN
 
 
@@ -161,7 +161,13 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication)
     rejected = ledger.inputs.rejected + ledger.records.rejected
     seen = ledger.inputs.read + ledger.inputs.rejected
     if verdict is None:
-        verdict = refusal(rejected, seen, publication.max_reject_fraction)
+        verdict = refusal_of(
+            rejected,
+            seen,
+            publication.max_reject_fraction,
+            spoilt=sum(part.spoilt for part in parts),
+            made=ledger.records.made,
+        )
     if verdict is None and problems:
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):

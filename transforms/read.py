@@ -49,14 +49,21 @@ class RowReader:
 
     def _write(self, listed: Listed, name: str) -> Part:
         rejects = list(listed.rejects)
+        spoilt = list(listed.spoilt)
         filtered: Counter[str] = Counter()
         rows = listed.rows
         if rows is None:
             rows = pa.RecordBatch.from_pylist([], schema=self.layout.columns)
         if self.labels is not None:
             rows, unknown = known_labels(rows, self.labels)
-            rejects += unknown
+            if listed.inputs is None:
+                rejects += unknown
+            else:
+                spoilt += unknown
         unread = len(rejects)
+        rejects += spoilt
+        made = len(rows) + len(spoilt)
+        inputs = made if listed.inputs is None else listed.inputs
         if self.check is not None:
             outcome = self.check.check(rows)
             if len(outcome.kept) < len(rows):
@@ -70,8 +77,9 @@ class RowReader:
             name,
             rejects=rejects,
             filtered=filtered,
-            extra=len(cut) - len(rows),
+            extra=len(cut) - len(rows) + made - inputs,
             unread=unread,
+            spoilt=len(spoilt),
             skipped=sum(listed.filtered.values()),
         )
 

@@ -49,8 +49,9 @@ def load(
     """A split as a `tf.data.Dataset` of (x, y), (x, y, weight), or of {feature: value}.
 
     x is what the kind of data has for a model to learn from: pictures as uint8[height, width,
-    channels], arrays in their dtype and shape, tokens, text, or {column: value}. y is the class as
-    int64. Where there are no classes an element is a dictionary of all features.
+    channels], clips as uint8[frames, height, width, channels], arrays in their dtype and shape,
+    tokens, text, or {column: value}. y is the class as int64. Where there are no classes an element
+    is a dictionary of all features.
 
     dataset: its folder; or {folder: weight}, datasets of equal features and classes that are mixed
       by these weights, without end.

@@ -39,12 +39,14 @@ def resize(picture: Any, size: tuple[int, int]) -> Any:
 
 
 def augment(picture: Any, wanted: Collection[str], seed: Any) -> Any:
-    """Varies uint8[h, w, c] by int64[2] of seed; size and dtype stay."""
+    """Varies uint8[h, w, c], or all frames of uint8[n, h, w, c] alike, by int64[2] of seed; shape
+    and dtype stay.
+    """
     draws = tf.random.stateless_uniform([8], seed)
     if _MOVES & {*wanted}:
         picture = _moved(picture, wanted, draws)
     elif "flip" in wanted:
-        picture = tf.where(draws[0] < 0.5, picture, picture[:, ::-1])
+        picture = tf.where(draws[0] < 0.5, picture, picture[..., ::-1, :])
     if not _LEVELS & {*wanted}:
         return picture
     colour = tf.cast(picture[..., :3], tf.float32)
@@ -73,7 +75,7 @@ def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:
     Offsets from the centre of what comes out are turned and shrunk, mirrored, shrunk to the part
     that a crop keeps, and moved to where it is: all of it lies inside the picture.
     """
-    shape = tf.shape(picture)
+    shape = tf.shape(picture)[-3:-1]
     height, width = (tf.cast(side, tf.float32) for side in (shape[0], shape[1]))
     mirror = tf.where(draws[0] < 0.5, 1.0, -1.0) if "flip" in wanted else tf.constant(1.0)
     side, across, down = tf.constant(1.0), tf.constant(0.0), tf.constant(0.0)
@@ -92,15 +94,17 @@ def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:
     centre_x, centre_y = (width - 1) / 2, (height - 1) / 2
     a.append(centre_x + across - a[0] * centre_x - a[1] * centre_y)
     b.append(centre_y + down - b[0] * centre_x - b[1] * centre_y)
+    frames = tf.reshape(picture, tf.concat([[-1], tf.shape(picture)[-3:]], 0))
     moved = tf.raw_ops.ImageProjectiveTransformV3(
-        images=tf.cast(picture, tf.float32)[None],
+        images=tf.cast(frames, tf.float32),
         transforms=tf.stack([*a, *b, 0.0, 0.0])[None],
-        output_shape=shape[:2],
+        output_shape=shape,
         fill_value=0.0,
         interpolation="BILINEAR",
         fill_mode="NEAREST",
     )
-    return tf.ensure_shape(_levels(moved[0]), picture.shape)
+    moved = tf.reshape(moved, tf.shape(picture))
+    return tf.ensure_shape(_levels(moved), picture.shape)
 
 
 def _factor(draw: Any) -> Any:

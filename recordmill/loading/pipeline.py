@@ -196,7 +196,16 @@ class Pipeline:
         return tf.ensure_shape(self._varied(value, number=number, seed=seed), self._shape(name))
 
     def _picture(self, name: str, content: Any) -> Any:
-        """uint8[height, width, channels] of an encoded picture."""
+        """uint8[height, width, channels] of an encoded picture; of several, [pictures, ...]."""
+        if not self._features[name].shape:
+            return self._one_picture(name, content)
+        return tf.map_fn(
+            lambda one: self._one_picture(name, one),
+            content,
+            fn_output_signature=tf.TensorSpec(self._shape(name)[1:], tf.uint8),
+        )
+
+    def _one_picture(self, name: str, content: Any) -> Any:
         feature, size = self._features[name], self._options.image_size
         shape = feature.raw_shape or (None, None, channels_of(feature))
         picture = pictures.decode(content, shape, is_jpeg=self._is_jpeg)
@@ -209,11 +218,12 @@ class Pipeline:
         return pictures.augment(picture, self._options.augment, tf.stack([seed, number]))
 
     def _shape(self, name: str) -> tuple[int | None, ...]:
-        """Of a picture, as far as it is the same for all."""
+        """Of a picture, or a clip, as far as it is the same for all."""
         feature = self._features[name]
+        frames = feature.shape if feature.kind == "image" else ()
         if feature.kind == "image" and self._options.image_size is not None:
-            return (*self._options.image_size, channels_of(feature))
-        return feature.raw_shape or (None, None, channels_of(feature))
+            return (*frames, *self._options.image_size, channels_of(feature))
+        return (*frames, *(feature.raw_shape or (None, None, channels_of(feature))))
 
     def _batched(self, elements: Any) -> Any:
         """Batches of elements of single records."""

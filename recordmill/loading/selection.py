@@ -11,6 +11,7 @@ from recordmill.loading.options import LoadOptions
 from recordmill.manifest import Manifest
 
 _CHANNELS = (1, 3, 4)
+_RANKS = (3, 4)  # of pictures, and of clips
 _ABOUT_WINDOWS = ("window/series", "window/start")  # where a window is from
 
 
@@ -44,7 +45,9 @@ class Selection:
 
     @property
     def pixels(self) -> tuple[str, ...]:
-        """The inputs that are uint8[height, width, channels], once they are decoded."""
+        """The inputs that are uint8[height, width, channels] once they are decoded, or clips of
+        such frames.
+        """
         return tuple(name for name in self.inputs if _is_pixels(self.features[name]))
 
     @property
@@ -167,7 +170,8 @@ def _check_pictures(options: LoadOptions, selection: Selection) -> None:
         if getattr(options, name) and not selection.pixels:
             has = f"{raw[0]} is {features[raw[0]].raw_dtype}" if raw else "there are none"
             raise ConfigError(
-                f"{name} is for pictures, uint8 height x width x channels: {has} among the inputs"
+                f"{name} is for pictures, uint8 height x width x channels, and for clips of them:"
+                f" {has} among the inputs"
             )
     if options.normalize == "imagenet":
         for name in selection.pixels:
@@ -193,7 +197,7 @@ def _is_pixels(feature: Feature) -> bool:
         return True
     shape = feature.raw_shape or ()
     is_array = feature.kind == "raw" and feature.raw_dtype == "uint8" and feature.shape == ()
-    return is_array and len(shape) == 3 and shape[-1] in _CHANNELS
+    return is_array and len(shape) in _RANKS and shape[-1] in _CHANNELS
 
 
 def _expect_known(what: str, asked: Iterable[str], features: Features) -> None:

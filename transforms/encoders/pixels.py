@@ -50,7 +50,7 @@ _FILTER = Image.Resampling.BILINEAR
 # the very most (`fit` to 16x16; 0.02 at 128x128); with a margin of 1 it would be up to 1.5.
 _DRAFT_MARGIN = 3
 
-_UPRIGHT = {
+UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -233,7 +233,7 @@ def _finish(image: ImageFile, options: ImageOptions) -> _Finished:
     _load(image, options)
     result = _resize(mixable(image), plan, stored=stored, full=full)
     if turn != 1:
-        result = result.transpose(_UPRIGHT[turn])
+        result = result.transpose(UPRIGHT[turn])
     result = to_mode(result, mode=options.mode, background=options.background, profile=profile)
     if standing.canvas != standing.inner:
         result = _pad(result, standing, options)

@@ -167,6 +167,7 @@ class Arrays:
         declared = Declared.of(layout.columns)
         rejects: list[Reject] = []
         kept: list[int] = []
+        files = 0
         labels: list[pa.Array] = []
         places = _pairs(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
         for row, (key, text, told, first, last) in enumerate(places):
@@ -180,15 +181,21 @@ class Arrays:
                 rejects.append(Reject(key, "read", error.reason, error.detail))
             else:
                 kept.append(row)
+                files += first == 0
+        inputs = files if self._cut.unit == "chunk" else None
         if not kept:
-            yield Listed(rejects=rejects)
+            yield Listed(rejects=rejects, inputs=inputs)
             return
         rows = self._records(sections.take(pa.array(kept, pa.int64())), layout.columns)
+        spoilt: list[Reject] = []
         if labels:
             rows = batch.set_column(rows, batch.LABEL, pa.concat_arrays(labels))
-            rows, unlabelled = self._labelled(rows)
-            rejects += unlabelled
-        yield Listed(rows=rows if len(rows) else None, rejects=rejects)
+            rows, spoilt = self._labelled(rows)
+        if inputs is None:
+            rejects, spoilt = rejects + spoilt, []
+        yield Listed(
+            rows=rows if len(rows) else None, rejects=rejects, spoilt=spoilt, inputs=inputs
+        )
 
     def _look_at(self, rows: pa.RecordBatch) -> Iterator[Listed]:
         """Files that can be used, a part of the listing each time that they give many records."""

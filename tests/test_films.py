@@ -1,0 +1,189 @@
+"""Films of every make: their frames, sections of them, and what is damaged."""
+
+import os
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.files import ChangedInputError
+from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, spoil
+from transforms.encoders.image_options import ImageOptions
+from transforms.kind import Listed
+from transforms.sources.clip_cut import ClipCut
+from transforms.sources.clip_rows import PICTURES, TIMES
+from transforms.sources.films import Film, Packets
+from transforms.sources.folders import FileTree
+from transforms.sources.video import Films
+
+MAKES: dict[str, dict] = {
+    "closed.mp4": {"options": CLOSED_GOP},
+    "open.mp4": {"options": OPEN_GOP},
+    "open.mkv": {"options": OPEN_GOP},
+    "open.ts": {"options": OPEN_GOP},
+    "refreshed.mp4": {"options": {"x264-params": "intra-refresh=1:keyint=20"}},
+    "reordered.avi": {"options": CLOSED_GOP},
+    "uneven.mkv": {"times": [n * 40 + n % 3 * 9 for n in range(48)]},
+    "with-sound.mp4": {"sound": True},
+    "ten-bits.mkv": {"pixels": "yuv420p10le"},
+    "gray.mkv": {"codec": "ffv1", "pixels": "gray"},
+    "odd-sizes.mkv": {"codec": "ffv1", "pixels": "yuv444p", "size": (37, 53)},
+    "mpeg2.ts": {"codec": "mpeg2video", "b_frames": 2},
+    "mpeg4.avi": {"codec": "mpeg4", "b_frames": 2},
+    "motion-jpeg.avi": {"codec": "mjpeg", "pixels": "yuvj420p"},
+    "vp8.webm": {"codec": "libvpx", "options": {"auto-alt-ref": "1", "lag-in-frames": "16"}},
+    "vp9.webm": {"codec": "libvpx-vp9"},
+}
+PNG = ImageOptions(image_format="png")
+RAW = ImageOptions(image_format="raw")
+
+
+def open_film(path: pathlib.Path) -> Film:
+    status = os.stat(path)
+    return Film(str(path), size=status.st_size, mtime=status.st_mtime_ns)
+
+
+def packets_of(path: pathlib.Path) -> Packets:
+    with open_film(path) as film:
+        return film.packets()
+
+
+def source_of(path: pathlib.Path, cut: ClipCut, pictures: ImageOptions = RAW, **more) -> Films:
+    return Films(files=FileTree(input=str(path), leave_out=()), cut=cut, pictures=pictures, **more)
+
+
+def read(source: Films) -> list[Listed]:
+    """All that workers give of all parts."""
+    parts = [part.rows for part in source.scan() if part.rows is not None]
+    layout = source.layout(parts)
+    return [listed for part in parts for listed in source.read(part, layout)]
+
+
+def records(source: Films) -> list[dict]:
+    return [
+        row for listed in read(source) if listed.rows is not None for row in listed.rows.to_pylist()
+    ]
+
+
+def spoilt(source: Films) -> dict[str, tuple[Reason, str]]:
+    return {one.key: (one.reason, one.detail) for listed in read(source) for one in listed.spoilt}
+
+
+@pytest.mark.parametrize("name", MAKES)
+def test_every_frame_is_that_of_a_plain_decode(name, tmp_path) -> None:
+    path = make_film(tmp_path / name, **MAKES[name])
+    expected = frames_of(path)
+    found = records(source_of(path, ClipCut(frames=1)))
+    assert len(found) == len(expected) == 48
+    for number, (row, frame) in enumerate(zip(found, expected, strict=True)):
+        assert row["__key__"] == f"{name}#{number}"
+        got = np.frombuffer(row[PICTURES], np.uint8).reshape(frame.shape)
+        assert difference(got, frame) < 3  # of colours, which FFmpeg's default rounds otherwise
+
+
+@pytest.mark.parametrize("fps", [None, 20.0])
+@pytest.mark.parametrize("name", MAKES)
+def test_a_film_in_sections_gives_the_same_records(name, fps, tmp_path) -> None:
+    path = make_film(tmp_path / name, **MAKES[name])
+    cut = ClipCut(frames=5, stride=3, step=2, fps=fps, rest="pad")
+    whole = source_of(path, cut, PNG)
+    assert sum(part.rows is not None and len(part.rows) for part in whole.scan()) == 1
+    cutting = source_of(path, cut, PNG, cut_above=0, section_bytes=1)
+    parts = [part.rows for part in cutting.scan() if part.rows is not None]
+    assert sum(map(len, parts)) > 1 or name == "reordered.avi"
+    assert records(cutting) == records(whole)
+    assert sum(listed.inputs or 0 for listed in read(cutting)) == 1
+
+
+def test_a_damage_costs_the_clips_that_hold_it(tmp_path) -> None:
+    path = make_film(tmp_path / "x.mkv", 60, options=CLOSED_GOP, size=(96, 128))
+    cut = ClipCut(frames=4)
+    before = {row["__key__"]: row[PICTURES] for row in records(source_of(path, cut))}
+    place = spoil(path, 2)
+    assert place == 24
+    for more in ({}, {"cut_above": 0, "section_bytes": 1}):
+        source = source_of(path, cut, **more)
+        after = {row["__key__"]: row[PICTURES] for row in records(source)}
+        lost = spoilt(source)
+        assert before.keys() == after.keys() | lost.keys()
+        # The decoder may still have had a frame of before, which goes with the key frame.
+        assert lost.keys() - {"x.mkv#20"} == {f"x.mkv#{n}" for n in range(24, 36, 4)}
+        assert {reason for reason, _ in lost.values()} == {"corrupt"}
+        assert lost["x.mkv#24"][1] == "frame 24 of the film cannot be decoded"
+        assert all(before[key] == after[key] for key in after)
+
+
+@pytest.mark.parametrize("name", ["x.mkv", "x.ts", "x.mp4"])
+def test_a_tail_that_is_missing_costs_no_other_clip(name, tmp_path) -> None:
+    path = tmp_path / name
+    # With the index of an MP4 in front, as films for the web have it.
+    make_film(path, 100, options=CLOSED_GOP, size=(96, 128), front=name == "x.mp4")
+    cut = ClipCut(frames=4)
+    before = {row["__key__"]: row[PICTURES] for row in records(source_of(path, cut))}
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    source = source_of(path, cut)
+    after = {row["__key__"]: row[PICTURES] for row in records(source)}
+    assert 10 < len(after) < 20
+    assert all(before[key] == pixels for key, pixels in after.items())
+    lost = spoilt(source)
+    assert not lost.keys() & after.keys()
+    if name != "x.ts":  # which tells nobody how long it was to be
+        assert "truncated" in {reason for reason, _ in lost.values()}
+
+
+def test_times_are_microseconds_from_the_first_frame(tmp_path) -> None:
+    times = [n * 40 + n % 3 * 9 + 500 for n in range(20)]
+    path = make_film(tmp_path / "x.mkv", 20, times=times)
+    (row,) = records(source_of(path, ClipCut(frames=20)))
+    assert row[TIMES] == [(time - times[0]) * 1000 for time in times]
+
+
+def test_a_film_that_changed_is_told(tmp_path) -> None:
+    path = make_film(tmp_path / "x.mp4")
+    source = source_of(path, ClipCut(frames=4))
+    (part,) = [part.rows for part in source.scan() if part.rows is not None]
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(ChangedInputError, match=r"x\.mp4 changed while the job ran"):
+        list(source.read(part, source.layout([part])))
+
+
+PLAYLISTS = {
+    "m3u8": "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\nfilm.ts\n#EXT-X-ENDLIST\n",
+    "ffconcat": "ffconcat version 1.0\nfile film.ts\n",
+    "sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 9 RTP/AVP 96\n",
+}
+
+
+@pytest.mark.parametrize("kind", PLAYLISTS)
+@pytest.mark.parametrize("extension", ["", ".mp4"])
+def test_a_playlist_opens_no_other_file(kind, extension, tmp_path) -> None:
+    make_film(tmp_path / "film.ts")
+    path = tmp_path / f"list.{kind}{extension}"
+    path.write_text(PLAYLISTS[kind])
+    with pytest.raises(RecordError, match="unsupported: no film"), open_film(path):
+        pass
+
+
+def test_without_pyav_it_is_an_error_that_says_what_to_do(tmp_path, monkeypatch) -> None:
+    from transforms.sources import films
+
+    path = make_film(tmp_path / "x.mp4")
+    films.library.cache_clear()
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(ConfigError, match=r"pip install 'recordmill\[video\]'"):
+        list(source_of(path, ClipCut()).scan())
+    films.library.cache_clear()
+
+
+def test_what_is_read_together_is_measured_in_bytes(tmp_path, monkeypatch) -> None:
+    from transforms.sources import video
+
+    monkeypatch.setattr(video, "_ROW_BYTES", 100_000)
+    path = make_film(tmp_path / "x.mp4", 60)  # 9,216 bytes of pixels a frame
+    found = read(source_of(path, ClipCut(frames=4, stride=1)))
+    sizes = [sum(map(len, one.rows[PICTURES].to_pylist())) for one in found if one.rows is not None]
+    assert len(sizes) > 10
+    assert max(sizes) <= 100_000 + 4 * 9216
+    assert sum(one.inputs or 0 for one in found) == 1

@@ -1,0 +1,279 @@
+"""Films as PyAV opens them: what their headers say, and their packets.
+
+A frame is known by its time: packets come in the order in which they are decoded, and the sorted
+times of all packets number the frames. What a file says must not lead to another one: FFmpeg is
+told which formats and protocols there are, so that a playlist among the films opens nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.files import InputFile, is_uri, open_file
+
+Ints = npt.NDArray[np.int64]
+
+# Demuxers of files that hold what they show, by the names that FFmpeg has for them. None of them
+# opens other files, as those of playlists (hls, dash, concat) and of pictures (image2) do. Those of
+# sound are there so that it can be told that there is nothing to see.
+FORMATS = (
+    *("mov", "mp4", "m4a", "3gp", "3g2", "mj2", "matroska", "webm", "avi", "mpegts", "mpeg"),
+    *("mpegvideo", "m4v", "h264", "hevc", "flv", "asf", "ogg", "gif", "ivf", "nut", "mxf", "dv"),
+    *("rm", "wtv", "yuv4mpegpipe", "gxf", "apng", "mjpeg", "av1", "obu", "live_flv", "nsv", "nuv"),
+    *("mp3", "wav", "flac", "aac", "amr", "w64", "aiff"),
+)
+_OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(FORMATS)}
+_HEAD = 12  # bytes by which a format is known
+_HIDDEN_VP8 = 0x10  # of the first byte of a packet: whether its frame is shown
+_DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")  # as Matroska has it for a stream
+_HALF = Fraction(1, 2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Packets:
+    """The frames of a film, by what its packets say.
+
+    times: int64[frames], sorted, in units of the stream. keys: int64[k, 2], the time of each frame
+    from which decoding can begin and that at which its packet is decoded; ascending. sizes:
+    int64[k], bytes from a key frame to the next. end: the time at which the last frame ends.
+    missing: frames of which the header tells, and that are not there; None where it is not known
+    how many. ordered: whether times are those of frames; else only their order is.
+    """
+
+    times: Ints
+    keys: Ints
+    sizes: Ints
+    end: int
+    missing: int | None = 0
+    ordered: bool = True
+
+
+@functools.cache
+def library() -> Any:
+    """PyAV. Raises ConfigError where it is not installed."""
+    try:
+        import av
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "films are read by PyAV, which is not installed: pip install 'recordmill[video]'"
+        ) from error
+    return av
+
+
+def versions() -> dict[str, str]:
+    """{library: version} of what decodes and scales."""
+    av = library()
+    names = ("libavcodec", "libavfilter", "libavformat", "libswscale")
+    found = {name: ".".join(map(str, av.library_versions[name])) for name in names}
+    return {"pyav": av.__version__, **found}
+
+
+class Film:
+    """An open film, if it is still what the listing saw; a context manager.
+
+    Raises:
+      ChangedInputError: it is not.
+      RecordError: it cannot be read, or has no pictures.
+      ConfigError: PyAV is not installed.
+    """
+
+    def __init__(self, path: str, *, size: int, mtime: int) -> None:
+        self._place = path, size, mtime
+        self._file: Any = None
+        if is_uri(path):
+            self._file = open_file(path, size=size, mtime=mtime)
+            head = self._file.read(_HEAD)
+        else:
+            with InputFile(path, size=size, mtime=mtime) as file:
+                head = file.read(0, min(size, _HEAD))
+        try:
+            self._open(head)
+        except BaseException:
+            if self._file is not None:
+                self._file.close()
+            raise
+
+    def _open(self, head: bytes) -> None:
+        av = library()
+        if self._file is not None:
+            self._file.seek(0)
+        source = self._place[0] if self._file is None else self._file
+        try:
+            self._container = av.open(source, options=_OPTIONS, metadata_errors="ignore")
+        except av.FFmpegError as error:
+            raise _no_film(head) from error
+        try:
+            self._container.flags |= av.container.Flags.gen_pts.value
+            self.stream = self._find()
+        except BaseException:
+            self._container.close()
+            raise
+        context = self.stream.codec_context
+        context.thread_type = "NONE"  # films are decoded side by side, not frames
+        context.thread_count = 1
+        # A frame that is broken is none, not what could be guessed of it.
+        context.options = {"err_detect": "explode"}
+
+    def restart(self) -> None:
+        """Goes to the beginning, as if nothing had been read. Raises RecordError."""
+        self._container.close()
+        self._open(b"")
+
+    def __enter__(self) -> Film:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._container.close()
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def has_sound(self) -> bool:
+        return bool(self._container.streams.audio)
+
+    @property
+    def unit(self) -> Fraction:
+        """Seconds that one of a time's units takes."""
+        return Fraction(self.stream.time_base)
+
+    @property
+    def rate(self) -> Fraction:
+        """Frames per second on average, as the header says; 0 where it does not."""
+        return Fraction(self.stream.average_rate or self.stream.guessed_rate or 0)
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """Height and width as they are stored."""
+        context = self.stream.codec_context
+        return context.height, context.width
+
+    @property
+    def aspect(self) -> Fraction:
+        """How wide a pixel is shown, compared with its height."""
+        return Fraction(self.stream.sample_aspect_ratio or 1) or Fraction(1)
+
+    def packets(self) -> Packets:
+        """Reads all of the film, and decodes nothing. Raises RecordError for one without frames."""
+        times: list[int] = []
+        keys: list[tuple[int, int]] = []
+        sizes: list[int] = []
+        last, length, read = 0, 0, 0
+        for packet in self.demux():
+            time = packet.pts
+            read += 1
+            if time is None:
+                raise RecordError(
+                    Reason.UNSUPPORTED,
+                    "frames without times, as in a bare stream: put it into a container, such as"
+                    " with ffmpeg -i FILE -c copy FILE.mp4",
+                )
+            if not keys and not packet.is_keyframe:
+                continue
+            if packet.is_keyframe:
+                keys.append((time, time if packet.dts is None else packet.dts))
+                sizes.append(0)
+            sizes[-1] += packet.size
+            if self._is_shown(packet) and time >= keys[0][0]:
+                times.append(time)
+                if time >= last:
+                    last, length = time, packet.duration or 0
+        if not times:
+            raise RecordError(Reason.EMPTY, "no frames")
+        if not length:
+            length = round(1 / (self.rate * self.unit)) if self.rate else 1
+        found = np.unique(np.array(times, np.int64))
+        order = np.argsort(np.array(keys, np.int64)[:, 0], kind="stable")
+        packets = Packets(
+            times=found,
+            keys=np.array(keys, np.int64)[order],
+            sizes=np.array(sizes, np.int64)[order],
+            end=int(found[-1]) + length,
+            ordered=self._tells_times,
+        )
+        return dataclasses.replace(packets, missing=self._missing(packets, read))
+
+    def demux(self) -> Iterator[Any]:
+        """The packets of its pictures, to the end of what can be read."""
+        av = library()
+        packets = self._container.demux(self.stream)
+        while True:
+            try:
+                packet = next(packets)
+            except (StopIteration, av.FFmpegError):
+                return
+            if packet.size:
+                yield packet
+
+    def seek(self, key: tuple[int, int]) -> None:
+        """Goes to a key frame, or somewhere before it."""
+        with contextlib.suppress(library().FFmpegError):
+            self._container.seek(min(key), stream=self.stream, backward=True)
+
+    def _find(self) -> Any:
+        """The pictures. Raises RecordError where there are none."""
+        av = library()
+        attached = av.stream.Disposition.attached_pic
+        streams = list(self._container.streams.video)
+        moving = [one for one in streams if not one.disposition & attached]
+        if not moving:
+            what = "only a picture on its cover" if streams else "no pictures"
+            raise RecordError(Reason.UNSUPPORTED, f"{what}: expected a film")
+        best = self._container.streams.best("video")
+        found = best if best is not None and best.index in [s.index for s in moving] else moving[0]
+        if found.codec_context is None or not found.time_base:
+            raise RecordError(Reason.UNSUPPORTED, "its pictures are coded in a way FFmpeg cannot")
+        if not found.codec_context.width or not found.codec_context.height:
+            raise RecordError(Reason.CORRUPT, "the header says of no height and width")
+        return found
+
+    def _is_shown(self, packet: Any) -> bool:
+        """Whether a frame comes of it: some are decoded for the sake of others."""
+        if packet.is_discard:
+            return False
+        if self.stream.codec_context.name == "vp8":
+            return bool(memoryview(packet)[0] & _HIDDEN_VP8)
+        return True
+
+    @property
+    def _tells_times(self) -> bool:
+        """AVI has none: those of H.264 and H.265 are made up, and wrong where frames are not shown
+        as they are decoded.
+        """
+        context = self.stream.codec_context
+        is_reordered = context.has_b_frames and context.name in ("h264", "hevc")
+        return not (is_reordered and self._container.format.name == "avi")
+
+    def _missing(self, packets: Packets, read: int) -> int | None:
+        told: int = self.stream.frames
+        if told and self._container.format.name.startswith("mov"):
+            return max(told - read, 0)
+        found = _DURATION.fullmatch(self.stream.metadata.get("DURATION", ""))
+        if found is not None:
+            length = datetime.timedelta(
+                hours=int(found[1]), minutes=int(found[2]), seconds=float(found[3])
+            )
+            seconds = (packets.end - int(packets.times[0])) * self.unit
+            return None if length.total_seconds() > seconds + _HALF else 0
+        return 0
+
+
+def _no_film(head: bytes) -> RecordError:
+    """Why FFmpeg cannot open what begins so."""
+    if head[4:8] == b"ftyp":
+        return RecordError(
+            Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written"
+        )
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        return RecordError(Reason.CORRUPT, "a Matroska file whose header cannot be read")
+    return RecordError(Reason.UNSUPPORTED, "no film: a format that is not known, or not allowed")
