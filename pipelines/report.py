@@ -294,7 +294,8 @@ def _classes_table(
     for stages in splits.values():
         for label in {label for counts in stages.values() for label in counts}:
             totals[label] += max(counts.get(label, 0) for counts in stages.values())
-    if not any(label is not None for label in totals):
+    named = [n for label, n in totals.items() if label is not None]
+    if not named or (totals[None] and not any(named)):
         return None
     columns = [
         (clean(name) if len(stages) == 1 else f"{clean(name)}\n{stage}", counts)
@@ -373,6 +374,9 @@ def _ledger(manifest: Manifest) -> Text:
     ]
     if manifest.ledger.packs is not None:
         sums.append(count_of(manifest.ledger.packs, "pack"))
+    if (objects := manifest.ledger.objects) is not None:
+        written = {"written": objects.written, "left out": objects.dropped}
+        sums.append(_sum(count_of(objects.made, "object"), written))
     if copies.planned:
         planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
         sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))

@@ -153,7 +153,20 @@ class CopyCounts:
     rejected: int = 0
 
 
-Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObjectCounts:
+    """Objects, such as boxes, of the records and copies that were written: made = written +
+    dropped.
+
+    dropped: those that an option left out, or of which nothing was left.
+    """
+
+    made: int = 0
+    written: int = 0
+    dropped: int = 0
+
+
+Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
 
 
 INPUT = "input"
@@ -164,7 +177,8 @@ class Ledger:
     """Where every input, record and copy went.
 
     unit: what a record is: an input, or a chunk of one; then their numbers differ. packs: records
-    of the dataset, where each holds several of those that are counted here.
+    of the dataset, where each holds several of those that are counted here. objects: of records
+    that have such.
     """
 
     inputs: InputCounts
@@ -172,6 +186,7 @@ class Ledger:
     copies: CopyCounts
     unit: str = INPUT
     packs: int | None = None
+    objects: ObjectCounts | None = None
 
     def open_items(self) -> list[str]:
         """A sentence for every sum that does not close; nothing was lost if there is none."""
@@ -197,7 +212,10 @@ class Ledger:
         return items
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        found = dataclasses.asdict(self)
+        if self.objects is None:
+            del found["objects"]
+        return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -207,6 +225,7 @@ class Ledger:
             copies=_counts(data, "copies", CopyCounts),
             unit=take(data, "unit", str) if "unit" in data else INPUT,
             packs=None if data.get("packs") is None else take(data, "packs", int),
+            objects=_counts(data, "objects", ObjectCounts) if "objects" in data else None,
         )
 
 

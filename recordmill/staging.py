@@ -87,6 +87,7 @@ class ShardInfo:
     filtered: Mapping[str, int]  # copy-0 records by option
     packed: int | None = None  # rows that went into its records, where these are not one to a row
     filled: tuple[int, int] | None = None  # of those, values that are no padding, and all
+    objects: tuple[int, int] | None = None  # that its records had, and of these the written
 
 
 def to_json(value: Any) -> bytes:

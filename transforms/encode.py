@@ -27,7 +27,7 @@ class EncodedChunk:
 
     data: the frames, for gzip one member. lengths: int64[k] of each frame, uncompressed. kept:
     int64[k], its row in the chunk. names: of the Examples, where they are not one to a row: then
-    `lengths` is theirs, and `kept` the rows that went into them; filled: as in `Encoded`.
+    `lengths` is theirs, and `kept` the rows that went into them; filled, objects: as in `Encoded`.
     """
 
     data: bytes
@@ -37,6 +37,7 @@ class EncodedChunk:
     filtered: Sequence[tuple[str, str]]
     names: Sequence[str] | None = None
     filled: tuple[int, int] | None = None
+    objects: tuple[int, int] | None = None
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
@@ -70,6 +71,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
         filtered=encoded.rows.filtered,
         names=None if encoded.names is None else encoded.names.to_pylist(),
         filled=encoded.filled,
+        objects=encoded.objects,
     )
 
 

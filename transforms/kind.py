@@ -204,7 +204,8 @@ class Encoded:
 
     names: where an Example holds several records, or parts of them (string[m], unique): then
       `columns` has a row per name, and no Example is of a class or a copy. filled: of these, the
-      values that are no padding, and all that there is room for. steps: {column: how many steps}
+      values that are no padding, and all that there is room for. objects: those that the kept
+      records had, such as boxes, and those that are in the columns. steps: {column: how many steps}
       of those that are feature lists; then rows are SequenceExamples.
     """
 
@@ -212,6 +213,7 @@ class Encoded:
     rows: Sorted
     names: pa.Array | None = None
     filled: tuple[int, int] | None = None
+    objects: tuple[int, int] | None = None
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 

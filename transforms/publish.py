@@ -25,6 +25,7 @@ from recordmill.manifest import (
     InputCounts,
     Ledger,
     Manifest,
+    ObjectCounts,
     RecordCounts,
     SplitInfo,
     class_weights,
@@ -87,6 +88,7 @@ def close_ledger(
     originals = sum(packed) if packed else written
     rejected = plan.rejected + sum(info.rejected for info in infos)
     left_out = plan.filtered + sum(sum(info.filtered.values()) for info in infos)
+    held = [info.objects for info in infos if info.objects is not None]
     copies_planned = sum(split.copies for split in plan.splits.values())
     copies_written = sum(info.copies for info in infos)
     ledger = Ledger(
@@ -109,6 +111,7 @@ def close_ledger(
         ),
         unit=unit,
         packs=packs,
+        objects=_objects(held) if held else None,
     )
     problems = ledger.open_items()
     for name, split in plan.splits.items():
@@ -232,6 +235,11 @@ def describe(
         notes=(*publication.notes, *plan.notes, *tfds.notes),
     )
     return manifest, files | {JOB: to_json(publication.job) + b"\n"}
+
+
+def _objects(held: Sequence[tuple[int, int]]) -> ObjectCounts:
+    made, written = (sum(one[n] for one in held) for n in (0, 1))
+    return ObjectCounts(made=made, written=written, dropped=made - written)
 
 
 def _fill_rates(infos: Iterable[ShardInfo]) -> dict[str, float]:

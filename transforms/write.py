@@ -145,14 +145,14 @@ class _Tally:
         self.filtered: Counter[str] = Counter()
         self.names: list[str] | None = None
         self.filled: tuple[int, int] | None = None
+        self.objects: tuple[int, int] | None = None
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:
             self.names = self.names or []
             self.names += chunk.names
-        if chunk.filled is not None:
-            used, room = self.filled or (0, 0)
-            self.filled = (used + chunk.filled[0], room + chunk.filled[1])
+        self.filled = _added(self.filled, chunk.filled)
+        self.objects = _added(self.objects, chunk.objects)
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
         self.rejects += chunk.rejects
@@ -318,7 +318,14 @@ class ShardWriter:
             filtered=dict(tally.filtered),
             packed=packed,
             filled=tally.filled,
+            objects=tally.objects,
         )
+
+
+def _added(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _count(labels: pa.Array) -> dict[str, int]:

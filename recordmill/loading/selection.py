@@ -12,6 +12,12 @@ from recordmill.manifest import Manifest
 
 _CHANNELS = (1, 3, 4)
 _RANKS = (3, 4)  # of pictures, and of clips
+_OBJECT_LABELS = "image/object/class/label"
+_PLACES = (
+    *(f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")),
+    "image/object/segmentation/transform",
+)
+_MOVES = ("crop", "flip", "rotate")  # pixels, and not what says where something is
 _ABOUT_WINDOWS = ("window/series", "window/start")  # where a window is from
 
 
@@ -81,6 +87,7 @@ def select(manifest: Manifest, options: LoadOptions) -> Selection:
     )
     _check_label(manifest, options, selection)
     _check_pictures(options, selection)
+    _check_places(manifest, options, selection)
     return selection
 
 
@@ -91,10 +98,14 @@ def _label(manifest: Manifest, options: LoadOptions) -> str | None:
     if options.label is not None:
         _expect_known("label", [options.label], features)
         return options.label
-    found = [name for name, feature in features.items() if feature.kind == "label"]
+    objects = _renamed(manifest, _OBJECT_LABELS)
+    is_asked = bool(options.as_supervised or options.one_hot or options.class_weights)
+    if objects in features and not is_asked:
+        return None  # it is the objects that a model is to find
+    found = [name for name, one in features.items() if one.kind == "label" and name != objects]
     if len(found) == 1:
         return found[0]
-    if options.as_supervised or options.one_hot or options.class_weights:
+    if is_asked:
         has = f"several: {', '.join(found)}" if found else "none"
         raise ConfigError(f"expected records with one label, these have {has}; say label='NAME'")
     return None
@@ -185,6 +196,19 @@ def _check_pictures(options: LoadOptions, selection: Selection) -> None:
                 f"the pictures in {name} are of different sizes, or of one that is not declared:"
                 " say image_size, such as image_size=224, or padding='ragged'"
             )
+
+
+def _check_places(manifest: Manifest, options: LoadOptions, selection: Selection) -> None:
+    moves = [name for name in _MOVES if name in options.augment]
+    places = [
+        name for name in (_renamed(manifest, one) for one in _PLACES) if name in selection.inputs
+    ]
+    if moves and places:
+        raise ConfigError(
+            f"augment: {moves[0]} moves pixels, and {places[0]} would say where they were: vary"
+            " pictures when they are written (--augment), take brightness and contrast, or inputs"
+            " without boxes"
+        )
 
 
 def channels_of(feature: Feature) -> int:

@@ -184,7 +184,11 @@ class ImageEncoder:
         if objects is not None:
             columns |= objects.columns(context)
         columns |= {field.name: kept.column(field.name) for field in user_fields(rows.schema)}
-        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=outcome)
+        return Encoded(
+            columns=pa.RecordBatch.from_pydict(columns),
+            rows=outcome,
+            objects=None if objects is None else objects.counts,
+        )
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
         numbers = label_numbers(labels, context)

@@ -176,6 +176,15 @@ class Objects:
             self._placed.append(_Placed(followed, to_picture))
         self._rows.append(row)
 
+    @property
+    def counts(self) -> tuple[int, int] | None:
+        """How many the rows that were taken have, and of these are on their pictures."""
+        if self._structs is None:
+            return None
+        rows = np.array(self._rows, np.int64)
+        made = int((self._edges[rows + 1] - self._edges[rows]).sum())
+        return made, sum(len(one.followed.kept) for one in self._placed)
+
     def columns(self, context: Context) -> dict[str, pa.Array]:
         """The features of the rows that were taken, in their order."""
         columns: dict[str, pa.Array] = {}
