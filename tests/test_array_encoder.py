@@ -50,6 +50,7 @@ class Records:
         )
         encoder = ArrayEncoder(options=asked, cut=cut, unlabelled=True)
         listed = [*source.scan()]
+        self.notes = source.notes
         self.rejects: list[Reject] = [reject for one in listed for reject in one.rejects]
         parts = [one.rows for one in listed if one.rows is not None]
         layout = source.layout(parts)
@@ -228,6 +229,15 @@ def test_chunks_are_those_of_a_loop(shape, fortran, size, stride, rest, data, tm
     for start, one in expected.items():
         assert_bits(found[f"x.npy#{start}"], one)
     assert set(records.groups.values()) == {"x.npy"}
+    with_rest = chunks(array, axis, size, stride, "keep")
+    ends = [
+        max(start + one.shape[axis] for start, one in some.items())
+        for some in (expected, with_rest)
+    ]
+    left = ends[1] - max(ends[0], max(with_rest)) if len(with_rest) > len(expected) else 0
+    assert cut.leaves(shape) == left
+    notes = (f"{left} steps at the ends of 1 arrays fill no chunk, and were left out",)
+    assert records.notes == (notes if left else ())
     lengths = {one.shape[axis] for one in expected.values()}
     declared = records.features["array/encoded"].raw_shape
     assert declared[axis] == (lengths.pop() if len(lengths) == 1 else None)

@@ -342,6 +342,7 @@ def test_bad_options() -> None:
             ".",
             "found no file to use in {} (3 left out as extension, 2 left out as hidden): expected",
         ),
+        (("a.jpg",), "*.png", "no file to use matches {} (nothing does)"),
         (("train/1", "test/2"), ".", "; to use files without label, say --unlabelled keep"),
     ],
 )

@@ -77,6 +77,13 @@ class ArrayCut:
             raise RecordError(Reason.EMPTY, what)
         return count
 
+    def leaves(self, shape: tuple[int, ...]) -> int:
+        """Steps at the end of an array that gives records, which a shorter chunk would have."""
+        if self.unit != "chunk" or self.rest == "keep":
+            return 0
+        last = (self.count(shape) - 1) * self.stride
+        return max(shape[self.along(shape)] - last - max(self.size, self.stride), 0)
+
     def places(self, numbers: Ints, lengths: Ints) -> Places:
         """Of records by their numbers in arrays that are so long along the axis: int64[n] each."""
         if self.unit == "array":

@@ -79,6 +79,14 @@ class Declared:
         return pa.field(ARRAY, pa.string(), metadata={_DECLARED: told})
 
 
+@dataclasses.dataclass
+class _Seen:
+    """What was found out while files were listed."""
+
+    files_cut: int = 0
+    steps_left: int = 0
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arrays:
     """Lists files of arrays by their headers, and reads of them where records stand.
@@ -91,6 +99,7 @@ class Arrays:
     look: ArrayLook = dataclasses.field(default_factory=ArrayLook)
     dtype: str | None = None
     cast: Cast = "safe"
+    seen: _Seen = dataclasses.field(default_factory=_Seen, compare=False, repr=False)
 
     @property
     def _cut(self) -> ArrayCut:
@@ -102,10 +111,14 @@ class Arrays:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return ()
+        files, steps = self.seen.files_cut, self.seen.steps_left
+        if not files:
+            return ()
+        return (f"{steps} steps at the ends of {files} arrays fill no chunk, and were left out",)
 
     def scan(self) -> Iterator[Listed]:
         """Raises ConfigError for an input that cannot be used."""
+        self.seen.files_cut = self.seen.steps_left = 0
         seen = kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
@@ -210,6 +223,9 @@ class Arrays:
             if isinstance(found, Problem):
                 rejects.append(Reject(key, "read", *found))
                 continue
+            left = self._cut.leaves(found.array.shape)
+            self.seen.files_cut += left > 0
+            self.seen.steps_left += left
             first = 0
             while first < found.records:
                 last = min(first + room, found.records)

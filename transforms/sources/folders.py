@@ -230,11 +230,14 @@ def _is_utf8(text: str) -> bool:
 
 
 def nothing_usable(root: Location, found: References) -> str:
-    """The message about a folder in which no file is."""
-    message = (
-        f"found no file to use in {root} ({found.told() or 'it is empty'}): expected "
-        "LABEL/FILE, SPLIT/LABEL/FILE, or files straight in it"
-    )
+    """The message about a folder in which no file is, or a pattern that none fits."""
+    if as_pattern(root) is not None:
+        message = f"no file to use matches {root} ({found.told() or 'nothing does'})"
+    else:
+        message = (
+            f"found no file to use in {root} ({found.told() or 'it is empty'}): expected "
+            "LABEL/FILE, SPLIT/LABEL/FILE, or files straight in it"
+        )
     if found.totals["rejected as unlabelled"]:
         message += "; to use files without label, say --unlabelled keep"
     return message
