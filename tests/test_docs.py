@@ -290,6 +290,21 @@ def test_the_reject_of_the_page_is_what_is_written(tmp_path):
     assert json.loads((tmp_path / "out" / "rejects.jsonl").read_text()) == json.loads(shown)
 
 
+def test_the_contact_sheet_draws_clips_as_strips(readme_dataset):
+    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
+    sheet = importlib.util.module_from_spec(spec)
+    sys.modules["sheet"] = sheet
+    spec.loader.exec_module(sheet)
+    target = readme_dataset / "strips.png"
+    arguments = ["--dataset", str(readme_dataset / "clips"), "--output", str(target)]
+    assert sheet.main([*arguments, "--size", "40"]) == 0
+    with Image.open(target) as picture:
+        row = np.asarray(picture.convert("RGB"))[sheet.HEAD : sheet.HEAD + 40, sheet.NAME_WIDTH :]
+    strip = row[1:39, 1:39].astype(int), row[1:39, 121:159].astype(int)
+    assert np.abs(strip[0] - strip[1]).mean() > 2  # frames of one clip, some time apart
+    assert np.abs(strip[0] - strip[1]).mean() < 60
+
+
 def test_the_contact_sheet_draws_boxes(shared_data, tmp_path):
     spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
     sheet = importlib.util.module_from_spec(spec)
