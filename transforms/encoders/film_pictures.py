@@ -107,7 +107,12 @@ class FramePictures:
         plan = standing.turned() if sideways else standing
         window = _window((kind.width, kind.height), shown, plan)
         luma = self._options.image_format == "jpeg"
-        return _Scaler(frame, window=window, size=plan.inner, standing=standing, luma=luma)
+        try:
+            return _Scaler(frame, window=window, size=plan.inner, standing=standing, luma=luma)
+        except library().FFmpegError as error:
+            raise RecordError(
+                Reason.UNSUPPORTED, f"FFmpeg cannot scale pixels of {kind.format}"
+            ) from error
 
 
 class _Scaler:
