@@ -61,6 +61,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.tables
 	$(BIN)/python -m benchmarks.tables --encoder
 	$(BIN)/python -m benchmarks.tables --scale
+	$(BIN)/python -m benchmarks.video
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.shuffle
@@ -73,6 +74,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.soak.series
 	$(BIN)/python -m tests.soak.arrays
+	$(BIN)/python -m tests.soak.video
 	$(BIN)/python -m tests.flink.soak
 
 clean:
@@ -145,7 +147,7 @@ $(PEERS):
 	build/peers/bin/python -m pip install --quiet --disable-pip-version-check \
 	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.21,<1' \
 	    'apache-beam>=2.77,<2.78' 'tensorflow>=2.21,<2.22' \
-	    'tfrecord>=1.14,<2' 'pillow>=12,<13'
+	    'tfrecord>=1.14,<2' 'pillow>=12,<13' 'opencv-python-headless>=4.10,<6'
 	@touch $@
 
 # Flink's programs come with its Python package; nothing of that package is imported.

@@ -1,6 +1,6 @@
 """How long clips of films take, against the same work done in other ways.
 
-    python -m benchmarks.video                          24 films, 44,400 frames, 5 runs of each
+    python -m benchmarks.video                          24 films, 43,920 frames, 5 runs of each
     python -m benchmarks.video --films 4 --runs 1 --only ours,pyav
     python -m benchmarks.video --references             what clips would take as references
 

@@ -1,5 +1,5 @@
 """Draws a dataset of pictures as one PNG: a row per class, a block per split, copies framed, and
-the boxes of objects where they are.
+the boxes of objects where they are. Of clips it draws strips of some of their frames.
 
     python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
 
@@ -27,6 +27,7 @@ GAP = 18  # between the blocks of two splits
 HEAD, FOOT = 52, 34  # for the names of the splits, and for the legend
 BACKGROUND, INK, FAINT, COPY = "#ffffff", "#1b1f24", "#6a737d", "#d9480f"
 FRAME = 3
+STRIP = 4  # frames of a clip that are drawn
 BOX_COLOURS = ("#e03131", "#2f9e44", "#1971c2", "#f08c00", "#9c36b5", "#0c8599")
 BOX_FEATURES = (
     *(f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")),
@@ -36,7 +37,7 @@ BOX_FEATURES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A picture of the sheet; `copy` is 0 for the record itself.
+    """A picture of the sheet, or frames of a clip; `copy` is 0 for the record itself.
 
     boxes: (left, top, right, bottom) as fractions of its sides, and the number of the class.
     """
@@ -44,7 +45,7 @@ class Tile:
     key: str
     label: str
     copy: int
-    picture: bytes
+    pictures: Sequence[bytes]
     boxes: Sequence[tuple[float, float, float, float, int]] = ()
 
 
@@ -63,9 +64,17 @@ def read_tiles(dataset: Location, split: str, manifest: Manifest) -> Iterator[Ti
             key=place.key,
             label=place.label or "",
             copy=place.copy,
-            picture=record[encoded],
+            pictures=some_frames(record[encoded]),
             boxes=tuple(boxes),
         )
+
+
+def some_frames(encoded: bytes | Sequence[bytes]) -> Sequence[bytes]:
+    """The picture, or frames from all over a clip."""
+    if isinstance(encoded, bytes):
+        return [encoded]
+    count = min(len(encoded), STRIP)
+    return [encoded[number * len(encoded) // count] for number in range(count)]
 
 
 def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Tile]]:
@@ -83,13 +92,17 @@ def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Til
 def draw(
     splits: Mapping[str, Mapping[str, Sequence[Tile]]], manifest: Manifest, *, size: int
 ) -> Image.Image:
-    """The sheet: splits from left to right, classes from top to bottom, tiles of `size` pixels."""
+    """The sheet: splits from left to right, classes from top to bottom, pictures of `size` pixels,
+    frames of a clip side by side.
+    """
+    tiles = [tile for rows in splits.values() for row in rows.values() for tile in row]
+    wide = size * max((len(tile.pictures) for tile in tiles), default=1)
     found = {label for rows in splits.values() for label in rows}
     labels = list(manifest.labels) if found - {""} else []
     if "" in found or not labels:
         labels.append("")
     columns = {name: max(map(len, rows.values()), default=0) for name, rows in splits.items()}
-    widths = {name: max(count * size, NAME_WIDTH + 24) for name, count in columns.items()}
+    widths = {name: max(count * wide, NAME_WIDTH + 24) for name, count in columns.items()}
     width = NAME_WIDTH + sum(widths.values()) + GAP * len(widths)
     sheet = Image.new("RGB", (width, HEAD + len(labels) * size + FOOT), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
@@ -104,15 +117,23 @@ def draw(
         pen.text((left, 27), f"{records:,} records", FAINT, font=small)
         for row, label in enumerate(labels):
             for column, tile in enumerate(rows.get(label, ())):
-                sheet.paste(_draw_tile(tile, size), (left + column * size, HEAD + row * size))
+                place = (left + column * wide, HEAD + row * size)
+                sheet.paste(_draw_tile(tile, size), place)
         left += widths[name] + GAP
-    if any(tile.copy for rows in splits.values() for row in rows.values() for tile in row):
+    if any(tile.copy for tile in tiles):
         _draw_legend(pen, middle=sheet.height - FOOT // 2, font=small)
     return sheet
 
 
 def _draw_tile(tile: Tile, size: int) -> Image.Image:
-    picture = Image.open(io.BytesIO(tile.picture)).convert("RGB")
+    strip = Image.new("RGB", (size * len(tile.pictures), size), BACKGROUND)
+    for number, picture in enumerate(tile.pictures):
+        strip.paste(_draw_picture(tile, picture, size), (number * size, 0))
+    return strip
+
+
+def _draw_picture(tile: Tile, content: bytes, size: int) -> Image.Image:
+    picture = Image.open(io.BytesIO(content)).convert("RGB")
     inner = (size - 2, size - 2)
     scale = min(inner[0] / picture.width, inner[1] / picture.height)
     width, height = round(picture.width * scale), round(picture.height * scale)

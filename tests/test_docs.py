@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import io
 import json
 import pathlib
 import re
@@ -288,6 +289,29 @@ def test_the_reject_of_the_page_is_what_is_written(tmp_path):
     assert main(["images", *places, *flags]) == 0
     (shown,) = blocks(ROOT / "docs" / "output.md", "json")
     assert json.loads((tmp_path / "out" / "rejects.jsonl").read_text()) == json.loads(shown)
+
+
+def test_the_contact_sheet_draws_clips_as_strips(readme_dataset):
+    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
+    sheet = importlib.util.module_from_spec(spec)
+    sys.modules["sheet"] = sheet
+    spec.loader.exec_module(sheet)
+    target = readme_dataset / "strips.png"
+    arguments = ["--dataset", str(readme_dataset / "clips"), "--output", str(target)]
+    assert sheet.main([*arguments, "--size", "40"]) == 0
+    with Image.open(target) as picture:
+        row = np.asarray(picture.convert("RGB"))[sheet.HEAD : sheet.HEAD + 40, sheet.NAME_WIDTH :]
+    places = recordmill.open(readme_dataset / "clips", "train").places()
+    records = zip(places, recordmill.read(readme_dataset / "clips", "train"), strict=True)
+    _, first = min(
+        ((one.key, record) for one, record in records if one.label == "run"),
+        key=lambda pair: pair[0],
+    )
+    for place in range(4):
+        drawn = row[1:39, 40 * place + 1 : 40 * place + 39]
+        frame = Image.open(io.BytesIO(first["image/encoded"][4 * place]))
+        wanted = frame.resize((38, 38), Image.Resampling.LANCZOS)
+        assert np.abs(drawn.astype(int) - np.asarray(wanted)).mean() < 2
 
 
 def test_the_contact_sheet_draws_boxes(shared_data, tmp_path):

@@ -1,11 +1,13 @@
 """Films of every make: their frames, sections of them, and what is damaged."""
 
+import io
 import os
 import pathlib
 import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.files import ChangedInputError
@@ -27,6 +29,9 @@ MAKES: dict[str, dict] = {
     "reordered.avi": {"options": CLOSED_GOP},
     "uneven.mkv": {"times": [n * 40 + n % 3 * 9 for n in range(48)]},
     "with-sound.mp4": {"sound": True},
+    "of-high-definition.mp4": {"options": {"x264-params": "colormatrix=bt709:keyint=12"}},
+    "of-full-range.mkv": {"pixels": "yuvj420p"},
+    "of-colours.mkv": {"codec": "ffv1", "pixels": "bgr0"},
     "ten-bits.mkv": {"pixels": "yuv420p10le"},
     "gray.mkv": {"codec": "ffv1", "pixels": "gray"},
     "odd-sizes.mkv": {"codec": "ffv1", "pixels": "yuv444p", "size": (37, 53)},
@@ -67,6 +72,11 @@ def records(source: Films) -> list[dict]:
     ]
 
 
+def decoded(row: dict) -> np.ndarray:
+    (data,) = row[PICTURES]
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
 def spoilt(source: Films) -> dict[str, tuple[Reason, str]]:
     return {one.key: (one.reason, one.detail) for listed in read(source) for one in listed.spoilt}
 
@@ -76,11 +86,17 @@ def test_every_frame_is_that_of_a_plain_decode(name, tmp_path) -> None:
     path = make_film(tmp_path / name, **MAKES[name])
     expected = frames_of(path)
     found = records(source_of(path, ClipCut(frames=1)))
-    assert len(found) == len(expected) == 48
-    for number, (row, frame) in enumerate(zip(found, expected, strict=True)):
-        assert row["__key__"] == f"{name}#{number}"
+    coded = records(source_of(path, ClipCut(frames=1), ImageOptions(quality=95)))
+    gray = records(source_of(path, ClipCut(frames=1), ImageOptions(quality=95, mode="gray")))
+    assert len(found) == len(coded) == len(gray) == len(expected) == 48
+    for number, frame in enumerate(expected):
+        row = found[number]
+        assert row["__key__"] == coded[number]["__key__"] == f"{name}#{number}"
         got = np.frombuffer(row[PICTURES], np.uint8).reshape(frame.shape)
         assert difference(got, frame) < 3  # of colours, which FFmpeg's default rounds otherwise
+        assert difference(decoded(coded[number]), frame) < 4.5
+        luma = np.asarray(Image.fromarray(frame).convert("L"))
+        assert difference(decoded(gray[number]), luma) < 2.5
 
 
 @pytest.mark.parametrize("fps", [None, 20.0])

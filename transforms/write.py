@@ -37,7 +37,8 @@ from transforms.spill import Piece
 
 _LOOK_AHEAD = 256 << 20  # bytes of results, of all writers of this process together
 _SHARDS_AT_ONCE = 2  # of one bundle
-_DIGESTED = 1 << 14  # rows at once
+_DIGESTED = 1 << 14  # rows at once, or so many as take this
+_DIGESTED_BYTES = 4 << 20
 _IN_HAND = 128 << 20  # bytes of rows of all shards that a process writes; one shard may be larger
 
 
@@ -256,8 +257,10 @@ class ShardWriter:
         digest = hashlib.sha256(learned)
         if rows is not None:
             # In slices: a large one would need as much memory once more.
-            for start in range(0, len(rows), _DIGESTED):
-                digest.update(batch.to_buffer(rows.slice(start, _DIGESTED)))
+            fitting = _DIGESTED_BYTES * len(rows) // max(rows.nbytes, 1)
+            step = min(max(fitting, 1), _DIGESTED)
+            for start in range(0, len(rows), step):
+                digest.update(batch.to_buffer(rows.slice(start, step)))
         return digest.hexdigest()
 
     def _is_whole(self, done: ShardInfo, count: int) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.flink_cluster import FlinkCluster, processes, wait_until, worker_pool
+from tests.films import make_film
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import CLOTHING, Job, command
 from tests.test_table import AIR
@@ -161,6 +162,23 @@ def test_windows_of_series(flink, tmp_path):
     direct.finish()
     assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
     job = Job(tmp_path / "flink", *options, source=AIR, kind="sensor").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+
+
+def test_films(flink, tmp_path):
+    source = tmp_path / "films"
+    for number in range(8):
+        path = source / "ab"[number % 2] / f"{number}.mp4"
+        make_film(path, 40 + number, offset=7 * number, sound=number == 3)
+    (source / "a" / "bad.mp4").write_text("no film")
+    options = (
+        *("--clip-frames", "8", "--clip-stride", "4", "--fps", "20", "--size", "32"),
+        *("--max-reject-fraction", "0.2", "--spill-above", "1", "--num-shards", "train=3"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=source, kind="video")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=source, kind="video").on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
 

@@ -212,6 +212,11 @@ class Film:
                 packet = next(packets)
             except (StopIteration, av.FFmpegError):
                 return
+            except IndexError:
+                # PyAV 18 knows no stream that first shows itself in the middle of a file, as those
+                # of MPEG-TS may: the packet is of that one, and the next is read.
+                packets = self._container.demux(self.stream)
+                continue
             if packet.size:
                 yield packet
 
@@ -229,13 +234,20 @@ class Film:
         if not moving:
             what = "only a picture on its cover" if streams else "no pictures"
             raise RecordError(Reason.UNSUPPORTED, f"{what}: expected a film")
-        best = self._container.streams.best("video")
-        found = best if best is not None and best.index in [s.index for s in moving] else moving[0]
+        moving = [one for one in moving if one.codec_context is not None] or moving
+        found = max(moving, key=self._rank)
         if found.codec_context is None or not found.time_base:
             raise RecordError(Reason.UNSUPPORTED, "its pictures are coded in a way FFmpeg cannot")
         if not found.codec_context.width or not found.codec_context.height:
             raise RecordError(Reason.CORRUPT, "the header says of no height and width")
         return found
+
+    @staticmethod
+    def _rank(stream: Any) -> tuple[bool, int]:
+        """Of several tracks the default one comes first, then the largest."""
+        context = stream.codec_context
+        pixels = 0 if context is None else context.height * context.width
+        return bool(stream.disposition & library().stream.Disposition.default), pixels
 
     def _is_shown(self, packet: Any) -> bool:
         """Whether a frame comes of it: some are decoded for the sake of others."""
