@@ -77,10 +77,6 @@ def folder(tmp_path_factory):
             "start: 4 is in the middle of an epoch of 6 steps, which needs repeat=True",
         ),
         (
-            {"start": 40, "inputs": "size"},
-            "start: expected a step up to 6, where the epoch ends, got 40",
-        ),
-        (
             {"batch_size": 2, "bucket_boundaries": "32"},
             "bucket_boundaries: expected lengths, such as [32, 64], got '32'",
         ),

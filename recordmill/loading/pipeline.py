@@ -303,10 +303,6 @@ class Pipeline:
             return
         if not steps:
             raise ConfigError("start: there are no records to start with")
-        if options.repeat is False and options.start > steps:
-            raise ConfigError(
-                f"start: expected a step up to {steps}, where the epoch ends, got {options.start}"
-            )
         if options.repeat is False and skip:
             raise ConfigError(
                 f"start: {options.start} is in the middle of an epoch of {steps} steps, which"
