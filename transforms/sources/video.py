@@ -38,7 +38,7 @@ Segment = tuple[float | None, float | None]  # seconds from the beginning of the
 _REQUESTS = 32  # at a time, to a store
 _THREADS = 4  # that look at local files
 _LOOKED_AT = 64  # films at once: of long ones the times of all frames are held
-_PART_BYTES = 8 << 20  # of films, that a task reads together
+_PART_BYTES = 2 << 20  # of films, that a task reads together
 _PART_ROWS = 256
 _ROW_BYTES = 4 << 20  # of clips that are written together
 
