@@ -133,17 +133,31 @@ class VideoConfig(FilesConfig):
         shapes_bytes=True,
         help="Reject films of larger frames, by their header, before memory is spent on them.",
     )
+    max_clip_bytes: int = option(
+        256 << 20,
+        group=PICTURES,
+        shapes_bytes=True,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Reject clips whose frames, as they are stored, take more.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.clip_cut()
+        if not 1 <= self.max_clip_bytes <= _LARGEST:
+            raise ConfigError(
+                f"--max-clip-bytes: expected 1 to {_LARGEST}, the most that a record holds, got"
+                f" {self.max_clip_bytes}"
+            )
         options = self.image_options()
         if options.image_format == "raw" and options.size is not None:
             size = self.clip_frames * options.size[0] * options.size[1] * options.channels
-            if size > _LARGEST:
+            if size > self.max_clip_bytes:
                 raise ConfigError(
-                    f"--image-format raw: a clip takes {size} bytes, and a record holds {_LARGEST}:"
-                    " fewer frames, a smaller --size, or jpeg"
+                    f"--image-format raw: a clip takes {size} bytes, more than --max-clip-bytes"
+                    f" {self.max_clip_bytes}: fewer frames, a smaller --size, or jpeg"
                 )
 
     def image_options(self) -> ImageOptions:
@@ -178,6 +192,7 @@ def kind(config: VideoConfig) -> Kind:
             cut=config.clip_cut(),
             start=config.start_column,
             end=config.end_column,
+            max_clip_bytes=config.max_clip_bytes,
             keyed=config.key_column is not None,
             root=str(root),
         ),

@@ -126,6 +126,17 @@ def spoil(path: pathlib.Path, number: int) -> int:
     return place
 
 
+def remuxed(path: pathlib.Path, target: pathlib.Path, times: Sequence[int]) -> None:
+    """The packets of a film again, which are decoded as they are shown, at other milliseconds."""
+    with av.open(str(path)) as film, av.open(str(target), "w") as out:
+        stream = out.add_stream_from_template(film.streams.video[0])
+        packets = (packet for packet in film.demux(video=0) if packet.size)
+        for packet, time in zip(packets, times, strict=True):
+            packet.stream, packet.time_base = stream, Fraction(1, 1000)
+            packet.pts = packet.dts = time
+            out.mux(packet)
+
+
 def frames_of(path: pathlib.Path) -> list[np.ndarray]:
     """All frames by PyAV's own conversion, uint8[height, width, 3], as they are stored."""
     with av.open(str(path)) as film:

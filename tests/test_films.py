@@ -11,7 +11,7 @@ from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.files import ChangedInputError
-from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, spoil
+from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Listed
 from transforms.sources.clip_cut import ClipCut
@@ -147,6 +147,86 @@ def test_a_tail_that_is_missing_costs_no_other_clip(name, tmp_path) -> None:
     assert not lost.keys() & after.keys()
     if name != "x.ts":  # which tells nobody how long it was to be
         assert "truncated" in {reason for reason, _ in lost.values()}
+
+
+@pytest.mark.parametrize("name", ["x.ts", "x.mpg"])
+def test_films_one_behind_another_are_told(name, tmp_path) -> None:
+    codec = {"codec": "mpeg2video"} if name == "x.mpg" else {"options": CLOSED_GOP}
+    one = make_film(tmp_path / f"one-{name}", 30, **codec)
+    other = make_film(tmp_path / f"other-{name}", 40, offset=50, **codec)
+    joined = tmp_path / name
+    joined.write_bytes(one.read_bytes() + other.read_bytes())
+    with pytest.raises(RecordError, match="its times begin anew after 30 frames, as where films"):
+        packets_of(joined)
+
+
+def test_frames_of_the_same_time_are_all_there(tmp_path) -> None:
+    times = [n // 3 for n in range(30)]  # as where a container counts milliseconds
+    path = make_film(tmp_path / "x.mkv", 30, codec="mjpeg", pixels="yuvj420p", rate=1000)
+    remuxed(path, tmp_path / "same.mkv", times)
+    expected = frames_of(path)
+    found = records(source_of(tmp_path / "same.mkv", ClipCut(frames=1)))
+    assert [row["__key__"] for row in found] == [f"same.mkv#{n}" for n in range(30)]
+    for row, frame in zip(found, expected, strict=True):
+        got = np.frombuffer(row[PICTURES], np.uint8).reshape(frame.shape)
+        assert difference(got, frame) < 3
+    assert [row[TIMES][0] for row in found] == [time * 1000 for time in times]
+
+
+def test_what_comes_after_a_hole_is_read_and_the_hole_is_told(tmp_path) -> None:
+    path = make_film(tmp_path / "x.ts", 300, options=CLOSED_GOP, size=(240, 320))
+    before = {row["__key__"]: row[TIMES] for row in records(source_of(path, ClipCut(frames=4)))}
+    data = bytearray(path.read_bytes())
+    hole = 188 * 400  # more than FFmpeg looks through for the next packet
+    assert len(data) > 5 * hole
+    middle = len(data) // 2 // 188 * 188
+    data[middle : middle + hole] = bytes(hole)
+    path.write_bytes(data)
+    source = source_of(path, ClipCut(frames=4))
+    after = records(source)
+    last = max(time for times in before.values() for time in times)
+    assert after[-1][TIMES][-1] == last
+    assert spoilt(source)
+
+
+@pytest.mark.parametrize("name", ["x.avi", "x.flv", "x.mkv"])
+def test_what_a_header_promises_and_is_not_there_is_told(name, tmp_path) -> None:
+    codec = {"codec": "mpeg4"} if name == "x.avi" else {"options": CLOSED_GOP}
+    path = make_film(tmp_path / name, 100, size=(96, 128), **codec)
+    assert not packets_of(path).missing
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 9 // 10])
+    packets = packets_of(path)
+    assert 80 < len(packets.times) < 100
+    assert packets.missing == (100 - len(packets.times) if name == "x.avi" else None)
+
+
+@pytest.mark.parametrize("name", ["x.mkv", "x.mp4", "x.ts", "x.webm"])
+def test_a_film_that_begins_late_is_whole(name, tmp_path) -> None:
+    codec = {"codec": "libvpx-vp9"} if name == "x.webm" else {}
+    times = [10_000 + 40 * n for n in range(24)]
+    path = make_film(tmp_path / name, 24, times=times, **codec)
+    packets = packets_of(path)
+    assert (len(packets.times), packets.missing) == (24, 0)
+
+
+def test_frame_rates_are_those_of_the_film(tmp_path) -> None:
+    even = make_film(tmp_path / "even.mp4", 20, rate=30)
+    (row,) = records(source_of(even, ClipCut(frames=20)))
+    assert row["__rate__"] == 30
+    slow = make_film(tmp_path / "slow.mkv", 20, times=[n * n * 10 for n in range(20)])
+    (row,) = records(source_of(slow, ClipCut(frames=20)))
+    assert row["__rate__"] == pytest.approx(20 / 3.65, rel=0.05)
+
+
+def test_clips_that_take_too_much_are_rejects(tmp_path) -> None:
+    path = make_film(tmp_path / "x.mp4", 12)
+    size = 48 * 64 * 3 * 4
+    fits = source_of(path, ClipCut(frames=4), max_clip_bytes=size)
+    assert len(records(fits)) == 3
+    with pytest.raises(ConfigError, match="a clip takes 46080 bytes, more than --max-clip-bytes"):
+        list(source_of(path, ClipCut(frames=5), max_clip_bytes=size).scan())
+    found = spoilt(source_of(path, ClipCut(frames=4), PNG, max_clip_bytes=100))
+    assert {reason for reason, _ in found.values()} == {"too_large"}
 
 
 def test_times_are_microseconds_from_the_first_frame(tmp_path) -> None:

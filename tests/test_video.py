@@ -483,7 +483,23 @@ def test_an_input_without_films_and_columns_that_are_none(tmp_path, capfd) -> No
     told = error_of(capfd, *listing, "--start-column", "begin")
     assert "no column 'begin' (did you mean 'begins'?)" in told
     told = error_of(capfd, *listing, "--start-column", "begins")
-    assert "expected seconds as numbers, and 'begins' is of string" in told
+    assert "begins: expected seconds as a number, got 'soon'" in told
+
+
+def test_a_segment_that_says_no_seconds_is_a_reject(tmp_path) -> None:
+    make_film(tmp_path / "x.mp4", 48)
+    (tmp_path / "list.csv").write_text(
+        "path,from,to\nx.mp4,0,1\nx.mp4,00:00:01,\nx.mp4,1,\nx.mp4,0.5,later\n"
+    )
+    columns = ("--start-column", "from", "--end-column", "to")
+    made = made_of(
+        tmp_path,
+        tmp_path / "list.csv",
+        *(*columns, "--clip-frames", 4, "--max-reject-fraction", 0.5),
+    )
+    assert {key.split("#")[0] for key in made.keys("train")} == {"x.mp4@0-1", "x.mp4@1-"}
+    assert made.manifest.ledger.inputs.rejected == 2
+    assert set(made.rejects.values()) == {"bad_value"}
 
 
 def test_the_frames_of_real_films_are_all_there(shared_data, tmp_path) -> None:

@@ -123,7 +123,8 @@ class Section:
     key: the frame to begin decoding with, as `Packets` has it. base: its number. times: of it and
     those after it, as far as they are needed. begin: of the film, the time of its first frame.
     start: the first slot of the first clip; count: of clips. stop: the slot where they must end.
-    missing: as `Packets` has it, where this is the end of the film. ordered: as there.
+    total: frames of the film. end: the time at which it ends. missing: as `Packets` has it, where
+    this is the end of the film. ordered: as there.
     """
 
     key: tuple[int, int]
@@ -133,6 +134,8 @@ class Section:
     start: int
     count: int
     stop: int
+    total: int
+    end: int
     missing: int | None = 0
     ordered: bool = True
 
@@ -150,6 +153,10 @@ class Section:
                 frames = cut.frames_at(slots, times, unit) + self.base
                 micros = cut.micros(slots, times, unit)
             yield Clip(start, frames, micros, own)
+
+    def rate(self, unit: Fraction) -> Fraction:
+        """Frames per second of the film, on average."""
+        return self.total / ((self.end - self.begin) * unit)
 
     def to_text(self) -> str:
         """As it travels in a listing."""
@@ -220,6 +227,8 @@ def sections_of(
                 start=int(starts[low]),
                 count=high - low,
                 stop=stop,
+                total=len(packets.times),
+                end=packets.end,
                 missing=packets.missing if is_end else 0,
                 ordered=packets.ordered,
             )

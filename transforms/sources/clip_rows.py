@@ -53,12 +53,14 @@ def clip_schema(frames: int, pictures: ImageOptions, users: Iterable[pa.Field]) 
 class ClipRows:
     """Collects clips of the films that rows of a listing name, and what is no clip.
 
-    sections: these rows. bytes: of the pictures that are held. inputs: as `Listed` has them.
+    sections: these rows. max_bytes: of a clip. bytes: of the pictures that are held. inputs: as
+    `Listed` has them.
     """
 
     sections: pa.RecordBatch
     schema: pa.Schema
     pictures: ImageOptions
+    max_bytes: int
     bytes: int = 0
     inputs: int = 0
     _at: list[int] = dataclasses.field(default_factory=list)
@@ -78,6 +80,11 @@ class ClipRows:
                 self.spoil(row, clip.start, frame)
                 return
             coded.append(frame)
+        size = sum(len(frame.data) for frame in coded)
+        if size > self.max_bytes:
+            what = f"a clip of {size} bytes, more than --max-clip-bytes {self.max_bytes}"
+            self.spoil(row, clip.start, RecordError(Reason.TOO_LARGE, what))
+            return
         if len({(frame.height, frame.width) for frame in coded}) > 1:
             self.spoil(
                 row,
@@ -91,7 +98,7 @@ class ClipRows:
         self._clips.append(clip)
         self._coded.append(coded)
         self._rates.append(rate)
-        self.bytes += sum(len(frame.data) for frame in coded)
+        self.bytes += size
 
     def spoil(self, row: int, start: int, error: RecordError) -> None:
         """A record that cannot be made. start: its first slot."""

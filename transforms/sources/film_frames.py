@@ -42,7 +42,8 @@ def _from_key(film: Film, section: Section) -> Iterator[Any]:
         if again:
             film.restart()
         for packet in film.demux():
-            started = started or (packet.is_keyframe and packet.pts == key[0])
+            is_first = packet.pts == key[0] or not section.ordered
+            started = started or (packet.is_keyframe and is_first)
             if started:
                 yield packet
         if started:
@@ -77,7 +78,8 @@ class _Decoder:
         except self._errors:
             is_bad = True
         # What is shown before the first key frame may be made of frames before that.
-        self._is_broken = self._is_broken or (is_bad and packet.pts >= self._key)
+        is_bad &= packet.pts is None or packet.pts >= self._key
+        self._is_broken = self._is_broken or is_bad
         if self._is_broken:
             self._broken.add(packet.pts)
         yield from self._placed(frames)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
+import errno
 import functools
 import re
 from collections.abc import Iterator
@@ -37,7 +37,9 @@ _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(FORMATS)}
 _HEAD = 12  # bytes by which a format is known
 _HIDDEN_VP8 = 0x10  # of the first byte of a packet: whether its frame is shown
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")  # as Matroska has it for a stream
-_HALF = Fraction(1, 2)
+_LATE = Fraction(1, 20)  # seconds that a header may say too much
+_TRIES = 16  # to read on where something cannot be understood
+_LOST = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,8 @@ class Packets:
     from which decoding can begin and that at which its packet is decoded; ascending. sizes:
     int64[k], bytes from a key frame to the next. end: the time at which the last frame ends.
     missing: frames of which the header tells, and that are not there; None where it is not known
-    how many. ordered: whether times are those of frames; else only their order is.
+    how many. ordered: whether each frame has a time of its own; else frames are numbered as they
+    are decoded.
     """
 
     times: Ints
@@ -90,6 +93,7 @@ class Film:
 
     def __init__(self, path: str, *, size: int, mtime: int) -> None:
         self._place = path, size, mtime
+        self._has_hole = False
         self._file: Any = None
         if is_uri(path):
             self._file = open_file(path, size=size, mtime=mtime)
@@ -164,60 +168,86 @@ class Film:
         return Fraction(self.stream.sample_aspect_ratio or 1) or Fraction(1)
 
     def packets(self) -> Packets:
-        """Reads all of the film, and decodes nothing. Raises RecordError for one without frames."""
+        """Reads all of the film, and decodes nothing.
+
+        Raises:
+          RecordError: it has no frames, or its times do not tell how these follow each other.
+        """
         times: list[int] = []
         keys: list[tuple[int, int]] = []
         sizes: list[int] = []
-        last, length, read = 0, 0, 0
+        last, length, read, guessed = 0, 0, 0, 0
         for packet in self.demux():
-            time = packet.pts
             read += 1
+            time = packet.pts
             if time is None:
-                raise RecordError(
-                    Reason.UNSUPPORTED,
-                    "frames without times, as in a bare stream: put it into a container, such as"
-                    " with ffmpeg -i FILE -c copy FILE.mp4",
-                )
+                guessed += 1
+                time = last + length if packet.dts is None else packet.dts
             if not keys and not packet.is_keyframe:
                 continue
             if packet.is_keyframe:
+                if times and time < last and self._tells_times:
+                    raise RecordError(
+                        Reason.UNSUPPORTED,
+                        f"its times begin anew after {len(times)} frames, as where films were put"
+                        " one behind another: join them as with ffmpeg -f concat, or apart",
+                    )
                 keys.append((time, time if packet.dts is None else packet.dts))
                 sizes.append(0)
             sizes[-1] += packet.size
             if self._is_shown(packet) and time >= keys[0][0]:
                 times.append(time)
-                if time >= last:
+                if time >= last or len(times) == 1:
                     last, length = time, packet.duration or 0
+        if read and guessed == read:
+            raise RecordError(
+                Reason.UNSUPPORTED,
+                "frames without times, as in a bare stream: put it into a container, such as with"
+                " ffmpeg -i FILE -c copy FILE.mp4",
+            )
         if not times:
             raise RecordError(Reason.EMPTY, "no frames")
         if not length:
             length = round(1 / (self.rate * self.unit)) if self.rate else 1
-        found = np.unique(np.array(times, np.int64))
+        found = np.sort(np.array(times, np.int64))
         order = np.argsort(np.array(keys, np.int64)[:, 0], kind="stable")
         packets = Packets(
             times=found,
             keys=np.array(keys, np.int64)[order],
             sizes=np.array(sizes, np.int64)[order],
             end=int(found[-1]) + length,
-            ordered=self._tells_times,
+            ordered=self._tells_times and not guessed and bool((np.diff(found) > 0).all()),
         )
         return dataclasses.replace(packets, missing=self._missing(packets, read))
 
     def demux(self) -> Iterator[Any]:
-        """The packets of its pictures, to the end of what can be read."""
+        """The packets of its pictures, to the end of what can be read.
+
+        Raises:
+          RecordError: the file cannot be read any more.
+        """
         av = library()
         packets = self._container.demux(self.stream)
-        while True:
+        failed = 0
+        while failed < _TRIES:
             try:
                 packet = next(packets)
-            except (StopIteration, av.FFmpegError):
+            except (StopIteration, av.EOFError):
                 return
+            except av.FFmpegError as error:
+                if error.errno in _LOST:
+                    raise RecordError(Reason.UNREADABLE, "an I/O error within the film") from error
+                failed += 1  # what it could not understand is behind us, perhaps
+                packets = self._container.demux(self.stream)
+                continue
             except IndexError:
                 # PyAV 18 knows no stream that first shows itself in the middle of a file, as those
                 # of MPEG-TS may: the packet is of that one, and the next is read.
                 packets = self._container.demux(self.stream)
                 continue
             if packet.size:
+                self._has_hole |= failed > 0
+                failed = 0
                 yield packet
 
     def seek(self, key: tuple[int, int]) -> None:
@@ -237,7 +267,9 @@ class Film:
         moving = [one for one in moving if one.codec_context is not None] or moving
         found = max(moving, key=self._rank)
         if found.codec_context is None or not found.time_base:
-            raise RecordError(Reason.UNSUPPORTED, "its pictures are coded in a way FFmpeg cannot")
+            raise RecordError(
+                Reason.UNSUPPORTED, "its pictures are coded in a way that FFmpeg cannot read"
+            )
         if not found.codec_context.width or not found.codec_context.height:
             raise RecordError(Reason.CORRUPT, "the header says of no height and width")
         return found
@@ -267,17 +299,30 @@ class Film:
         return not (is_reordered and self._container.format.name == "avi")
 
     def _missing(self, packets: Packets, read: int) -> int | None:
-        told: int = self.stream.frames
-        if told and self._container.format.name.startswith("mov"):
-            return max(told - read, 0)
+        if self._has_hole:
+            return None
+        form = self._container.format.name
+        if form.startswith("mov"):
+            size = self._place[1]
+            return sum(bool(one.pos + one.size > size) for one in self.stream.index_entries)
+        if form == "avi" and self.stream.frames:
+            return max(int(self.stream.frames) - read, 0)
+        told = self._told_end
+        if told is None:
+            return 0
+        late = max(2 * Fraction(packets.end - int(packets.times[-1])) * self.unit, _LATE)
+        return None if told > packets.end * self.unit + late else 0
+
+    @property
+    def _told_end(self) -> Fraction | None:
+        """Seconds at which its pictures end, as the header says."""
         found = _DURATION.fullmatch(self.stream.metadata.get("DURATION", ""))
         if found is not None:
-            length = datetime.timedelta(
-                hours=int(found[1]), minutes=int(found[2]), seconds=float(found[3])
-            )
-            seconds = (packets.end - int(packets.times[0])) * self.unit
-            return None if length.total_seconds() > seconds + _HALF else 0
-        return 0
+            return 3600 * int(found[1]) + 60 * int(found[2]) + Fraction(found[3])
+        if self._container.format.name == "flv" and not self.has_sound:
+            length = self._container.duration
+            return None if length is None else Fraction(length, library().time_base)
+        return None
 
 
 def _no_film(head: bytes) -> RecordError:

@@ -25,7 +25,7 @@ from transforms.encoders.film_pictures import Coded, FramePictures, too_many_pix
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Layout, Listed, Source
 from transforms.sources.clip_cut import Clip, ClipCut, Section, sections_of
-from transforms.sources.clip_rows import FILM, ClipRows, clip_schema
+from transforms.sources.clip_rows import FILM, ClipRows, clip_schema, is_raw
 from transforms.sources.film_frames import decode_section
 from transforms.sources.films import Film, Packets, library
 
@@ -41,6 +41,7 @@ _LOOKED_AT = 64  # films at once: of long ones the times of all frames are held
 _PART_BYTES = 2 << 20  # of films, that a task reads together
 _PART_ROWS = 256
 _ROW_BYTES = 4 << 20  # of clips that are written together
+_NEAR = Fraction(1, 50)  # that the frame rate of a header may be wrong by
 
 
 class _File(NamedTuple):
@@ -87,6 +88,7 @@ class Films:
     """Lists films by their headers, and reads the clips of them.
 
     files: lists them, as references. pictures: how frames come out. cut: which of them make clips.
+    max_clip_bytes: of the coded frames of a clip.
     start, end: columns of the listing, of seconds, that make a row a segment of a film.
     keyed: the listing names its rows, not the films. root: what is left out of a film's path then.
     cut_above: bytes from which a film is cut into sections of `section_bytes` or more, at key
@@ -98,6 +100,7 @@ class Films:
     cut: ClipCut = dataclasses.field(default_factory=ClipCut)
     start: str | None = None
     end: str | None = None
+    max_clip_bytes: int = 256 << 20
     keyed: bool = False
     root: str = ""
     cut_above: int = 32 << 20
@@ -127,7 +130,10 @@ class Films:
                 yield listed
                 continue
             yield dataclasses.replace(listed, rows=None)
-            for part in self._look_at(self._segments(rows)):
+            rows, unclear = self._segments(rows)
+            first = first or next(iter(unclear), None)
+            yield Listed(rejects=unclear)
+            for part in self._look_at(rows):
                 kept += 0 if part.rows is None else len(part.rows)
                 first = first or next(iter(part.rejects), None)
                 yield part
@@ -153,7 +159,12 @@ class Films:
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
         """Raises ChangedInputError for a film that is not what was listed."""
-        found = ClipRows(sections=sections, schema=layout.columns, pictures=self.pictures)
+        found = ClipRows(
+            sections=sections,
+            schema=layout.columns,
+            pictures=self.pictures,
+            max_bytes=self.max_clip_bytes,
+        )
         known: tuple[str, Packets] | None = None
         for row, place in enumerate(map(_Place._make, _values(sections, *_PLACE))):
             try:
@@ -168,7 +179,7 @@ class Films:
                         (section,) = sections_of(known[1], self.cut, film.unit, segment=segment)
                     found.inputs += place.counts
                     for clip, frames in self._clips(film, section):
-                        found.add(row, clip, frames, rate=self._rate(film))
+                        found.add(row, clip, frames, rate=self._rate(film, section))
                         if found.bytes >= _ROW_BYTES:
                             yield found.take()
                     if section.missing != 0:
@@ -180,13 +191,24 @@ class Films:
                     found.spoil(row, Section.from_text(str(place.section)).start, error)
         yield found.take()
 
-    def _segments(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """References with the seconds of segments, under names of their own."""
+    def _segments(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
+        """References with the seconds of segments, under names of their own; and those that have
+        none that can be understood.
+        """
+        given = [_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
+        faults = given[0][1] | given[1][1]
+        starts, ends = (values for values, _ in given)
+        keys = rows[batch.KEY].to_pylist()
+        rejects = [
+            Reject(keys[row], "read", Reason.BAD_VALUE, why) for row, why in sorted(faults.items())
+        ]
+        if faults:
+            sound = pa.array([row not in faults for row in range(len(rows))])
+            rows, starts, ends = rows.filter(sound), starts.filter(sound), ends.filter(sound)
         films = rows[batch.KEY]
         if self.keyed:
             paths = [path.removeprefix(f"{self.root}/") for path in rows[batch.PATH].to_pylist()]
             films = pa.array(paths, pa.string())
-        starts, ends = (_seconds(rows, *one) for one in (("start", self.start), ("end", self.end)))
         rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], films))
         if not self.keyed and (self.start or self.end):
             told = zip(films.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
@@ -194,7 +216,7 @@ class Films:
             rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
         for name, values in ((FILM, films), (FROM, starts), (TO, ends)):
             rows = rows.append_column(name, values)
-        return rows
+        return rows, rejects
 
     def _look_at(self, rows: pa.RecordBatch) -> Iterator[Listed]:
         """Films that can be used, in parts that each are read by one task."""
@@ -243,10 +265,23 @@ class Films:
                 height, width = film.pixels
                 if height * width > self.pictures.max_pixels:
                     raise too_many_pixels(height, width, self.pictures)
+                self._check_bytes(height * width)
                 packets = film.packets() if file.size > self.cut_above else None
                 return _Looked(film.has_sound, film.unit, packets)
         except RecordError as error:
             return error
+
+    def _check_bytes(self, pixels: int) -> None:
+        """Raises RecordError where a clip takes too much memory, if that can be told."""
+        if not is_raw(self.pictures) or self.pictures.size is not None:
+            return
+        size = self.cut.frames * pixels * self.pictures.channels
+        if size > self.max_clip_bytes:
+            raise RecordError(
+                Reason.TOO_LARGE,
+                f"a clip takes {size} bytes, more than --max-clip-bytes {self.max_clip_bytes}:"
+                " fewer frames, a --size, or jpeg",
+            )
 
     def _listed(self, looked: _Looked | RecordError, segment: Segment) -> Sequence[str | None]:
         """The sections of a film or a segment. Raises RecordError where there is no clip in it."""
@@ -277,9 +312,11 @@ class Films:
                 for one in [one for one in held if one < low]:
                     del held[one]
 
-    def _rate(self, film: Film) -> Fraction:
-        """Frames of a clip per second."""
-        return (self.cut.rate or film.rate) / self.cut.step
+    def _rate(self, film: Film, section: Section) -> Fraction:
+        """Frames of a clip per second; what the header says, where that is about right."""
+        found = section.rate(film.unit)
+        told = film.rate if abs(film.rate - found) <= found * _NEAR else found
+        return (self.cut.rate or told) / self.cut.step
 
 
 def _coded(pictures: FramePictures, frame: Any) -> Coded | RecordError:
@@ -293,16 +330,21 @@ def _coded(pictures: FramePictures, frame: Any) -> Coded | RecordError:
 
 def _missing(count: int | None) -> RecordError:
     """What the header of a film tells of and is not there."""
-    what = "the film ends before the end that its header tells"
+    what = "a part of the film cannot be read, or it ends before the end that its header tells"
     if count is not None:
         what = f"the last {count} frames that the header of the film tells of are not there"
     return RecordError(Reason.TRUNCATED, what)
 
 
-def _seconds(rows: pa.RecordBatch, option: str, column: str | None) -> pa.Array:
-    """A column of seconds; nulls without one. Raises ConfigError where it is none of numbers."""
+def _seconds(
+    rows: pa.RecordBatch, option: str, column: str | None
+) -> tuple[pa.Array, dict[int, str]]:
+    """A column of seconds, nulls without one; and {row: why it says none}.
+
+    Raises ConfigError where it is none of numbers.
+    """
     if column is None:
-        return pa.nulls(len(rows), pa.float64())
+        return pa.nulls(len(rows), pa.float64()), {}
     names = [name for name in rows.schema.names if not name.startswith("__")]
     if column not in names:
         raise ConfigError(
@@ -311,12 +353,26 @@ def _seconds(rows: pa.RecordBatch, option: str, column: str | None) -> pa.Array:
         )
     values = rows[column]
     if pa.types.is_null(values.type):
-        return pa.nulls(len(rows), pa.float64())
+        return pa.nulls(len(rows), pa.float64()), {}
+    if pa.types.is_string(values.type):  # as it is with one value that is no number
+        return _read_seconds(values.to_pylist(), column)
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise ConfigError(
             f"--{option}-column: expected seconds as numbers, and {column!r} is of {values.type}"
         )
-    return values.cast(pa.float64())
+    return values.cast(pa.float64()), {}
+
+
+def _read_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, dict[int, str]]:
+    found: list[float | None] = []
+    faults = {}
+    for row, text in enumerate(texts):
+        try:
+            found.append(float(text) if text else None)
+        except ValueError:
+            found.append(None)
+            faults[row] = f"{column}: expected seconds as a number, got {str(text)[:40]!r}"
+    return pa.array(found, pa.float64()), faults
 
 
 def _told(seconds: float | None) -> str:
