@@ -91,6 +91,58 @@ def test_a_picture_of_a_bad_entry_is_named(book, change, why):
     assert found.faults[1].startswith(f"coco.json: annotations[1]: {why}")
 
 
+def boxes(found):
+    return [[one["class"] for one in objects] for objects in found.table[OBJECTS].to_pylist()]
+
+
+def test_an_annotation_that_comes_again_counts_once(book):
+    one, other = {**BOX, "id": 2**63}, {**BOX, "id": 7, "category_id": 2}
+    text = {"image_id": 1, "id": 7, "caption": "x"}  # captions have ids of their own
+    found = book([one, text, other, {**one, "area": 3}, BOX, BOX, text])
+    assert found.faults == {}
+    assert boxes(found) == [[], ["dog", "cat", "dog", "dog"]]
+    assert found.table[CAPTIONS].to_pylist() == [[], ["x"]]
+
+
+def test_files_may_share_annotations(book, tmp_path):
+    book([{**BOX, "id": 1}, {**BOX, "id": 2, "image_id": 3}])
+    first = Location.parse(str((tmp_path / "coco.json").rename(tmp_path / "first.json")))
+    alone = read_coco([first])
+    again = [{**BOX, "id": 2, "image_id": 3}, {**BOX, "id": 1}, {**BOX, "id": 9}]
+    book(again)
+    second = Location.parse(str(tmp_path / "coco.json"))
+    assert read_coco([first, first]).table == alone.table
+    both = read_coco([first, second, second])
+    assert boxes(both) == [["dog"], ["dog", "dog"]]
+    assert both.faults == {}
+
+
+def test_files_of_other_pictures_may_have_ids_of_their_own(book, tmp_path):
+    book([{**BOX, "id": 1}])
+    first = Location.parse(str((tmp_path / "coco.json").rename(tmp_path / "first.json")))
+    book([{**BOX, "id": 1}], [{"id": 1, "file_name": "other.jpg"}])
+    found = read_coco([first, Location.parse(str(tmp_path / "coco.json"))])
+    assert (found.faults, boxes(found)) == ({}, [[], ["dog"], ["dog"]])
+
+
+@pytest.mark.parametrize(
+    ("entry", "change", "how"),
+    [
+        (BOX, {"bbox": [1, 2.5, 3, 5]}, "which says something else"),
+        (BOX, {"category_id": 2}, "which says something else"),
+        (BOX, {"image_id": 3}, "which is of another picture"),
+        ({"image_id": 1, "caption": "a"}, {"caption": "b"}, "which says something else"),
+    ],
+)
+@pytest.mark.parametrize("known", [5, "five"])
+def test_an_id_of_two_annotations_is_a_fault(book, entry, change, how, known):
+    first = {**entry, "id": known}
+    found = book([{**BOX, "image_id": 3}, first, {**first, **change}])
+    which = 0 if "image_id" in change else 1
+    why = f"coco.json: annotations[2]: its 'id' {known!r} is that of coco.json: annotations[1], "
+    assert found.faults == {which: why + how}
+
+
 @pytest.mark.parametrize("image", [77, None, "1", [1], True])
 def test_an_entry_of_no_picture_is_a_reject(book, image):
     (reject,) = book([BOX, {**BOX, "image_id": image}]).rejects

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -29,11 +30,13 @@ from transforms.annotations import (
     Corners,
     Indices,
     Objects,
+    codes,
     grouped,
     objects_field,
     sides_array,
     strings,
 )
+from transforms.sources.annotation_ids import AnnotationIds
 from transforms.sources.json_members import members
 
 _WANTED = ("images", "annotations", "categories")
@@ -85,7 +88,9 @@ class _Reading:
         self._pictures: dict[str, int] = {}
         self._sides: list[tuple[int, int] | None] = []
         self._objects = Objects(more=(CROWD, AREA, SEGMENTATION))
+        self._object_ids = AnnotationIds()
         self._captions: list[str] = []
+        self._caption_ids = AnnotationIds()
         self._captioned: list[int] = []
         self._faults: dict[int, str] = {}
         self._categories: dict[Any, str] = {}
@@ -104,6 +109,8 @@ class _Reading:
                     self._add_category(entry, number, file)
         if not ids:
             raise ConfigError(f"{file}: expected COCO's 'images', a list of pictures, got none")
+        self._object_ids.begin(file.name)
+        self._caption_ids.begin(file.name)
         with file.open_input() as data:
             for _, number, entry in members(data, ("annotations",), where=str(file)):
                 self._add(_object(entry, number, "annotations", file), number, ids, file)
@@ -150,15 +157,18 @@ class _Reading:
                 Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
             )
             return
-        caption = entry.get("caption")
+        caption, known = entry.get("caption"), entry.get("id")
+        known = known if _is_id(known) else None
         try:
             if caption is not None:
                 if not isinstance(caption, str):
                     raise ValueError(f"expected a 'caption' of text, got {caption!r}")
                 self._captions.append(caption)
                 self._captioned.append(picture)
+                self._caption_ids.add(known, number or 0)
             if "bbox" in entry or caption is None:
                 self._add_object(picture, entry)
+                self._object_ids.add(known, number or 0)
         except ValueError as error:
             self._faults.setdefault(picture, f"{entry_name}: {error}")
 
@@ -187,22 +197,27 @@ class _Reading:
 
     def book(self) -> CocoBook:
         count = len(self._pictures)
+        faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
         if self._categories:
             more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
             fields.append(objects_field(more))
-            columns[OBJECTS] = self._objects.column(count, more)
+            of = np.array(self._objects.pictures, np.int64)
+            objects = self._object_ids.repeated(of, self._objects.content)
+            columns[OBJECTS] = self._objects.column(count, more, objects.kept)
+            faults |= objects.faults
         if self._captions:
             fields.append(CAPTIONS_FIELD)
-            columns[CAPTIONS] = grouped(
-                strings(self._captions), pa.array(self._captioned, pa.int64()).to_numpy(), count
-            )
+            texts, of = strings(self._captions), np.array(self._captioned, np.int64)
+            captions = self._caption_ids.repeated(of, lambda: codes(self._captions))
+            columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
+            faults |= captions.faults
         categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
         return CocoBook(
             names=list(self._pictures),
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
-            faults=self._faults,
+            faults={**faults, **self._faults},
             classes=tuple(dict.fromkeys(name for _, name in categories)),
             rejects=self._rejects,
         )
