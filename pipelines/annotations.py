@@ -78,7 +78,7 @@ class AnnotationsConfig(CommonConfig):
         group=ANNOTATIONS,
         shapes_bytes=True,
         help="Which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;"
-        " auto tells by the size that the annotations say, and takes stored if that fits both.",
+        " auto tells by the size that the annotations say, and rejects those that fit both ways.",
     )
     picture_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",

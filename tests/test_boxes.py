@@ -10,8 +10,12 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines.cli import main
+from recordmill.errors import RecordError
 from tests.box_masks import boxes_of, iou, mask, white
 from tests.image_runs import encoders_kept, images, make
+from transforms.encoders.affine import upright
+from transforms.encoders.objects import on_stored
+from transforms.encoders.pixels import Picture
 
 SPLIT = ("--splits", "train=1")
 
@@ -153,12 +157,60 @@ def test_boxes_cover_the_pixels_they_covered(mode, augment, frame, tmp_path):
         assert iou(box, white(example["image/encoded"][0])) >= 0.97
 
 
+def turned(orientation, size):
+    """A picture of this size as it is stored, which EXIF turns."""
+    source = width, height = size[::-1] if orientation >= 5 else size
+    turn = upright(orientation, size)
+    return Picture(
+        data=b"", format="png", height=height, width=width, channels=3, source=source, turn=turn
+    )
+
+
+@pytest.mark.parametrize(
+    ("orientation", "size", "said", "frame"),
+    [
+        (1, (40, 20), (40, 20), "same"),
+        (1, (40, 20), None, "same"),
+        (3, (40, 20), (40, 20), None),
+        (3, (40, 20), None, None),
+        (6, (40, 20), (40, 20), "stored"),
+        (6, (40, 20), (20, 40), "upright"),
+        (6, (40, 20), None, None),
+        (6, (30, 30), (30, 30), None),
+        (8, (30, 30), None, None),
+    ],
+)
+def test_which_picture_boxes_are_drawn_on_is_told_or_asked(orientation, size, said, frame):
+    picture = turned(orientation, size)
+    upright_, stored = (on_stored(picture, None, one) for one in ("upright", "stored"))
+    if frame is None:
+        with pytest.raises(RecordError, match=r"EXIF turns it, .*: say which with --box-frame"):
+            on_stored(picture, said, "auto")
+        assert on_stored(picture, said, "auto", has_boxes=False) == stored
+    else:
+        assert on_stored(picture, said, "auto") == (upright_ if frame == "upright" else stored)
+
+
+def test_pictures_that_exif_turns_either_way_are_rejects(tmp_path):
+    path = pictures_of_boxes(tmp_path / "pictures", count=8)
+    coco = json.loads(path.read_text())
+    coco["annotations"] = [one for one in coco["annotations"] if one["image_id"] != 3]
+    path.write_text(json.dumps(coco))
+    made = make(
+        tmp_path / "out",
+        *("--input", tmp_path / "pictures", "--annotations", path, *SPLIT),
+        *("--size", 120, "--max-reject-fraction", 1),
+    )
+    assert made.rejects == dict.fromkeys(["01.png", "02.png"], "bad_value")
+
+
 def test_a_box_around_one_that_was_rotated_holds_its_pixels(tmp_path):
     path = pictures_of_boxes(tmp_path / "pictures")
     made = make(
         tmp_path / "out",
         *("--input", tmp_path / "pictures", "--annotations", path, *SPLIT),
         *("--augment", "rotate", "--augment-all", "--size", 120, "--image-format", "png"),
+        *("--box-frame", "stored"),
     )
     for example in made.examples().values():
         (box,) = boxes_of(example)

@@ -27,7 +27,7 @@ from transforms.annotations import (
     SEGMENTATION,
     SIDES,
 )
-from transforms.encoders.affine import Affine, Floats
+from transforms.encoders.affine import IDENTITY, Affine, Floats
 from transforms.encoders.geometry import Size
 from transforms.encoders.labels import label_numbers
 from transforms.encoders.pixels import Picture
@@ -54,8 +54,8 @@ class ObjectOptions:
       picture rejected; so is one of which nothing is left.
     without_boxes: whether a picture that has no box left is kept, or dropped.
     box_frame: which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;
-      `auto` tells by the sides that the annotations say, and takes it as stored where these fit
-      both.
+      `auto` tells by the sides that the annotations say, and rejects a picture with boxes where
+      these fit both.
     fractions: corners are fractions of the sides, not pixels.
     captions: whether a picture has all of its captions, or the first.
     """
@@ -113,16 +113,26 @@ def follow(boxes: Floats, moves: Affine, size: Size, options: ObjectOptions) -> 
     return Followed(kept, inside[kept] / limits, grown)
 
 
-def on_stored(picture: Picture, said: Size | None, frame: Frame) -> tuple[Affine, Size]:
+def on_stored(
+    picture: Picture, said: Size | None, frame: Frame, *, has_boxes: bool = True
+) -> tuple[Affine, Size]:
     """From the picture that boxes are drawn on to the written one, and the size of the former.
 
     said: (width, height) by the annotations.
 
-    Raises RecordError where that is not the size of the picture.
+    Raises RecordError where that is not the size of the picture, or where it cannot be told which
+    picture boxes are drawn on.
     """
     sideways = picture.turn.a == 0
     stored = picture.source[::-1] if sideways else picture.source
     if frame == "auto":
+        fits_both = said is None or said == stored == picture.source
+        if has_boxes and fits_both and picture.turn != IDENTITY:
+            raise RecordError(
+                Reason.BAD_VALUE,
+                "EXIF turns it, and its annotations fit it as it is stored and upright: say which"
+                " with --box-frame stored or upright",
+            )
         frame = "upright" if sideways and said == picture.source != stored else "stored"
     size = stored if frame == "stored" else picture.source
     if said is not None and said != size:
@@ -163,7 +173,10 @@ class Objects:
         """
         said = self._sides[row]
         to_picture, size = on_stored(
-            picture, None if said is None else (said[0], said[1]), self._options.box_frame
+            picture,
+            None if said is None else (said[0], said[1]),
+            self._options.box_frame,
+            has_boxes=self._structs is not None and self._edges[row] < self._edges[row + 1],
         )
         if self._structs is not None:
             boxes = self._corners[self._edges[row] : self._edges[row + 1]]
