@@ -484,12 +484,43 @@ def test_a_picture_of_another_size_is_a_reject(tmp_path):
     assert json.loads(line)["detail"] == why
 
 
-def test_annotations_belong_to_one_picture(tmp_path):
+@pytest.mark.parametrize("lost", [None, "a.png", "more/a.png"])
+def test_annotations_that_fit_two_pictures_are_refused(lost, tmp_path, capsys):
     pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
     (tmp_path / "in" / "more").mkdir()
     (tmp_path / "in" / "more" / "a.png").write_bytes(mask((100, 50), (1, 1, 2, 2)))
-    made = make(tmp_path / "out", *pictures)
-    assert made.rejects == {"more/a.png": "bad_value"}
+    if lost is not None:  # one of them is a reject already
+        (tmp_path / "in" / lost).unlink()
+        (tmp_path / "in" / lost).symlink_to("nowhere")
+    assert images(*pictures, "--output", tmp_path / "out") == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "coco.json: 'a.png' fits two pictures, 'a.png' and 'more/a.png', and" in message
+    assert "name more of the path, or leave one of the two out of the input" in message
+
+
+def test_annotations_of_a_stem_that_fit_two_pictures_are_refused(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for name in ("two.jpg", "two.png"):
+        (tmp_path / "in" / name).write_bytes(mask((100, 50), (1, 1, 2, 2)))
+    (tmp_path / "boxes").mkdir()
+    (tmp_path / "boxes" / "two.txt").write_text("0 .5 .5 .1 .1")
+    (tmp_path / "boxes" / "classes.txt").write_text("cat")
+    places = ("--input", tmp_path / "in", "--annotations", tmp_path / "boxes")
+    assert images(*places, "--output", tmp_path / "out") == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "boxes: 'two' fits two pictures, 'two.jpg' and 'two.png', and" in message
+
+
+def test_a_picture_that_is_listed_twice_has_its_annotations_twice(tmp_path):
+    _, _, *more = some_pictures(tmp_path / "in", [("a", INSIDE), ("b", INSIDE), ("c", INSIDE)])
+    (tmp_path / "in" / "c.png").unlink()
+    rows = ["1,a.png", "2,./a.png", "3,b.png", "c.png,c.png", "5,c.png"]
+    (tmp_path / "in" / "list.csv").write_text("\n".join(["name,path", *rows]))
+    listing = ("--input", tmp_path / "in" / "list.csv", "--key-column", "name")
+    made = make(tmp_path / "out", *listing, *more)
+    boxes = {key: len(boxes_of(example)) for (key, _), example in made.examples().items()}
+    assert boxes == {"1": 1, "2": 1, "3": 1}
+    assert made.rejects["5"] == "missing"
 
 
 def test_a_labels_file_names_the_classes_there_may_be(tmp_path):
