@@ -140,6 +140,13 @@ def test_every_format_says_the_same(which, faces, coco, tmp_path):
         ("0 0.5 x 0.1 0.1", "line 1: expected four fractions, got 0.5, x, 0.1, 0.1"),
         ("0 0.5 nan 0.1 0.1", "line 1: expected four fractions, got 0.5, nan, 0.1, 0.1"),
         ("0 50 40 10 10", "line 1: expected four fractions, got 50, 40, 10, 10: they are of the"),
+        ("0 1.5 .5 .1 .1", "line 1: expected four fractions, got 1.5, .5, .1, .1: they are of the"),
+        ("0 .5 -.2 .1 .1", "line 1: expected four fractions, got .5, -.2, .1, .1: they are of the"),
+        ("0 .5 .5 1.2 .1", "line 1: expected four fractions, got .5, .5, 1.2, .1: they are of the"),
+        ("0 .5 .5 -.001 1", "line 1: expected four fractions, got .5, .5, -.001, 1: they are of"),
+        ("0 0.2_5 .5 .1 .1", "line 1: expected four fractions, got 0.2_5, .5, .1, .1"),
+        ("0 .5 \u0661 .1 .1", "line 1: expected four fractions, got .5, \u0661, .1, .1"),
+        ("\u0661 .5 .5 .1 .1", "line 1: expected a class 0 to 1, got '\u0661'"),
         (b"0 \xff", "not UTF-8"),
     ],
 )
@@ -153,6 +160,37 @@ def test_a_bad_file_of_yolo(text, why, tmp_path):
     assert found.faults[1].startswith(f"b.txt: {why}")
     assert [one["class"] for one in found.columns[OBJECTS][0].as_py()] == ["y"]
     assert found.columns[OBJECTS][1].as_py() == []
+
+
+def test_fractions_may_be_rounded(tmp_path):
+    (tmp_path / "a.txt").write_text("0 1.0004 -0.0003 1.0001 0.5")
+    book = open_yolo(Location.parse(str(tmp_path)), ["x"])
+    assert book.read(np.arange(1)).faults == {}
+
+
+@pytest.mark.parametrize(("corners", "bad"), [("0,0,1.0005,1", False), ("0,0,30,1", True)])
+def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text(f"file,label,x1,y1,x2,y2\na.jpg,cat,{corners}\n")
+    book = read_boxes(Location.parse(str(path)), fractions=True)
+    got = corners.replace(",", ", ")
+    why = f"boxes.csv: row 1: expected four fractions, got {got}: they are of the sides, 0 to 1"
+    assert book.faults == ({0: why} if bad else {})
+
+
+def test_pixels_of_which_none_is_above_1_are_fractions(tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text("file,label,x1,y1,x2,y2\na.jpg,cat,0,.5,1,1\nb.jpg,cat,.2,.2,.3,.3\n")
+    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: say --box-units fractions"):
+        read_boxes(Location.parse(str(path)))
+    assert len(read_boxes(Location.parse(str(path)), fractions=True).table) == 2
+
+
+@pytest.mark.parametrize("width", ["99999999999", "9" * 5000, "0", "\u0664\u0660"])
+def test_a_width_that_is_none_is_not_said(width, tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text(f"file,label,x1,y1,x2,y2,width,height\na.jpg,cat,1,2,3,4,{width},50\n")
+    assert read_boxes(Location.parse(str(path))).table[SIDES].to_pylist() == [None]
 
 
 BOX = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
