@@ -80,6 +80,12 @@ def test_a_picture_of_lvis_has_a_url(book):
         ({"category_id": 4}, "its 'category_id' 4 is that of no category"),
         ({"category_id": [4]}, "its 'category_id' [4] is that of no category"),
         ({"area": -1}, "expected an 'area' from 0 on, got -1"),
+        ({"area": 2**63}, "expected an 'area' from 0 on, got 9223372036854775808"),
+        ({"area": 10**400}, "expected an 'area' from 0 on, got 1000"),
+        ({"bbox": [1, 2, 3, 10**400]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3"),
+        ({"bbox": [1e308, 2, 1e308, 1]}, "expected a 'bbox' of [x, y, width, height], got [1e+3"),
+        ({"bbox": "\ud800"}, "expected a 'bbox' of [x, y, width, height], got '\\ud800'"),
+        ({"caption": "\ud800"}, "expected a 'caption' of text, got '\\ud800'"),
         ({"iscrowd": 2}, "expected 'iscrowd' to be 0 or 1, got 2"),
         ({"caption": 5}, "expected a 'caption' of text, got 5"),
         ({"segmentation": "\ud800"}, "expected a 'segmentation' of numbers, got"),
@@ -163,6 +169,14 @@ def test_an_entry_of_no_picture_is_a_reject(book, image):
         (
             {"images": [*IMAGES, {"id": 3, "file_name": "c.jpg"}]},
             "images[2]: the 'id' 3 is that of another picture, too",
+        ),
+        (
+            {"images": [{"id": 1, "file_name": "\ud800.jpg"}]},
+            "images[0]: expected a 'file_name', got '\\ud800.jpg'",
+        ),
+        (
+            {"categories": [{"id": 1, "name": "a\ud800"}]},
+            "categories[0]: expected a 'name' of one line, got 'a\\ud800'",
         ),
         ({"categories": [{"id": 1}]}, "categories[0]: expected a 'name' of one line, got None"),
         (

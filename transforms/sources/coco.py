@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import orjson
@@ -39,7 +40,7 @@ from transforms.annotations import (
 from transforms.sources.annotation_ids import AnnotationIds
 from transforms.sources.json_members import members
 
-_WANTED = ("images", "annotations", "categories")
+_LARGEST = 2**62  # square pixels of a picture, of which no side has 2**31
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,8 +124,8 @@ class _Reading:
     ) -> None:
         where = f"{file}: images[{number}]"
         name = entry.get("file_name") or _of_url(entry.get("coco_url"))
-        if not isinstance(name, str) or not name:
-            raise ConfigError(f"{where}: expected a 'file_name', got {entry.get('file_name')!r}")
+        if not _is_text(name) or not name:
+            raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
         key = _id(entry.get("id"), where)
         index = self._pictures.setdefault(name, len(self._pictures))
         if ids.setdefault(key, index) != index:
@@ -139,7 +140,7 @@ class _Reading:
     def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
         where = f"{file}: categories[{number}]"
         name, key = entry.get("name"), _id(entry.get("id"), where)
-        if not isinstance(name, str) or not name or len(name.splitlines()) > 1:
+        if not _is_text(name) or not name or len(name.splitlines()) > 1:
             raise ConfigError(f"{where}: expected a 'name' of one line, got {name!r}")
         if self._categories.setdefault(key, name) != name:
             raise ConfigError(
@@ -161,8 +162,8 @@ class _Reading:
         known = known if _is_id(known) else None
         try:
             if caption is not None:
-                if not isinstance(caption, str):
-                    raise ValueError(f"expected a 'caption' of text, got {caption!r}")
+                if not _is_text(caption):
+                    raise ValueError(f"expected a 'caption' of text, got {_shown(caption)}")
                 self._captions.append(caption)
                 self._captioned.append(picture)
                 self._caption_ids.add(known, number or 0)
@@ -179,8 +180,8 @@ class _Reading:
         if name is None:
             raise ValueError(f"its 'category_id' {category!r} is that of no category")
         area = entry.get("area")
-        if area is not None and not (_is_number(area) and area >= 0):
-            raise ValueError(f"expected an 'area' from 0 on, got {area!r}")
+        if area is not None and not (_is_number(area) and 0 <= area < _LARGEST):
+            raise ValueError(f"expected an 'area' from 0 on, got {_shown(area)}")
         crowd = entry.get("iscrowd", 0)
         if crowd not in (0, 1):
             raise ValueError(f"expected 'iscrowd' to be 0 or 1, got {crowd!r}")
@@ -246,7 +247,25 @@ def _id(value: Any, where: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+    """Whether it is one, and a float can hold it."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Whether it is one, of whole characters: JSON can hold half of one, and UTF-8 cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    """For messages."""
+    return repr(value)[:60]
 
 
 def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -269,6 +288,13 @@ def _corners(box: Any) -> Corners:
     if not (
         isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0
     ):
-        raise ValueError(f"expected a 'bbox' of [x, y, width, height], got {str(box)[:60]}")
+        raise _no_box(box)
     x, y, width, height = map(float, box)
-    return x, y, x + width, y + height
+    corners = (x, y, x + width, y + height)
+    if not all(map(math.isfinite, corners)):
+        raise _no_box(box)
+    return corners
+
+
+def _no_box(given: Any) -> ValueError:
+    return ValueError(f"expected a 'bbox' of [x, y, width, height], got {_shown(given)}")
