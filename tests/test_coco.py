@@ -69,6 +69,15 @@ def test_a_picture_of_lvis_has_a_url(book):
     assert book([BOX], images).names == ["val2017/0001.jpg"]
 
 
+def test_whole_floats_are_ids_and_sides(book):
+    images = [{"id": 1.0, "file_name": "a.jpg", "width": 20.0, "height": 10.0}]
+    box = {**BOX, "id": 8.0, "image_id": 1, "category_id": 9.0}
+    again = {**box, "id": 8, "image_id": 1.0}
+    found = book([box, again], images, [{"id": 9, "name": "dog"}])
+    assert (found.faults, found.rejects, boxes(found)) == ({}, [], [["dog"]])
+    assert found.table[SIDES].to_pylist() == [[20, 10]]
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -149,7 +158,7 @@ def test_an_id_of_two_annotations_is_a_fault(book, entry, change, how, known):
     assert found.faults == {which: why + how}
 
 
-@pytest.mark.parametrize("image", [77, None, "1", [1], True])
+@pytest.mark.parametrize("image", [77, None, "1", [1], True, 1.5, float("inf")])
 def test_an_entry_of_no_picture_is_a_reject(book, image):
     (reject,) = book([BOX, {**BOX, "image_id": image}]).rejects
     assert reject.key == "coco.json#annotations[1]"
@@ -166,6 +175,7 @@ def test_an_entry_of_no_picture_is_a_reject(book, image):
         ({"images": [3]}, "images[0]: expected a list of objects, got '3'"),
         ({"images": [{"id": 1}]}, "images[0]: expected a 'file_name', got None"),
         ({"images": [{"file_name": "a"}]}, "images[0]: expected an 'id', got None"),
+        ({"images": [{"id": 0.5, "file_name": "a"}]}, "images[0]: expected an 'id', got 0.5"),
         (
             {"images": [*IMAGES, {"id": 3, "file_name": "c.jpg"}]},
             "images[2]: the 'id' 3 is that of another picture, too",

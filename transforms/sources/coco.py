@@ -126,7 +126,7 @@ class _Reading:
         name = entry.get("file_name") or _of_url(entry.get("coco_url"))
         if not _is_text(name) or not name:
             raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
-        key = _id(entry.get("id"), where)
+        key = _needed_id(entry.get("id"), where)
         index = self._pictures.setdefault(name, len(self._pictures))
         if ids.setdefault(key, index) != index:
             raise ConfigError(f"{where}: the 'id' {key!r} is that of another picture, too")
@@ -139,7 +139,7 @@ class _Reading:
 
     def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
         where = f"{file}: categories[{number}]"
-        name, key = entry.get("name"), _id(entry.get("id"), where)
+        name, key = entry.get("name"), _needed_id(entry.get("id"), where)
         if not _is_text(name) or not name or len(name.splitlines()) > 1:
             raise ConfigError(f"{where}: expected a 'name' of one line, got {name!r}")
         if self._categories.setdefault(key, name) != name:
@@ -151,15 +151,14 @@ class _Reading:
         self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: Location
     ) -> None:
         entry_name = f"{file.name}: annotations[{number}]"
-        picture = ids.get(entry.get("image_id")) if _is_id(entry.get("image_id")) else None
+        picture = ids.get(_id(entry.get("image_id")))
         if picture is None:
-            why = f"its 'image_id' {entry.get('image_id')!r} is that of no picture"
+            why = f"its 'image_id' {_shown(entry.get('image_id'))} is that of no picture"
             self._rejects.append(
                 Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
             )
             return
-        caption, known = entry.get("caption"), entry.get("id")
-        known = known if _is_id(known) else None
+        caption, known = entry.get("caption"), _id(entry.get("id"))
         try:
             if caption is not None:
                 if not _is_text(caption):
@@ -176,9 +175,9 @@ class _Reading:
     def _add_object(self, picture: int, entry: Mapping[str, Any]) -> None:
         corners = _corners(entry.get("bbox"))
         category = entry.get("category_id")
-        name = self._categories.get(category) if _is_id(category) else None
+        name = self._categories.get(_id(category))
         if name is None:
-            raise ValueError(f"its 'category_id' {category!r} is that of no category")
+            raise ValueError(f"its 'category_id' {_shown(category)} is that of no category")
         area = entry.get("area")
         if area is not None and not (_is_number(area) and 0 <= area < _LARGEST):
             raise ValueError(f"expected an 'area' from 0 on, got {_shown(area)}")
@@ -236,14 +235,18 @@ def _of_url(url: Any) -> str | None:
     return "/".join(url.split("/")[-2:]) if isinstance(url, str) else None
 
 
-def _is_id(value: Any) -> bool:
-    return isinstance(value, (int, str)) and not isinstance(value, bool)
+def _id(value: Any) -> int | str | None:
+    """An id, None where it is none. Whole floats are ids, as pandas writes them."""
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
-def _id(value: Any, where: str) -> Any:
-    if not _is_id(value):
-        raise ConfigError(f"{where}: expected an 'id', got {value!r}")
-    return value
+def _needed_id(value: Any, where: str) -> int | str:
+    found = _id(value)
+    if found is None:
+        raise ConfigError(f"{where}: expected an 'id', got {_shown(value)}")
+    return found
 
 
 def _is_number(value: Any) -> bool:
@@ -270,7 +273,7 @@ def _shown(value: Any) -> str:
 
 def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
     """(width, height), None where they are not said."""
-    width, height = entry.get("width"), entry.get("height")
+    width, height = _id(entry.get("width")), _id(entry.get("height"))
     if isinstance(width, int) and isinstance(height, int) and 0 < width < 2**31 > height > 0:
         return width, height
     return None
