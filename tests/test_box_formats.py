@@ -196,18 +196,42 @@ def test_a_width_that_is_none_is_not_said(width, tmp_path):
 BOX = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
 
 
+def test_voc_may_have_a_namespace(tmp_path):
+    (tmp_path / "a.xml").write_text(
+        f'<annotation xmlns="http://x/"><size><width>9</width><height>8</height></size>'
+        f"<object><name>dog</name>{BOX}<occluded> 1 </occluded></object></annotation>"
+    )
+    found = open_voc(Location.parse(str(tmp_path))).read(np.arange(1))
+    (one,) = found.columns[OBJECTS][0].as_py()
+    assert (one["class"], one["occluded"], one["truncated"]) == ("dog", True, False)
+    assert found.columns[SIDES].to_pylist() == [[9, 8]]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("<annotation", "no XML that can be read"),
-        (f"<a><object>{BOX}</object></a>", "object 1: expected a name of one line, got ''"),
-        ("<a><object><name>x</name></object></a>", "object 1: expected a 'bndbox' of four numbers"),
+        ("<html><body/></html>", "expected an XML of <annotation>, got one of <html>"),
+        ('<list xmlns="http://x"/>', "expected an XML of <annotation>, got one of <list>"),
         (
-            f"<a><object><name>x</name>{BOX.replace('3', 'y')}</object></a>",
+            f"<annotation><object><name>x</name>{BOX}<truncated>maybe</truncated></object>"
+            "</annotation>",
+            "object 1: expected 'truncated' to be 0 or 1, got 'maybe'",
+        ),
+        (
+            f"<annotation><object>{BOX}</object></annotation>",
+            "object 1: expected a name of one line, got ''",
+        ),
+        (
+            "<annotation><object><name>x</name></object></annotation>",
+            "object 1: expected a 'bndbox' of four numbers",
+        ),
+        (
+            f"<annotation><object><name>x</name>{BOX.replace('3', 'y')}</object></annotation>",
             "object 1: expected a 'bndbox' of four numbers, got 1, 2, y, 4",
         ),
         (
-            f"<a><object><name>x</name>{BOX.replace('3', '0')}</object></a>",
+            f"<annotation><object><name>x</name>{BOX.replace('3', '0')}</object></annotation>",
             "object 1: its box ends before it begins",
         ),
     ],
@@ -215,8 +239,8 @@ BOX = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>
 def test_a_bad_file_of_voc(text, why, tmp_path):
     (tmp_path / "b.xml").write_text(text)
     (tmp_path / "a.xml").write_text(
-        f"<a><size><width>9</width><height>0</height></size><object><name>dog</name>"
-        f"<pose>Left</pose>{BOX}</object></a>"
+        f"<annotation><size><width>9</width><height>0</height></size><object><name>dog</name>"
+        f"<pose>Left</pose>{BOX}</object></annotation>"
     )
     book = open_voc(Location.parse(str(tmp_path)))
     found = book.read(np.arange(2))

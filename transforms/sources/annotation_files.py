@@ -103,17 +103,21 @@ class VocBook(_Files):
             root = ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError) as error:
             raise ValueError("no XML that can be read") from error
+        for element in root.iter():
+            element.tag = element.tag.rpartition("}")[2]  # without the namespace
+        if root.tag != "annotation":
+            raise ValueError(f"expected an XML of <annotation>, got one of <{root.tag[:40]}>")
         found = []
         for number, one in enumerate(root.iter("object"), 1):
             name = (one.findtext("name") or "").strip()
             if not name or len(name.splitlines()) > 1:
                 raise ValueError(f"object {number}: expected a name of one line, got {name!r}")
-            found.append((self._corners(one.find("bndbox"), number), name, one))
-        for corners, name, one in found:
+            more = {field.name: _flag(one, field.name, number) for field in self._more[:3]}
+            found.append((self._corners(one.find("bndbox"), number), name, one, more))
+        for corners, name, one, more in found:
             self._seen.add(name)
-            flags = {f.name: (one.findtext(f.name) or "").strip() == "1" for f in self._more[:3]}
             view = (one.findtext("pose") or "").strip()
-            objects.add(row, corners, name, **flags, view=view)
+            objects.add(row, corners, name, **more, view=view)
         return sides_of(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
 
     def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
@@ -122,6 +126,13 @@ class VocBook(_Files):
         if right < left or bottom < top:
             raise ValueError(f"object {number}: its box ends before it begins: {texts}")
         return left - 1, top - 1, right, bottom
+
+
+def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
+    text = (one.findtext(name) or "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(f"object {number}: expected '{name}' to be 0 or 1, got {text[:40]!r}")
+    return text == "1"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
