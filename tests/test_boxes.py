@@ -440,6 +440,25 @@ def test_what_becomes_of_boxes(options, kept, tmp_path):
         assert found["b"]["image/object/area"] == pytest.approx([10])  # the half of it is left
 
 
+@pytest.mark.parametrize(
+    "options", [("--augment", "rotate"), ("--augment", "crop,flip", "--min-box", 13)]
+)
+def test_what_variation_pushes_out_rejects_no_picture(options, tmp_path):
+    boxes = [(name, [0, 0, 100, 14]) for name in "abc"] + [("c", [90, 0, 30, 14])]
+    pictures = some_pictures(tmp_path / "in", boxes)
+    made = make(
+        *(tmp_path / "out", *pictures, "--boxes", "reject", *options),
+        *("--size", "50x100", "--balance", "oversample"),
+        *("--balance-target", 20, "--picture-class", "largest"),
+    )
+    assert made.rejects == {"c.png": "bad_value"}
+    counts = {at: len(boxes_of(example)) for at, example in made.examples().items()}
+    assert {counts["a.png", 0], counts["b.png", 0]} == {1}
+    assert len(counts) > 10
+    if "--min-box" in options:
+        assert set(counts.values()) == {0, 1}
+
+
 def test_pictures_without_boxes_are_kept_or_dropped(tmp_path):
     pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
     kept = make(tmp_path / "kept", *pictures)

@@ -49,9 +49,10 @@ class ObjectOptions:
     """What becomes of boxes.
 
     boxes: what becomes of one that reaches over the edge of the picture as it is written: `clip`
-      leaves what is inside, `drop` leaves it out, `reject` rejects the picture.
+      leaves what is inside, `drop` leaves it out, `reject` rejects the picture if
+      it does before the picture is varied, and else leaves what is inside.
     min_box: pixels of the written picture; a box whose shortest side is less is dropped, or has the
-      picture rejected; so is one of which nothing is left.
+      picture rejected, as by `boxes`; so is one of which nothing is left.
     without_boxes: whether a picture that has no box left is kept, or dropped.
     box_frame: which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;
       `auto` tells by the sides that the annotations say, and rejects a picture with boxes where
@@ -91,11 +92,19 @@ class Followed(NamedTuple):
     grown: Floats
 
 
-def follow(boxes: Floats, moves: Affine, size: Size, options: ObjectOptions) -> Followed:
-    """Boxes, float64[n, 4] in pixels, where `moves` takes them on a picture of a size.
+def follow(
+    boxes: Floats, moves: Affine, size: Size, options: ObjectOptions, varied: Affine = IDENTITY
+) -> Followed:
+    """Boxes, float64[n, 4] in pixels, where `moves` and then `varied` take them on a picture of a
+    size.
 
-    Raises RecordError where one that is over the edge, or too small, is to reject the picture.
+    Raises RecordError where one that is over the edge, or too small, is to reject the picture: what
+    `varied`, which is random, makes of a good box is no reason to.
     """
+    if options.boxes == "reject" and varied != IDENTITY:
+        follow(boxes, moves, size, options)
+        options = dataclasses.replace(options, boxes="clip")
+    moves = moves.then(varied)
     moved = moves.boxes(boxes)
     limits = np.array([*size, *size], np.float64)
     inside = np.clip(moved, 0, limits)
@@ -116,7 +125,7 @@ def follow(boxes: Floats, moves: Affine, size: Size, options: ObjectOptions) -> 
 def on_stored(
     picture: Picture, said: Size | None, frame: Frame, *, has_boxes: bool = True
 ) -> tuple[Affine, Size]:
-    """From the picture that boxes are drawn on to the written one, and the size of the former.
+    """From the picture that boxes are drawn on to the one resized, and the size of the former.
 
     said: (width, height) by the annotations.
 
@@ -172,7 +181,7 @@ class Objects:
         Raises RecordError and Filtered.
         """
         said = self._sides[row]
-        to_picture, size = on_stored(
+        to_resized, size = on_stored(
             picture,
             None if said is None else (said[0], said[1]),
             self._options.box_frame,
@@ -183,10 +192,10 @@ class Objects:
             if self._options.fractions:
                 boxes = boxes * np.array([*size, *size], np.float64)
             written = (picture.width, picture.height)
-            followed = follow(boxes, to_picture, written, self._options)
+            followed = follow(boxes, to_resized, written, self._options, picture.varied)
             if self._options.without_boxes == "drop" and not len(followed.kept):
                 raise Filtered("without-boxes")
-            self._placed.append(_Placed(followed, to_picture))
+            self._placed.append(_Placed(followed, to_resized.then(picture.varied)))
         self._rows.append(row)
 
     def columns(self, context: Context) -> dict[str, pa.Array]:
