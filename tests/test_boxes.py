@@ -1,5 +1,6 @@
 """Boxes from annotations to the dataset, through the command line."""
 
+import io
 import json
 import math
 from collections import Counter
@@ -13,8 +14,9 @@ from pipelines.cli import main
 from recordmill.errors import RecordError
 from tests.box_masks import boxes_of, iou, mask, white
 from tests.image_runs import encoders_kept, images, make
-from transforms.encoders.affine import upright
-from transforms.encoders.objects import on_stored
+from transforms.encoders.affine import IDENTITY, upright
+from transforms.encoders.augment import rotate
+from transforms.encoders.objects import ObjectOptions, follow, on_stored
 from transforms.encoders.pixels import Picture
 
 SPLIT = ("--splits", "train=1")
@@ -215,6 +217,29 @@ def test_a_box_around_one_that_was_rotated_holds_its_pixels(tmp_path):
     for example in made.examples().values():
         (box,) = boxes_of(example)
         assert iou(box, white(example["image/encoded"][0])) >= 0.9
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize(
+    "box",
+    [
+        *[(0, 0, 150, 120), (250, 0, 400, 120), (0, 180, 160, 300), (240, 160, 400, 300)],
+        *[(0, 0, 400, 90), (0, 190, 400, 300), (0, 0, 120, 300), (100, 0, 300, 100)],
+        (0, 0, 400, 300),
+    ],
+)
+def test_of_a_box_that_was_rotated_over_the_edge_what_is_seen_counts(box, seed):
+    width, height = 400, 300
+    with Image.open(io.BytesIO(mask((width, height), box))) as image:
+        turned, varied = rotate(image, np.random.default_rng(seed))
+    out = io.BytesIO()
+    turned.save(out, "PNG")
+    boxes = np.array([box], float)
+    found = follow(boxes, IDENTITY, (width, height), ObjectOptions(), varied)
+    (corners,) = found.corners * [width, height, width, height]
+    assert iou(corners, white(out.getvalue())) >= 0.97
+    seen = np.asarray(turned.convert("L")).astype(float).sum() / 255
+    assert found.grown[0] * np.prod(boxes[0, 2:] - boxes[0, :2]) == pytest.approx(seen, rel=0.02)
 
 
 def test_classes_come_as_often_as_repeat_factors_say(faces, tmp_path):

@@ -108,18 +108,22 @@ def follow(
     moved = moves.boxes(boxes)
     limits = np.array([*size, *size], np.float64)
     inside = np.clip(moved, 0, limits)
-    sides = inside[:, 2:] - inside[:, :2]
     over = (np.abs(moved - inside) > _SLACK).any(axis=1)
-    small = (sides <= 0).any(axis=1) | (sides.min(axis=1, initial=np.inf) < options.min_box)
+    if moves.keeps_axes:
+        areas = np.prod(inside[:, 2:] - inside[:, :2], axis=1)
+    else:
+        inside, areas = moves.seen(boxes, size)
+    sides = inside[:, 2:] - inside[:, :2]
+    small = ((sides <= 0) | (boxes[:, 2:] <= boxes[:, :2])).any(axis=1)
+    small |= sides.min(axis=1, initial=np.inf) < options.min_box
     if options.boxes == "reject" and (over | small).any():
         at = int(np.argmax(over | small))
         small_told = f"is smaller than {options.min_box:g}"
         what = "reaches over the edge" if np.take(over, at) else small_told
         raise RecordError(Reason.BAD_VALUE, f"box {at} {what}, of the picture as it is written")
     kept = np.flatnonzero(~small & ~(over & (options.boxes == "drop")))
-    whole = np.prod(moved[kept, 2:] - moved[kept, :2], axis=1)
-    grown = np.prod(sides[kept], axis=1) / whole * moves.area
-    return Followed(kept, inside[kept] / limits, grown)
+    whole = np.prod(boxes[kept, 2:] - boxes[kept, :2], axis=1)
+    return Followed(kept, inside[kept] / limits, areas[kept] / whole)
 
 
 def on_stored(
