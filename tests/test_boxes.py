@@ -484,6 +484,17 @@ def test_what_variation_pushes_out_rejects_no_picture(options, tmp_path):
         assert set(counts.values()) == {0, 1}
 
 
+@pytest.mark.parametrize("box", [[40, 10, 1e-9, 20], [40, 10, 20, 1e-9], [40, 10, 0, 20]])
+def test_a_box_of_which_nothing_is_left_as_it_is_written_goes(box, tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", box), ("a", INSIDE), ("b", [0, 0, 1e-9, 9])])
+    made = make(tmp_path / "out", *pictures)
+    counts = {key: len(boxes_of(example)) for (key, _), example in made.examples().items()}
+    assert counts == {"a.png": 1, "b.png": 1, "c.png": 0}  # next to 0 there is room
+    made = make(tmp_path / "other", *pictures, "--boxes", "reject")
+    assert made.rejects == {"a.png": "bad_value"}
+    assert "box 0 has no inside, of" in (tmp_path / "other" / "rejects.jsonl").read_text()
+
+
 def test_pictures_without_boxes_are_kept_or_dropped(tmp_path):
     pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
     kept = make(tmp_path / "kept", *pictures)

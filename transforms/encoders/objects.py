@@ -114,16 +114,18 @@ def follow(
     else:
         inside, areas = moves.seen(boxes, size)
     sides = inside[:, 2:] - inside[:, :2]
-    small = ((sides <= 0) | (boxes[:, 2:] <= boxes[:, :2])).any(axis=1)
+    fractions = inside / limits
+    written = fractions.astype(np.float32)  # which may have no room for what is left
+    small = ((written[:, 2:] <= written[:, :2]) | (boxes[:, 2:] <= boxes[:, :2])).any(axis=1)
     small |= sides.min(axis=1, initial=np.inf) < options.min_box
     if options.boxes == "reject" and (over | small).any():
         at = int(np.argmax(over | small))
-        small_told = f"is smaller than {options.min_box:g}"
+        small_told = f"is smaller than {options.min_box:g}" if options.min_box else "has no inside"
         what = "reaches over the edge" if np.take(over, at) else small_told
         raise RecordError(Reason.BAD_VALUE, f"box {at} {what}, of the picture as it is written")
     kept = np.flatnonzero(~small & ~(over & (options.boxes == "drop")))
     whole = np.prod(boxes[kept, 2:] - boxes[kept, :2], axis=1)
-    return Followed(kept, inside[kept] / limits, areas[kept] / whole)
+    return Followed(kept, fractions[kept], areas[kept] / whole)
 
 
 def on_stored(
