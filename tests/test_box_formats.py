@@ -283,6 +283,10 @@ def test_a_bad_row_of_a_table(row, why, tmp_path):
         ({"x": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
         ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one a line"),
         ({"x.csv": "a,b\n"}, "has no column filename, class, xmin, ymin, xmax, ymax; it has a, b"),
+        (
+            {"x.csv": "1.jpg 2 " * 99},
+            "; it has 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg",
+        ),
         ({"x.csv": "file,label,x1,y1,x2,y2\n"}, "has no row that names a picture"),
         ({"x.csv": b"file,label,x1,y1,x2,y2\n\xff"}, "is no CSV in UTF-8"),
     ],
@@ -297,11 +301,14 @@ def test_annotations_that_are_none(content, message, tmp_path):
     with pytest.raises(ConfigError) as caught:
         Annotations(places=(Location.parse(str(place)),))()
     assert message in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(place))
 
 
 def test_options_without_annotations_are_refused(tmp_path, capsys):
     places = ("--input", tmp_path, "--output", tmp_path / "out")
     assert images(*places, "--min-box", 3) == 2
     assert "--min-box: says nothing without --annotations" in capsys.readouterr().err
+    assert images(*places, "--annotations=") == 2
+    assert "--annotations: expected a path or a URI, got ''" in capsys.readouterr().err
     assert images(*places, "--annotations", "x.json", "--min-box", -3) == 2
     assert "--min-box: expected pixels from 0 on, got -3" in capsys.readouterr().err

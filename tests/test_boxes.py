@@ -578,6 +578,15 @@ def test_a_picture_that_is_listed_twice_has_its_annotations_twice(tmp_path):
     assert made.rejects["5"] == "missing"
 
 
+def test_what_was_made_of_the_annotations_is_noted(tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
+    coco = json.loads((tmp_path / "coco.json").read_text())
+    coco["categories"].append({"id": 9, "name": "cat"})
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    (note,) = make(tmp_path / "out", *pictures).manifest.notes
+    assert note.startswith("coco.json: the categories 1, 9 are called 'cat', all of them: they")
+
+
 def test_a_labels_file_names_the_classes_there_may_be(tmp_path):
     pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
     (tmp_path / "names").write_text("bird\ncat\n")

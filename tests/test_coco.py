@@ -201,6 +201,25 @@ def test_a_file_that_is_none_of_coco(book, parts, message):
     assert f"coco.json: {message}" in str(caught.value)
 
 
+def test_categories_of_one_name_are_one_class_and_told(book):
+    found = book([BOX], categories=[*CATEGORIES, {"id": 4, "name": "dog"}])
+    assert found.classes == ("cat", "dog")
+    assert found.notes == [
+        "the categories 4, 9 are called 'dog', all of them: they became one class"
+    ]
+    assert book([BOX]).notes == []
+
+
+@pytest.mark.parametrize("entry", [{"image_id": 1, "caption": None}, {"image_id": 1, "caption": 3}])
+def test_a_bad_caption_is_called_one(book, entry):
+    (why,) = book([BOX, entry]).faults.values()
+    assert why == f"coco.json: annotations[1]: expected a 'caption' of text, got {entry['caption']}"
+
+
+def test_a_box_may_have_no_caption(book):
+    assert boxes(book([{**BOX, "caption": None}])) == [[], ["dog"]]
+
+
 def test_sizes_that_differ_are_a_fault(book):
     twice = [*IMAGES, {"id": 5, "file_name": "b.jpg", "width": 41, "height": 30}]
     found = book([BOX], twice)

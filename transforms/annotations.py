@@ -76,6 +76,10 @@ class Book(Protocol):
     def rejects(self) -> Sequence[Reject]:
         """Entries that are of no picture."""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What else is to be told: sentences without their end."""
+
     def read(self, which: Indices) -> Annotated:
         """Of pictures, by their index in `names`."""
 

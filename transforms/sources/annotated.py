@@ -73,14 +73,16 @@ class AnnotatedFiles:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which pictures the annotations say nothing of, where these are not rejects."""
+        """Of the annotations, and which pictures they say nothing of that are no rejects."""
+        told = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:
-            return ()
+            return told
         became = "were left out" if self.unannotated == "drop" else "have no boxes"
         more = ", ..." if count > len(names) else ""
         return (
+            *told,
             f"{count} pictures that {self.where} says nothing of {became}: {_told(names)}{more}",
         )
 
@@ -94,6 +96,7 @@ class AnnotatedFiles:
         """Raises ConfigError where annotations cannot be understood, or fit no picture."""
         self._found.clear()
         book = self.open_book()
+        self._found["notes"] = book.notes
         index = _Index(book, self.where)
         self._count(book)
         joined = 0

@@ -47,6 +47,7 @@ class _Files:
 
     files: Sequence[File]
     rejects: Sequence[Reject] = ()
+    notes: Sequence[str] = ()
     by_stem: bool = True
 
     @functools.cached_property

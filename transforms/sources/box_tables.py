@@ -34,6 +34,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "width": ("width", "image_width"),
     "height": ("height", "image_height"),
 }
+_SHOWN = 100  # characters of a header in a message
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -47,6 +48,7 @@ class TableBook:
     classes: tuple[str, ...]
     rejects: Sequence[Reject]
     by_stem: bool
+    notes: Sequence[str] = ()
 
     @property
     def fields(self) -> pa.Schema:
@@ -131,9 +133,11 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
             wanted = ("picture", "class", *_CORNERS)
             lacking = [_COLUMNS[meant][0] for meant in wanted if at[meant] is None]
             if lacking:
+                shown = ", ".join(header)
+                shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
                 raise ConfigError(
                     f"--annotations: {file} has no column {', '.join(lacking)}; it has"
-                    f" {', '.join(header) or 'none'}"
+                    f" {shown or 'none'}"
                 )
             ids = at["picture"] is not None and header[at["picture"]] == "imageid"
             for number, cells in enumerate(reader, 1):

@@ -52,6 +52,7 @@ class CocoBook:
     faults: Mapping[int, str]
     classes: tuple[str, ...]
     rejects: Sequence[Reject]
+    notes: Sequence[str] = ()
     by_stem: bool = False
 
     @property
@@ -160,13 +161,14 @@ class _Reading:
             return
         caption, known = entry.get("caption"), _id(entry.get("id"))
         try:
-            if caption is not None:
+            alone = "caption" in entry and "bbox" not in entry
+            if caption is not None or alone:
                 if not _is_text(caption):
                     raise ValueError(f"expected a 'caption' of text, got {_shown(caption)}")
                 self._captions.append(caption)
                 self._captioned.append(picture)
                 self._caption_ids.add(known, number or 0)
-            if "bbox" in entry or caption is None:
+            if not alone:
                 self._add_object(picture, entry)
                 self._object_ids.add(known, number or 0)
         except ValueError as error:
@@ -214,12 +216,21 @@ class _Reading:
             columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
             faults |= captions.faults
         categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
+        named: dict[str, list[Any]] = {}
+        for key, name in categories:
+            named.setdefault(name, []).append(key)
         return CocoBook(
             names=list(self._pictures),
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
             faults={**faults, **self._faults},
-            classes=tuple(dict.fromkeys(name for _, name in categories)),
+            classes=tuple(named),
             rejects=self._rejects,
+            notes=[
+                f"the categories {', '.join(map(repr, keys))} are called {name!r}, all of them:"
+                " they became one class"
+                for name, keys in named.items()
+                if len(keys) > 1
+            ],
         )
 
 
