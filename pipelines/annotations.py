@@ -78,7 +78,7 @@ class AnnotationsConfig(CommonConfig):
         group=ANNOTATIONS,
         shapes_bytes=True,
         help="Which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;"
-        " auto tells by the size that the annotations say, and takes stored if that fits both.",
+        " auto tells by the size that the annotations say, and rejects those that fit both ways.",
     )
     picture_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",
@@ -161,12 +161,19 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
 
 def _book(config: AnnotationsConfig) -> Annotations:
     return Annotations(
-        places=tuple(Location.parse(where) for where in config.annotations),
+        places=tuple(map(_place, config.annotations)),
         format=config.annotation_format,
         segmentation=config.segmentation,
         units=config.box_units,
         classes=read_labels(config.labels_file),
     )
+
+
+def _place(where: str) -> Location:
+    try:
+        return Location.parse(where)
+    except ConfigError as error:
+        raise ConfigError(f"--annotations: {error}") from error
 
 
 def _stratum_size(config: AnnotationsConfig) -> int:

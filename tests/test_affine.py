@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -56,6 +56,41 @@ def test_areas_of_boxes_that_stay_upright_grow_by_area(one, corners):
     (moved,) = one.boxes(box)
     expected = np.prod(box[0, 2:] - box[0, :2]) * one.area
     assert np.prod(moved[2:] - moved[:2]) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+turns = st.builds(
+    lambda angle, zoom: (
+        Affine.shift(-50, -40)
+        .then(Affine(np.cos(angle), -np.sin(angle), 0, np.sin(angle), np.cos(angle)))
+        .then(Affine.scale(zoom, zoom))
+        .then(Affine.shift(50, 40))
+    ),
+    st.floats(0, 6.3),
+    st.floats(0.5, 2),
+)
+
+
+@given(one=turns, corners=st.tuples(*[st.floats(-30, 130)] * 4))
+@example(one=Affine(0.6, -0.8, 50, 0.8, 0.6, 0), corners=(-300, -300, 300, 300))  # all of it
+@example(one=Affine(0.6, -0.8, 50, 0.8, 0.6, 0), corners=(200, 200, 300, 300))  # none of it
+def test_what_is_seen_of_a_box_that_is_turned(one, corners):
+    box = [*np.minimum(corners[:2], corners[2:]), *np.maximum(corners[:2], corners[2:])]
+    (found,), (area,) = one.seen(np.array([box]), (100, 80))
+    across, down = np.meshgrid(np.arange(0.25, 100, 0.5), np.arange(0.25, 80, 0.5))
+    before = one.inverse().points(np.stack([across, down], axis=-1))
+    within = ((before >= box[:2]) & (before <= box[2:])).all(axis=-1)
+    edge = 2 * np.sum(np.clip(found[2:] - found[:2], 0, None)) + 4
+    assert area == pytest.approx(within.sum() / 4, abs=edge)
+    if within.any():
+        at = np.stack([across[within], down[within]], axis=-1)
+        assert (found[:2] <= at.min(axis=0)).all()
+        assert (at.max(axis=0) <= found[2:]).all()
+    whole = one.boxes(np.array([box]))[0]
+    assert (found[:2] >= 0).all()
+    assert (found[2:] <= (100, 80)).all()
+    if area > 0:
+        assert (found[:2] >= whole[:2] - 1e-6).all()
+        assert (found[2:] <= whole[2:] + 1e-6).all()
 
 
 @pytest.mark.parametrize("turn", range(1, 9))

@@ -140,6 +140,13 @@ def test_every_format_says_the_same(which, faces, coco, tmp_path):
         ("0 0.5 x 0.1 0.1", "line 1: expected four fractions, got 0.5, x, 0.1, 0.1"),
         ("0 0.5 nan 0.1 0.1", "line 1: expected four fractions, got 0.5, nan, 0.1, 0.1"),
         ("0 50 40 10 10", "line 1: expected four fractions, got 50, 40, 10, 10: they are of the"),
+        ("0 1.5 .5 .1 .1", "line 1: expected four fractions, got 1.5, .5, .1, .1: they are of the"),
+        ("0 .5 -.2 .1 .1", "line 1: expected four fractions, got .5, -.2, .1, .1: they are of the"),
+        ("0 .5 .5 1.2 .1", "line 1: expected four fractions, got .5, .5, 1.2, .1: they are of the"),
+        ("0 .5 .5 -.001 1", "line 1: expected four fractions, got .5, .5, -.001, 1: they are of"),
+        ("0 0.2_5 .5 .1 .1", "line 1: expected four fractions, got 0.2_5, .5, .1, .1"),
+        ("0 .5 \u0661 .1 .1", "line 1: expected four fractions, got .5, \u0661, .1, .1"),
+        ("\u0661 .5 .5 .1 .1", "line 1: expected a class 0 to 1, got '\u0661'"),
         (b"0 \xff", "not UTF-8"),
     ],
 )
@@ -155,21 +162,76 @@ def test_a_bad_file_of_yolo(text, why, tmp_path):
     assert found.columns[OBJECTS][1].as_py() == []
 
 
+def test_fractions_may_be_rounded(tmp_path):
+    (tmp_path / "a.txt").write_text("0 1.0004 -0.0003 1.0001 0.5")
+    book = open_yolo(Location.parse(str(tmp_path)), ["x"])
+    assert book.read(np.arange(1)).faults == {}
+
+
+@pytest.mark.parametrize(("corners", "bad"), [("0,0,1.0005,1", False), ("0,0,30,1", True)])
+def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text(f"file,label,x1,y1,x2,y2\na.jpg,cat,{corners}\n")
+    book = read_boxes(Location.parse(str(path)), fractions=True)
+    got = corners.replace(",", ", ")
+    why = f"boxes.csv: row 1: expected four fractions, got {got}: they are of the sides, 0 to 1"
+    assert book.faults == ({0: why} if bad else {})
+
+
+def test_pixels_of_which_none_is_above_1_are_fractions(tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text("file,label,x1,y1,x2,y2\na.jpg,cat,0,.5,1,1\nb.jpg,cat,.2,.2,.3,.3\n")
+    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: say --box-units fractions"):
+        read_boxes(Location.parse(str(path)))
+    assert len(read_boxes(Location.parse(str(path)), fractions=True).table) == 2
+
+
+@pytest.mark.parametrize("width", ["99999999999", "9" * 5000, "0", "\u0664\u0660"])
+def test_a_width_that_is_none_is_not_said(width, tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text(f"file,label,x1,y1,x2,y2,width,height\na.jpg,cat,1,2,3,4,{width},50\n")
+    assert read_boxes(Location.parse(str(path))).table[SIDES].to_pylist() == [None]
+
+
 BOX = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
+
+
+def test_voc_may_have_a_namespace(tmp_path):
+    (tmp_path / "a.xml").write_text(
+        f'<annotation xmlns="http://x/"><size><width>9</width><height>8</height></size>'
+        f"<object><name>dog</name>{BOX}<occluded> 1 </occluded></object></annotation>"
+    )
+    found = open_voc(Location.parse(str(tmp_path))).read(np.arange(1))
+    (one,) = found.columns[OBJECTS][0].as_py()
+    assert (one["class"], one["occluded"], one["truncated"]) == ("dog", True, False)
+    assert found.columns[SIDES].to_pylist() == [[9, 8]]
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("<annotation", "no XML that can be read"),
-        (f"<a><object>{BOX}</object></a>", "object 1: expected a name of one line, got ''"),
-        ("<a><object><name>x</name></object></a>", "object 1: expected a 'bndbox' of four numbers"),
+        ("<html><body/></html>", "expected an XML of <annotation>, got one of <html>"),
+        ('<list xmlns="http://x"/>', "expected an XML of <annotation>, got one of <list>"),
         (
-            f"<a><object><name>x</name>{BOX.replace('3', 'y')}</object></a>",
+            f"<annotation><object><name>x</name>{BOX}<truncated>maybe</truncated></object>"
+            "</annotation>",
+            "object 1: expected 'truncated' to be 0 or 1, got 'maybe'",
+        ),
+        (
+            f"<annotation><object>{BOX}</object></annotation>",
+            "object 1: expected a name of one line, got ''",
+        ),
+        (
+            "<annotation><object><name>x</name></object></annotation>",
+            "object 1: expected a 'bndbox' of four numbers",
+        ),
+        (
+            f"<annotation><object><name>x</name>{BOX.replace('3', 'y')}</object></annotation>",
             "object 1: expected a 'bndbox' of four numbers, got 1, 2, y, 4",
         ),
         (
-            f"<a><object><name>x</name>{BOX.replace('3', '0')}</object></a>",
+            f"<annotation><object><name>x</name>{BOX.replace('3', '0')}</object></annotation>",
             "object 1: its box ends before it begins",
         ),
     ],
@@ -177,8 +239,8 @@ BOX = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>
 def test_a_bad_file_of_voc(text, why, tmp_path):
     (tmp_path / "b.xml").write_text(text)
     (tmp_path / "a.xml").write_text(
-        f"<a><size><width>9</width><height>0</height></size><object><name>dog</name>"
-        f"<pose>Left</pose>{BOX}</object></a>"
+        f"<annotation><size><width>9</width><height>0</height></size><object><name>dog</name>"
+        f"<pose>Left</pose>{BOX}</object></annotation>"
     )
     book = open_voc(Location.parse(str(tmp_path)))
     found = book.read(np.arange(2))
@@ -221,6 +283,10 @@ def test_a_bad_row_of_a_table(row, why, tmp_path):
         ({"x": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
         ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one a line"),
         ({"x.csv": "a,b\n"}, "has no column filename, class, xmin, ymin, xmax, ymax; it has a, b"),
+        (
+            {"x.csv": "1.jpg 2 " * 99},
+            "; it has 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg",
+        ),
         ({"x.csv": "file,label,x1,y1,x2,y2\n"}, "has no row that names a picture"),
         ({"x.csv": b"file,label,x1,y1,x2,y2\n\xff"}, "is no CSV in UTF-8"),
     ],
@@ -235,11 +301,14 @@ def test_annotations_that_are_none(content, message, tmp_path):
     with pytest.raises(ConfigError) as caught:
         Annotations(places=(Location.parse(str(place)),))()
     assert message in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(place))
 
 
 def test_options_without_annotations_are_refused(tmp_path, capsys):
     places = ("--input", tmp_path, "--output", tmp_path / "out")
     assert images(*places, "--min-box", 3) == 2
     assert "--min-box: says nothing without --annotations" in capsys.readouterr().err
+    assert images(*places, "--annotations=") == 2
+    assert "--annotations: expected a path or a URI, got ''" in capsys.readouterr().err
     assert images(*places, "--annotations", "x.json", "--min-box", -3) == 2
     assert "--min-box: expected pixels from 0 on, got -3" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Boxes from annotations to the dataset, through the command line."""
 
+import io
 import json
 import math
 from collections import Counter
@@ -10,8 +11,13 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines.cli import main
+from recordmill.errors import RecordError
 from tests.box_masks import boxes_of, iou, mask, white
 from tests.image_runs import encoders_kept, images, make
+from transforms.encoders.affine import IDENTITY, upright
+from transforms.encoders.augment import rotate
+from transforms.encoders.objects import ObjectOptions, follow, on_stored
+from transforms.encoders.pixels import Picture
 
 SPLIT = ("--splits", "train=1")
 
@@ -153,16 +159,87 @@ def test_boxes_cover_the_pixels_they_covered(mode, augment, frame, tmp_path):
         assert iou(box, white(example["image/encoded"][0])) >= 0.97
 
 
+def turned(orientation, size):
+    """A picture of this size as it is stored, which EXIF turns."""
+    source = width, height = size[::-1] if orientation >= 5 else size
+    turn = upright(orientation, size)
+    return Picture(
+        data=b"", format="png", height=height, width=width, channels=3, source=source, turn=turn
+    )
+
+
+@pytest.mark.parametrize(
+    ("orientation", "size", "said", "frame"),
+    [
+        (1, (40, 20), (40, 20), "same"),
+        (1, (40, 20), None, "same"),
+        (3, (40, 20), (40, 20), None),
+        (3, (40, 20), None, None),
+        (6, (40, 20), (40, 20), "stored"),
+        (6, (40, 20), (20, 40), "upright"),
+        (6, (40, 20), None, None),
+        (6, (30, 30), (30, 30), None),
+        (8, (30, 30), None, None),
+    ],
+)
+def test_which_picture_boxes_are_drawn_on_is_told_or_asked(orientation, size, said, frame):
+    picture = turned(orientation, size)
+    upright_, stored = (on_stored(picture, None, one) for one in ("upright", "stored"))
+    if frame is None:
+        with pytest.raises(RecordError, match=r"EXIF turns it, .*: say which with --box-frame"):
+            on_stored(picture, said, "auto")
+        assert on_stored(picture, said, "auto", has_boxes=False) == stored
+    else:
+        assert on_stored(picture, said, "auto") == (upright_ if frame == "upright" else stored)
+
+
+def test_pictures_that_exif_turns_either_way_are_rejects(tmp_path):
+    path = pictures_of_boxes(tmp_path / "pictures", count=8)
+    coco = json.loads(path.read_text())
+    coco["annotations"] = [one for one in coco["annotations"] if one["image_id"] != 3]
+    path.write_text(json.dumps(coco))
+    made = make(
+        tmp_path / "out",
+        *("--input", tmp_path / "pictures", "--annotations", path, *SPLIT),
+        *("--size", 120, "--max-reject-fraction", 1),
+    )
+    assert made.rejects == dict.fromkeys(["01.png", "02.png"], "bad_value")
+
+
 def test_a_box_around_one_that_was_rotated_holds_its_pixels(tmp_path):
     path = pictures_of_boxes(tmp_path / "pictures")
     made = make(
         tmp_path / "out",
         *("--input", tmp_path / "pictures", "--annotations", path, *SPLIT),
         *("--augment", "rotate", "--augment-all", "--size", 120, "--image-format", "png"),
+        *("--box-frame", "stored"),
     )
     for example in made.examples().values():
         (box,) = boxes_of(example)
         assert iou(box, white(example["image/encoded"][0])) >= 0.9
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize(
+    "box",
+    [
+        *[(0, 0, 150, 120), (250, 0, 400, 120), (0, 180, 160, 300), (240, 160, 400, 300)],
+        *[(0, 0, 400, 90), (0, 190, 400, 300), (0, 0, 120, 300), (100, 0, 300, 100)],
+        (0, 0, 400, 300),
+    ],
+)
+def test_of_a_box_that_was_rotated_over_the_edge_what_is_seen_counts(box, seed):
+    width, height = 400, 300
+    with Image.open(io.BytesIO(mask((width, height), box))) as image:
+        turned, varied = rotate(image, np.random.default_rng(seed))
+    out = io.BytesIO()
+    turned.save(out, "PNG")
+    boxes = np.array([box], float)
+    found = follow(boxes, IDENTITY, (width, height), ObjectOptions(), varied)
+    (corners,) = found.corners * [width, height, width, height]
+    assert iou(corners, white(out.getvalue())) >= 0.97
+    seen = np.asarray(turned.convert("L")).astype(float).sum() / 255
+    assert found.grown[0] * np.prod(boxes[0, 2:] - boxes[0, :2]) == pytest.approx(seen, rel=0.02)
 
 
 def test_classes_come_as_often_as_repeat_factors_say(faces, tmp_path):
@@ -388,6 +465,36 @@ def test_what_becomes_of_boxes(options, kept, tmp_path):
         assert found["b"]["image/object/area"] == pytest.approx([10])  # the half of it is left
 
 
+@pytest.mark.parametrize(
+    "options", [("--augment", "rotate"), ("--augment", "crop,flip", "--min-box", 13)]
+)
+def test_what_variation_pushes_out_rejects_no_picture(options, tmp_path):
+    boxes = [(name, [0, 0, 100, 14]) for name in "abc"] + [("c", [90, 0, 30, 14])]
+    pictures = some_pictures(tmp_path / "in", boxes)
+    made = make(
+        *(tmp_path / "out", *pictures, "--boxes", "reject", *options),
+        *("--size", "50x100", "--balance", "oversample"),
+        *("--balance-target", 20, "--picture-class", "largest"),
+    )
+    assert made.rejects == {"c.png": "bad_value"}
+    counts = {at: len(boxes_of(example)) for at, example in made.examples().items()}
+    assert {counts["a.png", 0], counts["b.png", 0]} == {1}
+    assert len(counts) > 10
+    if "--min-box" in options:
+        assert set(counts.values()) == {0, 1}
+
+
+@pytest.mark.parametrize("box", [[40, 10, 1e-9, 20], [40, 10, 20, 1e-9], [40, 10, 0, 20]])
+def test_a_box_of_which_nothing_is_left_as_it_is_written_goes(box, tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", box), ("a", INSIDE), ("b", [0, 0, 1e-9, 9])])
+    made = make(tmp_path / "out", *pictures)
+    counts = {key: len(boxes_of(example)) for (key, _), example in made.examples().items()}
+    assert counts == {"a.png": 1, "b.png": 1, "c.png": 0}  # next to 0 there is room
+    made = make(tmp_path / "other", *pictures, "--boxes", "reject")
+    assert made.rejects == {"a.png": "bad_value"}
+    assert "box 0 has no inside, of" in (tmp_path / "other" / "rejects.jsonl").read_text()
+
+
 def test_pictures_without_boxes_are_kept_or_dropped(tmp_path):
     pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
     kept = make(tmp_path / "kept", *pictures)
@@ -432,12 +539,52 @@ def test_a_picture_of_another_size_is_a_reject(tmp_path):
     assert json.loads(line)["detail"] == why
 
 
-def test_annotations_belong_to_one_picture(tmp_path):
+@pytest.mark.parametrize("lost", [None, "a.png", "more/a.png"])
+def test_annotations_that_fit_two_pictures_are_refused(lost, tmp_path, capsys):
     pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
     (tmp_path / "in" / "more").mkdir()
     (tmp_path / "in" / "more" / "a.png").write_bytes(mask((100, 50), (1, 1, 2, 2)))
-    made = make(tmp_path / "out", *pictures)
-    assert made.rejects == {"more/a.png": "bad_value"}
+    if lost is not None:  # one of them is a reject already
+        (tmp_path / "in" / lost).unlink()
+        (tmp_path / "in" / lost).symlink_to("nowhere")
+    assert images(*pictures, "--output", tmp_path / "out") == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "coco.json: 'a.png' fits two pictures, 'a.png' and 'more/a.png', and" in message
+    assert "name more of the path, or leave one of the two out of the input" in message
+
+
+def test_annotations_of_a_stem_that_fit_two_pictures_are_refused(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for name in ("two.jpg", "two.png"):
+        (tmp_path / "in" / name).write_bytes(mask((100, 50), (1, 1, 2, 2)))
+    (tmp_path / "boxes").mkdir()
+    (tmp_path / "boxes" / "two.txt").write_text("0 .5 .5 .1 .1")
+    (tmp_path / "boxes" / "classes.txt").write_text("cat")
+    places = ("--input", tmp_path / "in", "--annotations", tmp_path / "boxes")
+    assert images(*places, "--output", tmp_path / "out") == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "boxes: 'two' fits two pictures, 'two.jpg' and 'two.png', and" in message
+
+
+def test_a_picture_that_is_listed_twice_has_its_annotations_twice(tmp_path):
+    _, _, *more = some_pictures(tmp_path / "in", [("a", INSIDE), ("b", INSIDE), ("c", INSIDE)])
+    (tmp_path / "in" / "c.png").unlink()
+    rows = ["1,a.png", "2,./a.png", "3,b.png", "c.png,c.png", "5,c.png"]
+    (tmp_path / "in" / "list.csv").write_text("\n".join(["name,path", *rows]))
+    listing = ("--input", tmp_path / "in" / "list.csv", "--key-column", "name")
+    made = make(tmp_path / "out", *listing, *more)
+    boxes = {key: len(boxes_of(example)) for (key, _), example in made.examples().items()}
+    assert boxes == {"1": 1, "2": 1, "3": 1}
+    assert made.rejects["5"] == "missing"
+
+
+def test_what_was_made_of_the_annotations_is_noted(tmp_path):
+    pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
+    coco = json.loads((tmp_path / "coco.json").read_text())
+    coco["categories"].append({"id": 9, "name": "cat"})
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    (note,) = make(tmp_path / "out", *pictures).manifest.notes
+    assert note.startswith("coco.json: the categories 1, 9 are called 'cat', all of them: they")
 
 
 def test_a_labels_file_names_the_classes_there_may_be(tmp_path):

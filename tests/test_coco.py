@@ -69,6 +69,15 @@ def test_a_picture_of_lvis_has_a_url(book):
     assert book([BOX], images).names == ["val2017/0001.jpg"]
 
 
+def test_whole_floats_are_ids_and_sides(book):
+    images = [{"id": 1.0, "file_name": "a.jpg", "width": 20.0, "height": 10.0}]
+    box = {**BOX, "id": 8.0, "image_id": 1, "category_id": 9.0}
+    again = {**box, "id": 8, "image_id": 1.0}
+    found = book([box, again], images, [{"id": 9, "name": "dog"}])
+    assert (found.faults, found.rejects, boxes(found)) == ({}, [], [["dog"]])
+    assert found.table[SIDES].to_pylist() == [[20, 10]]
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -80,6 +89,12 @@ def test_a_picture_of_lvis_has_a_url(book):
         ({"category_id": 4}, "its 'category_id' 4 is that of no category"),
         ({"category_id": [4]}, "its 'category_id' [4] is that of no category"),
         ({"area": -1}, "expected an 'area' from 0 on, got -1"),
+        ({"area": 2**63}, "expected an 'area' from 0 on, got 9223372036854775808"),
+        ({"area": 10**400}, "expected an 'area' from 0 on, got 1000"),
+        ({"bbox": [1, 2, 3, 10**400]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3"),
+        ({"bbox": [1e308, 2, 1e308, 1]}, "expected a 'bbox' of [x, y, width, height], got [1e+3"),
+        ({"bbox": "\ud800"}, "expected a 'bbox' of [x, y, width, height], got '\\ud800'"),
+        ({"caption": "\ud800"}, "expected a 'caption' of text, got '\\ud800'"),
         ({"iscrowd": 2}, "expected 'iscrowd' to be 0 or 1, got 2"),
         ({"caption": 5}, "expected a 'caption' of text, got 5"),
         ({"segmentation": "\ud800"}, "expected a 'segmentation' of numbers, got"),
@@ -91,7 +106,59 @@ def test_a_picture_of_a_bad_entry_is_named(book, change, why):
     assert found.faults[1].startswith(f"coco.json: annotations[1]: {why}")
 
 
-@pytest.mark.parametrize("image", [77, None, "1", [1], True])
+def boxes(found):
+    return [[one["class"] for one in objects] for objects in found.table[OBJECTS].to_pylist()]
+
+
+def test_an_annotation_that_comes_again_counts_once(book):
+    one, other = {**BOX, "id": 2**63}, {**BOX, "id": 7, "category_id": 2}
+    text = {"image_id": 1, "id": 7, "caption": "x"}  # captions have ids of their own
+    found = book([one, text, other, {**one, "area": 3}, BOX, BOX, text])
+    assert found.faults == {}
+    assert boxes(found) == [[], ["dog", "cat", "dog", "dog"]]
+    assert found.table[CAPTIONS].to_pylist() == [[], ["x"]]
+
+
+def test_files_may_share_annotations(book, tmp_path):
+    book([{**BOX, "id": 1}, {**BOX, "id": 2, "image_id": 3}])
+    first = Location.parse(str((tmp_path / "coco.json").rename(tmp_path / "first.json")))
+    alone = read_coco([first])
+    again = [{**BOX, "id": 2, "image_id": 3}, {**BOX, "id": 1}, {**BOX, "id": 9}]
+    book(again)
+    second = Location.parse(str(tmp_path / "coco.json"))
+    assert read_coco([first, first]).table == alone.table
+    both = read_coco([first, second, second])
+    assert boxes(both) == [["dog"], ["dog", "dog"]]
+    assert both.faults == {}
+
+
+def test_files_of_other_pictures_may_have_ids_of_their_own(book, tmp_path):
+    book([{**BOX, "id": 1}])
+    first = Location.parse(str((tmp_path / "coco.json").rename(tmp_path / "first.json")))
+    book([{**BOX, "id": 1}], [{"id": 1, "file_name": "other.jpg"}])
+    found = read_coco([first, Location.parse(str(tmp_path / "coco.json"))])
+    assert (found.faults, boxes(found)) == ({}, [[], ["dog"], ["dog"]])
+
+
+@pytest.mark.parametrize(
+    ("entry", "change", "how"),
+    [
+        (BOX, {"bbox": [1, 2.5, 3, 5]}, "which says something else"),
+        (BOX, {"category_id": 2}, "which says something else"),
+        (BOX, {"image_id": 3}, "which is of another picture"),
+        ({"image_id": 1, "caption": "a"}, {"caption": "b"}, "which says something else"),
+    ],
+)
+@pytest.mark.parametrize("known", [5, "five"])
+def test_an_id_of_two_annotations_is_a_fault(book, entry, change, how, known):
+    first = {**entry, "id": known}
+    found = book([{**BOX, "image_id": 3}, first, {**first, **change}])
+    which = 0 if "image_id" in change else 1
+    why = f"coco.json: annotations[2]: its 'id' {known!r} is that of coco.json: annotations[1], "
+    assert found.faults == {which: why + how}
+
+
+@pytest.mark.parametrize("image", [77, None, "1", [1], True, 1.5, float("inf")])
 def test_an_entry_of_no_picture_is_a_reject(book, image):
     (reject,) = book([BOX, {**BOX, "image_id": image}]).rejects
     assert reject.key == "coco.json#annotations[1]"
@@ -108,9 +175,18 @@ def test_an_entry_of_no_picture_is_a_reject(book, image):
         ({"images": [3]}, "images[0]: expected a list of objects, got '3'"),
         ({"images": [{"id": 1}]}, "images[0]: expected a 'file_name', got None"),
         ({"images": [{"file_name": "a"}]}, "images[0]: expected an 'id', got None"),
+        ({"images": [{"id": 0.5, "file_name": "a"}]}, "images[0]: expected an 'id', got 0.5"),
         (
             {"images": [*IMAGES, {"id": 3, "file_name": "c.jpg"}]},
             "images[2]: the 'id' 3 is that of another picture, too",
+        ),
+        (
+            {"images": [{"id": 1, "file_name": "\ud800.jpg"}]},
+            "images[0]: expected a 'file_name', got '\\ud800.jpg'",
+        ),
+        (
+            {"categories": [{"id": 1, "name": "a\ud800"}]},
+            "categories[0]: expected a 'name' of one line, got 'a\\ud800'",
         ),
         ({"categories": [{"id": 1}]}, "categories[0]: expected a 'name' of one line, got None"),
         (
@@ -123,6 +199,25 @@ def test_a_file_that_is_none_of_coco(book, parts, message):
     with pytest.raises(ConfigError) as caught:
         book(**{"annotations": [BOX], **parts})
     assert f"coco.json: {message}" in str(caught.value)
+
+
+def test_categories_of_one_name_are_one_class_and_told(book):
+    found = book([BOX], categories=[*CATEGORIES, {"id": 4, "name": "dog"}])
+    assert found.classes == ("cat", "dog")
+    assert found.notes == [
+        "the categories 4, 9 are called 'dog', all of them: they became one class"
+    ]
+    assert book([BOX]).notes == []
+
+
+@pytest.mark.parametrize("entry", [{"image_id": 1, "caption": None}, {"image_id": 1, "caption": 3}])
+def test_a_bad_caption_is_called_one(book, entry):
+    (why,) = book([BOX, entry]).faults.values()
+    assert why == f"coco.json: annotations[1]: expected a 'caption' of text, got {entry['caption']}"
+
+
+def test_a_box_may_have_no_caption(book):
+    assert boxes(book([{**BOX, "caption": None}])) == [[], ["dog"]]
 
 
 def test_sizes_that_differ_are_a_fault(book):

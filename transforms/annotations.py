@@ -76,6 +76,10 @@ class Book(Protocol):
     def rejects(self) -> Sequence[Reject]:
         """Entries that are of no picture."""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What else is to be told: sentences without their end."""
+
     def read(self, which: Indices) -> Annotated:
         """Of pictures, by their index in `names`."""
 
@@ -105,14 +109,30 @@ class Objects:
         for field in self.more:
             self.others.setdefault(field.name, []).append(more.get(field.name))
 
-    def column(self, count: int, more: Sequence[pa.Field] | None = None) -> pa.ListArray:
-        """The objects of `count` pictures. more: those of the further fields that are wanted."""
+    def column(
+        self,
+        count: int,
+        more: Sequence[pa.Field] | None = None,
+        which: Indices | None = None,
+    ) -> pa.ListArray:
+        """The objects of `count` pictures.
+
+        more: those of the further fields that are wanted. which: of the objects, in their order.
+        """
         more = self.more if more is None else more
         boxes = np.array(self.corners, np.float64).reshape(-1, 4)
         arrays = [*(pa.array(boxes[:, n]) for n in range(4)), strings(self.classes)]
         arrays += [pa.array(self.others.get(field.name, []), field.type) for field in more]
         structs = pa.StructArray.from_arrays(arrays, fields=[*BOX_FIELDS, *more])
-        return grouped(structs, np.array(self.pictures, np.int64), count)
+        pictures = np.array(self.pictures, np.int64)
+        if which is not None and len(which) < len(pictures):
+            structs, pictures = structs.take(pa.array(which)), pictures[which]
+        return grouped(structs, pictures, count)
+
+    def content(self) -> Indices:
+        """Of each object a number, the same where class and box are: int64[n]."""
+        boxes = np.array(self.corners, np.float64).reshape(-1, 4)
+        return numbered(codes(self.classes), *boxes.T)
 
 
 def grouped(values: pa.Array, of: Indices, count: int) -> pa.ListArray:
@@ -120,6 +140,23 @@ def grouped(values: pa.Array, of: Indices, count: int) -> pa.ListArray:
     order = np.argsort(of, kind="stable")
     edges = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=count))]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(edges), values.take(pa.array(order)))
+
+
+def numbered(*keys: npt.NDArray[Any]) -> Indices:
+    """Of each a number, the same where all of its keys are: int64[n]."""
+    order = np.lexsort(keys)
+    new = np.zeros(len(order), np.int64)
+    if len(order):
+        new[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(new)
+    return numbers
+
+
+def codes(texts: Sequence[str]) -> Indices:
+    """Of each a number, the same where texts are: int64[n]."""
+    found = pa.array(texts, pa.dictionary(pa.int32(), pa.string()))
+    return np.asarray(found.indices).astype(np.int64)
 
 
 def strings(texts: Sequence[str]) -> pa.StringArray:

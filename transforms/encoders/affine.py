@@ -45,6 +45,11 @@ class Affine:
         )
 
     @property
+    def keeps_axes(self) -> bool:
+        """Whether upright boxes become upright boxes, without a turn by an angle."""
+        return self.a == self.e == 0 or self.b == self.d == 0
+
+    @property
     def area(self) -> float:
         """How many times as large areas become."""
         return abs(self.a * self.e - self.b * self.d)
@@ -64,10 +69,52 @@ class Affine:
         """Of float64[n, 4], each (xmin, ymin, xmax, ymax): the upright boxes around what they
         become.
         """
-        corners = self.points(boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]])
+        corners = self.points(boxes[:, _CORNERS])
         return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
 
+    def seen(self, boxes: Floats, size: tuple[float, float]) -> tuple[Floats, Floats]:
+        """Of float64[n, 4]: the upright boxes around what of them is in a picture of a size, zeros
+        where nothing is, and the area of that, float64[n].
+        """
+        points, there = self._seen_points(boxes, np.array(size, np.float64))
+        count = there.sum(axis=1)
+        low = np.where(there[..., None], points, np.inf).min(axis=1)
+        high = np.where(there[..., None], points, -np.inf).max(axis=1)
+        found = np.where(count[:, None] > 0, np.concatenate([low, high], axis=1), 0.0)
+        # They are on the edge of a convex polygon: in order by their angle, seen from within.
+        centres = (points * there[..., None]).sum(axis=1) / np.maximum(count, 1)[:, None]
+        spokes = np.where(there[..., None], points - centres[:, None], 0.0)
+        angles = np.where(there, np.arctan2(spokes[..., 1], spokes[..., 0]), np.inf)
+        ring = np.take_along_axis(spokes, np.argsort(angles, axis=1)[..., None], axis=1)
+        after = np.roll(ring, -1, axis=1)
+        after[np.arange(len(ring)), np.maximum(count - 1, 0)] = ring[:, 0]
+        cross = ring[..., 0] * after[..., 1] - ring[..., 1] * after[..., 0]
+        return found, np.abs(cross.sum(axis=1)) / 2
 
+    def _seen_points(self, boxes: Floats, limits: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Points of which some, those that are there, have what is seen of boxes between them:
+        float64[n, 12, 2] and bool[n, 12].
+        """
+        starts = self.points(boxes[:, _CORNERS])
+        steps = np.roll(starts, -1, axis=1) - starts
+        # The part of each side that is in the picture, as fractions of its length (Liang-Barsky).
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.stack([-starts / steps, (limits - starts) / steps])
+        level = steps == 0
+        between = (starts >= 0) & (starts <= limits)
+        enter = np.where(level, np.where(between, 0.0, 2.0), ends.min(axis=0)).max(axis=2).clip(0)
+        leave = np.where(level, 1.0, ends.max(axis=0)).min(axis=2).clip(max=1)
+        cut = [np.clip(starts + steps * at[..., None], 0, limits) for at in (enter, leave)]
+        # The corners of the picture that boxes cover.
+        corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * limits
+        before = self.inverse().points(corners)[None]
+        covered = ((boxes[:, None, :2] <= before) & (before <= boxes[:, None, 2:])).all(axis=2)
+        corners = np.broadcast_to(corners, (len(boxes), 4, 2))
+        there = np.concatenate([enter <= leave, enter <= leave, covered], axis=1)
+        return np.concatenate([*cut, corners], axis=1), there
+
+
+_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of (xmin, ymin, xmax, ymax), one after the other
 IDENTITY = Affine()
 
 

@@ -27,7 +27,7 @@ from transforms.annotations import (
     SEGMENTATION,
     SIDES,
 )
-from transforms.encoders.affine import Affine, Floats
+from transforms.encoders.affine import IDENTITY, Affine, Floats
 from transforms.encoders.geometry import Size
 from transforms.encoders.labels import label_numbers
 from transforms.encoders.pixels import Picture
@@ -49,13 +49,14 @@ class ObjectOptions:
     """What becomes of boxes.
 
     boxes: what becomes of one that reaches over the edge of the picture as it is written: `clip`
-      leaves what is inside, `drop` leaves it out, `reject` rejects the picture.
+      leaves what is inside, `drop` leaves it out, `reject` rejects the picture if
+      it does before the picture is varied, and else leaves what is inside.
     min_box: pixels of the written picture; a box whose shortest side is less is dropped, or has the
-      picture rejected; so is one of which nothing is left.
+      picture rejected, as by `boxes`; so is one of which nothing is left.
     without_boxes: whether a picture that has no box left is kept, or dropped.
     box_frame: which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;
-      `auto` tells by the sides that the annotations say, and takes it as stored where these fit
-      both.
+      `auto` tells by the sides that the annotations say, and rejects a picture with boxes where
+      these fit both.
     fractions: corners are fractions of the sides, not pixels.
     captions: whether a picture has all of its captions, or the first.
     """
@@ -91,38 +92,62 @@ class Followed(NamedTuple):
     grown: Floats
 
 
-def follow(boxes: Floats, moves: Affine, size: Size, options: ObjectOptions) -> Followed:
-    """Boxes, float64[n, 4] in pixels, where `moves` takes them on a picture of a size.
+def follow(
+    boxes: Floats, moves: Affine, size: Size, options: ObjectOptions, varied: Affine = IDENTITY
+) -> Followed:
+    """Boxes, float64[n, 4] in pixels, where `moves` and then `varied` take them on a picture of a
+    size.
 
-    Raises RecordError where one that is over the edge, or too small, is to reject the picture.
+    Raises RecordError where one that is over the edge, or too small, is to reject the picture: what
+    `varied`, which is random, makes of a good box is no reason to.
     """
+    if options.boxes == "reject" and varied != IDENTITY:
+        follow(boxes, moves, size, options)
+        options = dataclasses.replace(options, boxes="clip")
+    moves = moves.then(varied)
     moved = moves.boxes(boxes)
     limits = np.array([*size, *size], np.float64)
     inside = np.clip(moved, 0, limits)
-    sides = inside[:, 2:] - inside[:, :2]
     over = (np.abs(moved - inside) > _SLACK).any(axis=1)
-    small = (sides <= 0).any(axis=1) | (sides.min(axis=1, initial=np.inf) < options.min_box)
+    if moves.keeps_axes:
+        areas = np.prod(inside[:, 2:] - inside[:, :2], axis=1)
+    else:
+        inside, areas = moves.seen(boxes, size)
+    sides = inside[:, 2:] - inside[:, :2]
+    fractions = inside / limits
+    written = fractions.astype(np.float32)  # which may have no room for what is left
+    small = ((written[:, 2:] <= written[:, :2]) | (boxes[:, 2:] <= boxes[:, :2])).any(axis=1)
+    small |= sides.min(axis=1, initial=np.inf) < options.min_box
     if options.boxes == "reject" and (over | small).any():
         at = int(np.argmax(over | small))
-        small_told = f"is smaller than {options.min_box:g}"
+        small_told = f"is smaller than {options.min_box:g}" if options.min_box else "has no inside"
         what = "reaches over the edge" if np.take(over, at) else small_told
         raise RecordError(Reason.BAD_VALUE, f"box {at} {what}, of the picture as it is written")
     kept = np.flatnonzero(~small & ~(over & (options.boxes == "drop")))
-    whole = np.prod(moved[kept, 2:] - moved[kept, :2], axis=1)
-    grown = np.prod(sides[kept], axis=1) / whole * moves.area
-    return Followed(kept, inside[kept] / limits, grown)
+    whole = np.prod(boxes[kept, 2:] - boxes[kept, :2], axis=1)
+    return Followed(kept, fractions[kept], areas[kept] / whole)
 
 
-def on_stored(picture: Picture, said: Size | None, frame: Frame) -> tuple[Affine, Size]:
-    """From the picture that boxes are drawn on to the written one, and the size of the former.
+def on_stored(
+    picture: Picture, said: Size | None, frame: Frame, *, has_boxes: bool = True
+) -> tuple[Affine, Size]:
+    """From the picture that boxes are drawn on to the one resized, and the size of the former.
 
     said: (width, height) by the annotations.
 
-    Raises RecordError where that is not the size of the picture.
+    Raises RecordError where that is not the size of the picture, or where it cannot be told which
+    picture boxes are drawn on.
     """
     sideways = picture.turn.a == 0
     stored = picture.source[::-1] if sideways else picture.source
     if frame == "auto":
+        fits_both = said is None or said == stored == picture.source
+        if has_boxes and fits_both and picture.turn != IDENTITY:
+            raise RecordError(
+                Reason.BAD_VALUE,
+                "EXIF turns it, and its annotations fit it as it is stored and upright: say which"
+                " with --box-frame stored or upright",
+            )
         frame = "upright" if sideways and said == picture.source != stored else "stored"
     size = stored if frame == "stored" else picture.source
     if said is not None and said != size:
@@ -162,18 +187,21 @@ class Objects:
         Raises RecordError and Filtered.
         """
         said = self._sides[row]
-        to_picture, size = on_stored(
-            picture, None if said is None else (said[0], said[1]), self._options.box_frame
+        to_resized, size = on_stored(
+            picture,
+            None if said is None else (said[0], said[1]),
+            self._options.box_frame,
+            has_boxes=self._structs is not None and self._edges[row] < self._edges[row + 1],
         )
         if self._structs is not None:
             boxes = self._corners[self._edges[row] : self._edges[row + 1]]
             if self._options.fractions:
                 boxes = boxes * np.array([*size, *size], np.float64)
             written = (picture.width, picture.height)
-            followed = follow(boxes, to_picture, written, self._options)
+            followed = follow(boxes, to_resized, written, self._options, picture.varied)
             if self._options.without_boxes == "drop" and not len(followed.kept):
                 raise Filtered("without-boxes")
-            self._placed.append(_Placed(followed, to_picture))
+            self._placed.append(_Placed(followed, to_resized.then(picture.varied)))
         self._rows.append(row)
 
     @property

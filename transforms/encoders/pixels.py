@@ -73,7 +73,7 @@ class Picture:
     """An encoded picture; `format` is jpeg, png or raw, sides are in pixels.
 
     source: (width, height) of the file's picture, upright. turn: from the picture as it is stored
-    to the one upright. moves: from that to this one.
+    to the one upright. moves: from that to the one resized. varied: from that to this one.
     """
 
     data: bytes
@@ -84,6 +84,7 @@ class Picture:
     source: Size
     turn: Affine = IDENTITY
     moves: Affine = IDENTITY
+    varied: Affine = IDENTITY
 
 
 def process(
@@ -109,7 +110,7 @@ def process(
         if generator is None:
             raise ValueError(f"augmentations {augmentations} need a generator, got None")
         changed, step = augment(result.image, augmentations, generator)
-        result = result._replace(image=changed, moves=result.moves.then(step))
+        result = result._replace(image=changed, varied=step)
     return _picture(encode(result.image, options), result, options)
 
 
@@ -156,12 +157,13 @@ def _raw(image: Image.Image, options: ImageOptions) -> bytes:
 
 
 class _Finished(NamedTuple):
-    """A picture as it will be encoded; source, turn, moves: as `Picture` has them."""
+    """A picture as it will be encoded; source and the rest: as `Picture` has them."""
 
     image: Image.Image
     source: Size
     turn: Affine = IDENTITY
     moves: Affine = IDENTITY
+    varied: Affine = IDENTITY
 
 
 def _picture(data: bytes, made: _Finished, options: ImageOptions) -> Picture:
@@ -174,6 +176,7 @@ def _picture(data: bytes, made: _Finished, options: ImageOptions) -> Picture:
         source=made.source,
         turn=made.turn,
         moves=made.moves,
+        varied=made.varied,
     )
 
 

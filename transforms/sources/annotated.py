@@ -73,14 +73,16 @@ class AnnotatedFiles:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which pictures the annotations say nothing of, where these are not rejects."""
+        """Of the annotations, and which pictures they say nothing of that are no rejects."""
+        told = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:
-            return ()
+            return told
         became = "were left out" if self.unannotated == "drop" else "have no boxes"
         more = ", ..." if count > len(names) else ""
         return (
+            *told,
             f"{count} pictures that {self.where} says nothing of {became}: {_told(names)}{more}",
         )
 
@@ -94,12 +96,13 @@ class AnnotatedFiles:
         """Raises ConfigError where annotations cannot be understood, or fit no picture."""
         self._found.clear()
         book = self.open_book()
-        index = _Index(book)
+        self._found["notes"] = book.notes
+        index = _Index(book, self.where)
         self._count(book)
         joined = 0
         for listed in self.files.scan():
             for reject in listed.rejects:
-                index.find(reject.key, by=reject.key)  # it is there, if of no use
+                index.see(reject.key)
             if listed.rows is None:
                 yield listed
                 continue
@@ -147,19 +150,15 @@ class AnnotatedFiles:
 
     def _join(self, rows: pa.RecordBatch, book: Book, index: _Index) -> Iterator[Listed]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
-        at = [index.find(path, by=key) for key, path in zip(keys, paths, strict=True)]
-        places = np.array([-1 if isinstance(one, str) else one for one in at], np.int64)
+        at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
+        places = np.array(at, np.int64)
         known = np.flatnonzero(places >= 0)
         step = batch.ROWS
-        rejects = [
-            Reject(key, "read", Reason.BAD_VALUE, one)
-            for key, one in zip(keys, at, strict=True)
-            if isinstance(one, str)
-        ]
+        rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
         if self.unannotated == "reject":
             why = f"{self.where} says nothing of it; --unannotated keep or drop allows that"
-            rejects += [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
+            rejects = [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
         elif blank:
             self._found["count"] = self._found.get("count", 0) + len(blank)
             names = self._found.setdefault("unannotated", [])
@@ -236,20 +235,44 @@ class AnnotatedFiles:
 class _Index:
     """Finds a picture's annotations by its path; each are those of one picture."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, where: str) -> None:
         self._names = book.names
         self._by_stem = book.by_stem
+        self._where = where
         self._at = {
             posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
             for n, name in enumerate(book.names)
         }
-        self._used: dict[int, str] = {}
+        self._used: dict[int, tuple[str, str | None]] = {}
 
-    def find(self, path: str, *, by: str) -> int | str:
-        """The index of its annotations, -1 where it has none; or why they are of no use to it.
+    def find(self, path: str, *, key: str) -> int:
+        """The index of the annotations of a picture, -1 where it has none.
 
-        by: the key of who asks.
+        Raises ConfigError where another picture has them: which is theirs cannot be told, and that
+        one may be a record already. The same picture may come with several keys.
         """
+        at = self._look_up(path)
+        if at >= 0:
+            other, its_path = self._used.get(at, (key, path))
+            if its_path is None:
+                self._used[at] = (key, path)
+                same = _is_reject(other, key, path)
+            else:
+                self._used.setdefault(at, (key, path))
+                same = its_path == path or posixpath.normpath(its_path) == posixpath.normpath(path)
+            if not same:
+                raise self._ambiguous(at, other, key)
+        return at
+
+    def see(self, key: str) -> None:
+        """Takes note of a reject: it is there, if of no use. Raises ConfigError as `find`."""
+        at = self._look_up(key)
+        if at >= 0:
+            other, path = self._used.setdefault(at, (key, None))
+            if path is not None and not _is_reject(key, other, path):
+                raise self._ambiguous(at, other, key)
+
+    def _look_up(self, path: str) -> int:
         parts = path.split("/")
         if self._by_stem:
             stem, dot, _ = parts[-1].rpartition(".")
@@ -257,11 +280,16 @@ class _Index:
         for start in range(len(parts)):
             at = self._at.get("/".join(parts[start:]))
             if at is not None:
-                owner = self._used.setdefault(at, by)
-                if owner == by:
-                    return at
-                return f"the annotations of {self._names[at]!r} are those of {owner!r} already"
+                return at
         return -1
+
+    def _ambiguous(self, at: int, *keys: str) -> ConfigError:
+        one, other = sorted(keys)
+        return ConfigError(
+            f"--annotations {self._where}: {self._names[at]!r} fits two pictures, {one!r} and"
+            f" {other!r}, and nothing tells whose it is: let the annotations name more of the path,"
+            " or leave one of the two out of the input"
+        )
 
     @property
     def found(self) -> int:
@@ -270,6 +298,12 @@ class _Index:
 
     def unused(self) -> list[str]:
         return [name for n, name in enumerate(self._names) if n not in self._used]
+
+
+def _is_reject(reject: str, key: str, path: str) -> bool:
+    """Whether a reject, of which only the key is known, may be of the picture with this path."""
+    named_by_path = path.endswith(key)
+    return reject == key or (not named_by_path and f"/{path}".endswith(f"/{reject}"))
 
 
 def _empty(field: pa.Field, count: int) -> pa.Array:

@@ -37,6 +37,8 @@ from transforms.sources.folders import filtered_by
 from transforms.sources.walks import File, walk
 
 _NAMES = ("classes.txt", "obj.names", "labels.txt")  # of YOLO's classes, in the folder or above it
+_DIGITS = 10  # of a side, at most
+_ROUNDING = 0.01  # of a side, that fractions may be beyond it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,7 @@ class _Files:
 
     files: Sequence[File]
     rejects: Sequence[Reject] = ()
+    notes: Sequence[str] = ()
     by_stem: bool = True
 
     @functools.cached_property
@@ -101,21 +104,22 @@ class VocBook(_Files):
             root = ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError) as error:
             raise ValueError("no XML that can be read") from error
+        for element in root.iter():
+            element.tag = element.tag.rpartition("}")[2]  # without the namespace
+        if root.tag != "annotation":
+            raise ValueError(f"expected an XML of <annotation>, got one of <{root.tag[:40]}>")
         found = []
         for number, one in enumerate(root.iter("object"), 1):
             name = (one.findtext("name") or "").strip()
             if not name or len(name.splitlines()) > 1:
                 raise ValueError(f"object {number}: expected a name of one line, got {name!r}")
-            found.append((self._corners(one.find("bndbox"), number), name, one))
-        for corners, name, one in found:
+            more = {field.name: _flag(one, field.name, number) for field in self._more[:3]}
+            found.append((self._corners(one.find("bndbox"), number), name, one, more))
+        for corners, name, one, more in found:
             self._seen.add(name)
-            flags = {f.name: (one.findtext(f.name) or "").strip() == "1" for f in self._more[:3]}
             view = (one.findtext("pose") or "").strip()
-            objects.add(row, corners, name, **flags, view=view)
-        width, height = (root.findtext(f"size/{name}") or "" for name in ("width", "height"))
-        if width.strip().isdecimal() and height.strip().isdecimal() and int(width) and int(height):
-            return int(width), int(height)
-        return None
+            objects.add(row, corners, name, **more, view=view)
+        return sides_of(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
 
     def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
         texts = [None if box is None else box.findtext(n) for n in ("xmin", "ymin", "xmax", "ymax")]
@@ -123,6 +127,13 @@ class VocBook(_Files):
         if right < left or bottom < top:
             raise ValueError(f"object {number}: its box ends before it begins: {texts}")
         return left - 1, top - 1, right, bottom
+
+
+def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
+    text = (one.findtext(name) or "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(f"object {number}: expected '{name}' to be 0 or 1, got {text[:40]!r}")
+    return text == "1"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,11 +161,11 @@ class YoloBook(_Files):
                 )
             what = f"line {number}: four fractions"
             x, y, width, height = numbers(words[1:], what)
-            if not words[0].isdecimal() or int(words[0]) >= len(self.classes):
+            if not _is_whole(words[0]) or int(words[0]) >= len(self.classes):
                 last = len(self.classes) - 1
                 raise ValueError(f"line {number}: expected a class 0 to {last}, got {words[0]!r}")
-            if width < 0 or height < 0 or max(x, y, width, height) > 2:
-                raise ValueError(f"{_expected(what, words[1:])}: they are of the sides, 0 to 1")
+            if width < 0 or height < 0 or beyond((x, y, width, height)):
+                raise ValueError(expected_fractions(what, words[1:]))
             half, tall = width / 2, height / 2
             found.append(((x - half, y - tall, x + half, y + tall), self.classes[int(words[0])]))
         for corners, name in found:
@@ -210,11 +221,35 @@ def _class_names(folder: Location) -> tuple[str, ...]:
     )
 
 
+def beyond(fractions: Iterable[float]) -> bool:
+    """Whether any is not in 0 to 1, by more than rounding."""
+    return any(not -_ROUNDING <= one <= 1 + _ROUNDING for one in fractions)
+
+
+def expected_fractions(what: str, texts: Sequence[Any]) -> str:
+    return f"{_expected(what, texts)}: they are of the sides, 0 to 1"
+
+
+def sides_of(width: str, height: str) -> tuple[int, int] | None:
+    """The sides of a picture, as texts say them; None where these are none."""
+    texts = (width.strip(), height.strip())
+    if not all(_is_whole(text) and len(text) <= _DIGITS for text in texts):
+        return None
+    found = (int(texts[0]), int(texts[1]))
+    return found if min(found) > 0 and max(found) < 2**31 else None
+
+
+def _is_whole(text: str) -> bool:
+    """Whether digits are all of it: those of int(), of which there are others."""
+    return text.isascii() and text.isdecimal()
+
+
 def numbers(texts: Sequence[Any], what: str) -> list[float]:
     """Texts as finite numbers. Raises ValueError that says `what` was expected."""
     try:
-        found = [float(text) for text in texts]
-    except (TypeError, ValueError):
+        # float() takes underscores and the digits of any script.
+        found = [float(text) if text.isascii() and "_" not in text else math.nan for text in texts]
+    except (AttributeError, ValueError):
         found = [math.nan]
     if not all(map(math.isfinite, found)):
         raise ValueError(_expected(what, texts))

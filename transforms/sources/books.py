@@ -67,7 +67,7 @@ class Annotations:
             what = "a folder" if found in ("voc", "yolo") else "a file"
             raise ConfigError(f"--annotations: expected {what} of {found}, got {place}")
         if found == "csv":
-            return read_boxes(place)
+            return read_boxes(place, fractions=self.units == "fractions")
         return open_voc(place) if found == "voc" else open_yolo(place, self.classes)
 
 

@@ -21,7 +21,7 @@ from transforms.annotations import (
     objects_field,
     sides_array,
 )
-from transforms.sources.annotation_files import numbers
+from transforms.sources.annotation_files import beyond, expected_fractions, numbers, sides_of
 
 # The usual names of columns, in lower case, the most usual first.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -34,6 +34,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "width": ("width", "image_width"),
     "height": ("height", "image_height"),
 }
+_SHOWN = 100  # characters of a header in a message
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -47,6 +48,7 @@ class TableBook:
     classes: tuple[str, ...]
     rejects: Sequence[Reject]
     by_stem: bool
+    notes: Sequence[str] = ()
 
     @property
     def fields(self) -> pa.Schema:
@@ -60,8 +62,12 @@ class TableBook:
         return self.classes
 
 
-def read_boxes(file: Location) -> TableBook:
-    """Raises ConfigError for a file that is no such CSV; the message says which columns it has."""
+def read_boxes(file: Location, *, fractions: bool = False) -> TableBook:
+    """fractions: whether corners are fractions of the sides, not pixels.
+
+    Raises ConfigError for a file that is no such CSV; the message says which columns it has. So is
+    one of pixels where no corner is beyond the first of them.
+    """
     objects = Objects()
     pictures: dict[str, int] = {}
     sides: list[tuple[int, int] | None] = []
@@ -77,14 +83,15 @@ def read_boxes(file: Location) -> TableBook:
         by_stem = by_stem or row["by_stem"] != ""
         at = pictures.setdefault(name, len(pictures))
         if at == len(sides):
-            width, height = row["width"], row["height"]
-            known = width.isdecimal() and height.isdecimal()
-            sides.append((int(width), int(height)) if known else None)
+            sides.append(sides_of(row["width"], row["height"]))
         given = [row[corner] for corner in _CORNERS]
         if not row["class"] and not any(given):
             continue  # a picture without boxes
         try:
-            left, top, right, bottom = numbers(given, f"row {number}: four numbers")
+            what = f"row {number}: four {'fractions' if fractions else 'numbers'}"
+            left, top, right, bottom = numbers(given, what)
+            if fractions and beyond((left, top, right, bottom)):
+                raise ValueError(expected_fractions(what, given))
             if right < left or bottom < top:
                 raise ValueError(f"row {number}: the box ends before it begins: {', '.join(given)}")
             if not row["class"] or len(row["class"].splitlines()) > 1:
@@ -95,6 +102,11 @@ def read_boxes(file: Location) -> TableBook:
         objects.add(at, (left, top, right, bottom), row["class"])
     if not pictures:
         raise ConfigError(f"--annotations: {file} has no row that names a picture")
+    if not fractions and objects.corners and not beyond(objects.corners):
+        raise ConfigError(
+            f"--annotations: {file} has no corner above 1, so that they are fractions rather than"
+            " pixels: say --box-units fractions"
+        )
     columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(pictures))}
     return TableBook(
         names=list(pictures),
@@ -121,9 +133,11 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
             wanted = ("picture", "class", *_CORNERS)
             lacking = [_COLUMNS[meant][0] for meant in wanted if at[meant] is None]
             if lacking:
+                shown = ", ".join(header)
+                shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
                 raise ConfigError(
                     f"--annotations: {file} has no column {', '.join(lacking)}; it has"
-                    f" {', '.join(header) or 'none'}"
+                    f" {shown or 'none'}"
                 )
             ids = at["picture"] is not None and header[at["picture"]] == "imageid"
             for number, cells in enumerate(reader, 1):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -29,14 +31,16 @@ from transforms.annotations import (
     Corners,
     Indices,
     Objects,
+    codes,
     grouped,
     objects_field,
     sides_array,
     strings,
 )
+from transforms.sources.annotation_ids import AnnotationIds
 from transforms.sources.json_members import members
 
-_WANTED = ("images", "annotations", "categories")
+_LARGEST = 2**62  # square pixels of a picture, of which no side has 2**31
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,7 @@ class CocoBook:
     faults: Mapping[int, str]
     classes: tuple[str, ...]
     rejects: Sequence[Reject]
+    notes: Sequence[str] = ()
     by_stem: bool = False
 
     @property
@@ -85,7 +90,9 @@ class _Reading:
         self._pictures: dict[str, int] = {}
         self._sides: list[tuple[int, int] | None] = []
         self._objects = Objects(more=(CROWD, AREA, SEGMENTATION))
+        self._object_ids = AnnotationIds()
         self._captions: list[str] = []
+        self._caption_ids = AnnotationIds()
         self._captioned: list[int] = []
         self._faults: dict[int, str] = {}
         self._categories: dict[Any, str] = {}
@@ -104,6 +111,8 @@ class _Reading:
                     self._add_category(entry, number, file)
         if not ids:
             raise ConfigError(f"{file}: expected COCO's 'images', a list of pictures, got none")
+        self._object_ids.begin(file.name)
+        self._caption_ids.begin(file.name)
         with file.open_input() as data:
             for _, number, entry in members(data, ("annotations",), where=str(file)):
                 self._add(_object(entry, number, "annotations", file), number, ids, file)
@@ -116,9 +125,9 @@ class _Reading:
     ) -> None:
         where = f"{file}: images[{number}]"
         name = entry.get("file_name") or _of_url(entry.get("coco_url"))
-        if not isinstance(name, str) or not name:
-            raise ConfigError(f"{where}: expected a 'file_name', got {entry.get('file_name')!r}")
-        key = _id(entry.get("id"), where)
+        if not _is_text(name) or not name:
+            raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
+        key = _needed_id(entry.get("id"), where)
         index = self._pictures.setdefault(name, len(self._pictures))
         if ids.setdefault(key, index) != index:
             raise ConfigError(f"{where}: the 'id' {key!r} is that of another picture, too")
@@ -131,8 +140,8 @@ class _Reading:
 
     def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
         where = f"{file}: categories[{number}]"
-        name, key = entry.get("name"), _id(entry.get("id"), where)
-        if not isinstance(name, str) or not name or len(name.splitlines()) > 1:
+        name, key = entry.get("name"), _needed_id(entry.get("id"), where)
+        if not _is_text(name) or not name or len(name.splitlines()) > 1:
             raise ConfigError(f"{where}: expected a 'name' of one line, got {name!r}")
         if self._categories.setdefault(key, name) != name:
             raise ConfigError(
@@ -143,34 +152,37 @@ class _Reading:
         self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: Location
     ) -> None:
         entry_name = f"{file.name}: annotations[{number}]"
-        picture = ids.get(entry.get("image_id")) if _is_id(entry.get("image_id")) else None
+        picture = ids.get(_id(entry.get("image_id")))
         if picture is None:
-            why = f"its 'image_id' {entry.get('image_id')!r} is that of no picture"
+            why = f"its 'image_id' {_shown(entry.get('image_id'))} is that of no picture"
             self._rejects.append(
                 Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
             )
             return
-        caption = entry.get("caption")
+        caption, known = entry.get("caption"), _id(entry.get("id"))
         try:
-            if caption is not None:
-                if not isinstance(caption, str):
-                    raise ValueError(f"expected a 'caption' of text, got {caption!r}")
+            alone = "caption" in entry and "bbox" not in entry
+            if caption is not None or alone:
+                if not _is_text(caption):
+                    raise ValueError(f"expected a 'caption' of text, got {_shown(caption)}")
                 self._captions.append(caption)
                 self._captioned.append(picture)
-            if "bbox" in entry or caption is None:
+                self._caption_ids.add(known, number or 0)
+            if not alone:
                 self._add_object(picture, entry)
+                self._object_ids.add(known, number or 0)
         except ValueError as error:
             self._faults.setdefault(picture, f"{entry_name}: {error}")
 
     def _add_object(self, picture: int, entry: Mapping[str, Any]) -> None:
         corners = _corners(entry.get("bbox"))
         category = entry.get("category_id")
-        name = self._categories.get(category) if _is_id(category) else None
+        name = self._categories.get(_id(category))
         if name is None:
-            raise ValueError(f"its 'category_id' {category!r} is that of no category")
+            raise ValueError(f"its 'category_id' {_shown(category)} is that of no category")
         area = entry.get("area")
-        if area is not None and not (_is_number(area) and area >= 0):
-            raise ValueError(f"expected an 'area' from 0 on, got {area!r}")
+        if area is not None and not (_is_number(area) and 0 <= area < _LARGEST):
+            raise ValueError(f"expected an 'area' from 0 on, got {_shown(area)}")
         crowd = entry.get("iscrowd", 0)
         if crowd not in (0, 1):
             raise ValueError(f"expected 'iscrowd' to be 0 or 1, got {crowd!r}")
@@ -187,24 +199,38 @@ class _Reading:
 
     def book(self) -> CocoBook:
         count = len(self._pictures)
+        faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
         if self._categories:
             more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
             fields.append(objects_field(more))
-            columns[OBJECTS] = self._objects.column(count, more)
+            of = np.array(self._objects.pictures, np.int64)
+            objects = self._object_ids.repeated(of, self._objects.content)
+            columns[OBJECTS] = self._objects.column(count, more, objects.kept)
+            faults |= objects.faults
         if self._captions:
             fields.append(CAPTIONS_FIELD)
-            columns[CAPTIONS] = grouped(
-                strings(self._captions), pa.array(self._captioned, pa.int64()).to_numpy(), count
-            )
+            texts, of = strings(self._captions), np.array(self._captioned, np.int64)
+            captions = self._caption_ids.repeated(of, lambda: codes(self._captions))
+            columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
+            faults |= captions.faults
         categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
+        named: dict[str, list[Any]] = {}
+        for key, name in categories:
+            named.setdefault(name, []).append(key)
         return CocoBook(
             names=list(self._pictures),
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
-            faults=self._faults,
-            classes=tuple(dict.fromkeys(name for _, name in categories)),
+            faults={**faults, **self._faults},
+            classes=tuple(named),
             rejects=self._rejects,
+            notes=[
+                f"the categories {', '.join(map(repr, keys))} are called {name!r}, all of them:"
+                " they became one class"
+                for name, keys in named.items()
+                if len(keys) > 1
+            ],
         )
 
 
@@ -220,23 +246,45 @@ def _of_url(url: Any) -> str | None:
     return "/".join(url.split("/")[-2:]) if isinstance(url, str) else None
 
 
-def _is_id(value: Any) -> bool:
-    return isinstance(value, (int, str)) and not isinstance(value, bool)
+def _id(value: Any) -> int | str | None:
+    """An id, None where it is none. Whole floats are ids, as pandas writes them."""
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
-def _id(value: Any, where: str) -> Any:
-    if not _is_id(value):
-        raise ConfigError(f"{where}: expected an 'id', got {value!r}")
-    return value
+def _needed_id(value: Any, where: str) -> int | str:
+    found = _id(value)
+    if found is None:
+        raise ConfigError(f"{where}: expected an 'id', got {_shown(value)}")
+    return found
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+    """Whether it is one, and a float can hold it."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Whether it is one, of whole characters: JSON can hold half of one, and UTF-8 cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    """For messages."""
+    return repr(value)[:60]
 
 
 def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
     """(width, height), None where they are not said."""
-    width, height = entry.get("width"), entry.get("height")
+    width, height = _id(entry.get("width")), _id(entry.get("height"))
     if isinstance(width, int) and isinstance(height, int) and 0 < width < 2**31 > height > 0:
         return width, height
     return None
@@ -254,6 +302,13 @@ def _corners(box: Any) -> Corners:
     if not (
         isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0
     ):
-        raise ValueError(f"expected a 'bbox' of [x, y, width, height], got {str(box)[:60]}")
+        raise _no_box(box)
     x, y, width, height = map(float, box)
-    return x, y, x + width, y + height
+    corners = (x, y, x + width, y + height)
+    if not all(map(math.isfinite, corners)):
+        raise _no_box(box)
+    return corners
+
+
+def _no_box(given: Any) -> ValueError:
+    return ValueError(f"expected a 'bbox' of [x, y, width, height], got {_shown(given)}")
