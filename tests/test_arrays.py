@@ -325,7 +325,7 @@ def test_wrong_usage_is_told_before_anything_is_written(name, tmp_path, capfd) -
     [
         ("nowhere.npy", "is not there: check the path"),
         ("nowhere/*.npy", "no file matches"),
-        ("in/*.h5", "found no file to use in"),
+        ("in/*.h5", "no file to use matches"),
         ("in/text.npy", "neither .npy, .npz nor HDF5 by its content"),
     ],
 )
