@@ -120,7 +120,7 @@ test-tft: $(TFT) $(FLINK) $(JOB_SERVER)
 $(TFT): setup.py pyproject.toml
 	rm -rf build/tft
 	$(PYTHON) -m venv build/tft
-	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[text,tft]' pytest hypothesis
+	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[arrays,text,tft,video]' pytest hypothesis
 	@touch $@
 
 test-torch: $(DEV) $(TORCH)
