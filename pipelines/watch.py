@@ -45,7 +45,9 @@ class JobProgress:
         if not checked.exists():
             waiting = self._waiting() if self._waiting else None
             return Snapshot(phase=waiting or "planning", done=listing.rows)
-        done = sum(entry.name.endswith(".json") for entry in checked.list_dir())
+        names = [entry.name for entry in checked.list_dir()]
+        # Beside what is left of a part stands `.arrow.json`: a large one may become several.
+        done = sum(name.endswith(".json") and not name.endswith(".arrow.json") for name in names)
         return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")
 
     def _writing(self, plan: dict[str, dict[str, dict[str, int]]]) -> Snapshot:
