@@ -8,7 +8,9 @@ from recordmill.staging import Listing, Part, Staging, to_json
 def test_parts_are_counted_once_however_many_they_became(tmp_path) -> None:
     staging = Staging(Location.parse(str(tmp_path)))
     parts = tuple(Part(name=f"listing/part-{n:05d}.arrow", rows=5, bytes=9) for n in range(3))
-    listing = Listing(parts, "", labelled=0, grouped=0, presplit=0, rejects=(), filtered={})
+    listing = Listing(
+        parts=parts, fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
+    )
     staging.place("listing.json").write_bytes(to_json(listing))
     staging.place("checked").make_dirs()
     for name in ("part-00000-00000", "part-00000-00001", "part-00001-00000"):
