@@ -1,22 +1,64 @@
-"""How far a job is, by what stands in its staging folder."""
+"""How far a job is, by what is in staging."""
+
+import dataclasses
 
 from pipelines.watch import JobProgress
 from recordmill.files import Location
 from recordmill.staging import Listing, Part, Staging, to_json
 
+PLAN = {"splits": {"train": {"records": 100, "bytes": 5000}}, "rejected": 2}
 
-def test_parts_are_counted_once_however_many_they_became(tmp_path) -> None:
-    staging = Staging(Location.parse(str(tmp_path)))
+
+def staging(tmp_path, plan=None) -> Staging:
+    made = Staging.of(Location.parse(str(tmp_path)), "job")
+    made.root.make_dirs()
+    if plan is not None:
+        made.place("plan.json").write_bytes(to_json(plan))
+    return made
+
+
+def test_while_there_is_no_listing_its_rows_are_counted(tmp_path):
+    progress = JobProgress(staging(tmp_path))
+    progress.listed(30)
+    progress.listed(12)
+    snapshot = progress.poll()
+    assert (snapshot.phase, snapshot.done) == ("listing", 42)
+
+
+def test_planning_comes_after_listing(tmp_path):
+    place = staging(tmp_path)
+    listing = Listing(
+        parts=(), fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
+    )
+    place.place("listing.json").write_bytes(to_json(dataclasses.asdict(listing)))
+    assert JobProgress(place).poll().phase == "planning"
+
+
+def test_a_shard_that_is_being_written_counts_by_its_size(tmp_path):
+    place = staging(tmp_path, PLAN)
+    place.place("shards").make_dirs()
+    place.place("shards/x.tmp").write_bytes(bytes(1000))
+    snapshot = JobProgress(place).poll()
+    assert (snapshot.phase, snapshot.done, snapshot.total) == ("writing", 20, 100)
+    assert (snapshot.bytes, snapshot.rejects) == (1000, 2)
+
+
+def test_a_plan_without_records_has_nothing_to_write(tmp_path):
+    for splits in ({}, {"train": {"records": 0, "bytes": 0}}):
+        snapshot = JobProgress(staging(tmp_path, {"splits": splits, "rejected": 9})).poll()
+        assert (snapshot.done, snapshot.total, snapshot.rejects) == (0, 0, 9)
+
+
+def test_parts_are_counted_once_however_many_they_became(tmp_path):
+    place = staging(tmp_path)
     parts = tuple(Part(name=f"listing/part-{n:05d}.arrow", rows=5, bytes=9) for n in range(3))
     listing = Listing(
         parts=parts, fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
     )
-    staging.place("listing.json").write_bytes(to_json(listing))
-    staging.place("checked").make_dirs()
+    place.place("listing.json").write_bytes(to_json(listing))
+    place.place("checked").make_dirs()
     for name in ("part-00000-00000", "part-00000-00001", "part-00001-00000"):
-        staging.place(f"checked/{name}.arrow").write_bytes(b"")
-        staging.place(f"checked/{name}.arrow.json").write_bytes(b"{}")
-    staging.place("checked/part-00000.json").write_bytes(b"[]")
-    found = JobProgress(staging).poll()
-    assert found is not None
-    assert (found.phase, found.done, found.total) == ("checking", 1, 3)
+        place.place(f"checked/{name}.arrow.json").write_bytes(b"{}")
+    place.place("checked/part-00000.json").write_bytes(b"[]")
+    snapshot = JobProgress(place).poll()
+    assert (snapshot.phase, snapshot.done, snapshot.total) == ("checking", 1, 3)
