@@ -155,6 +155,7 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
         without_boxes=config.without_boxes,
         classes=book.classes,
         picture_class=config.class_of_pictures,
+        with_classes=config.repeat_threshold is not None,
         stratum_size=_stratum_size(config) if config.stratify else None,
     )
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pipelines import values
 from pipelines.config import MEANING
-from pipelines.file_inputs import FilesConfig, files_of
+from pipelines.file_inputs import FilesConfig, check_record_bytes, files_of
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
 from recordmill.manifest import INPUT
@@ -32,7 +32,6 @@ ARRAYS = Group(30, "Arrays")
 NOT_ARRAYS = tuple(
     sorted({*NOT_PICTURES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak"})
 )
-_LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, the names and the shape included
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,11 +134,7 @@ class ArraysConfig(FilesConfig):
         super().__post_init__()
         self.array_options()
         self.array_cut()
-        if not 1 <= self.max_array_bytes <= _LARGEST:
-            raise ConfigError(
-                f"--max-array-bytes: expected 1 to {_LARGEST}, the most that a record holds, got"
-                f" {self.max_array_bytes}"
-            )
+        check_record_bytes("--max-array-bytes", self.max_array_bytes)
         if self.cast != "safe" and self.dtype is None:
             raise ConfigError("--cast: says how --dtype casts; name what to cast to")
         if self.label_input is not None and not self.per_item:

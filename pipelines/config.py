@@ -249,6 +249,14 @@ class CommonConfig(StatisticsConfig):
         help="Beam's Flink job server. Default: Beam downloads the one for the cluster's version.",
     )
 
+    @property
+    def repeat_threshold(self) -> float | None:
+        """That of repeat factors, where classes are balanced by them."""
+        target = self.balance_target
+        if not isinstance(target, str) or target == "median":
+            return None
+        return float(target.removeprefix("repeat:"))
+
     def __post_init__(self) -> None:
         _check_splits(self.splits)
         # Their order as given means nothing, so it must not show anywhere.
@@ -278,7 +286,7 @@ class CommonConfig(StatisticsConfig):
                     "--balance-target: expected --balance oversample or undersample with it, "
                     f"got --balance {self.balance}"
                 )
-            if isinstance(self.balance_target, str) and self.balance_target != "median":
+            if self.repeat_threshold is not None:
                 if self.balance == "undersample":
                     raise ConfigError(
                         f"--balance-target {self.balance_target}: repeats records, expected"

@@ -7,14 +7,15 @@ from collections.abc import Collection
 
 from pipelines.config import COLUMNS, MEANING, CommonConfig, refuse_given
 from pipelines.options import option
+from recordmill.errors import ConfigError
 from recordmill.files import Location
 from transforms.sources.folders import FileTree
-from transforms.sources.listings import FileList
+from transforms.sources.listings import FileList, is_listing
 from transforms.sources.references import Unlabelled
-from transforms.sources.row_format import RowFormat
 from transforms.sources.stats import refuse_special
 
 _COLUMNS = ("path_column", *COLUMNS)
+_LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, names and all that is small included
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,14 @@ class FilesConfig(CommonConfig):
     )
 
 
+def check_record_bytes(flag: str, size: int) -> None:
+    """Raises ConfigError for a limit of records that no record could reach."""
+    if not 1 <= size <= _LARGEST:
+        raise ConfigError(
+            f"{flag}: expected 1 to {_LARGEST}, the most that a record holds, got {size}"
+        )
+
+
 def files_of(
     config: FilesConfig,
     *,
@@ -51,7 +60,7 @@ def files_of(
     place = Location.parse(config.input)
     refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
-    if RowFormat().knows(place.name) and place.exists() and not place.is_dir():
+    if is_listing(place):
         return FileList(
             path=config.input,
             **{name: getattr(config, name) for name in _COLUMNS},

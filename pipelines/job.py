@@ -204,9 +204,8 @@ class Job:
         target = self.config.balance_target
         if not isinstance(target, str):
             return target
-        if target == "median":
-            return "median"
-        return RepeatFactors(float(target.removeprefix("repeat:")))
+        threshold = self.config.repeat_threshold
+        return "median" if threshold is None else RepeatFactors(threshold)
 
     def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
         """rows, records: what they are like; the same but for windows, which are of rows."""

@@ -14,15 +14,15 @@ from typing import Literal
 
 from pipelines import values
 from pipelines.config import MEANING
-from pipelines.file_inputs import FilesConfig, files_of
+from pipelines.file_inputs import FilesConfig, check_record_bytes, files_of
 from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from recordmill.files import Location
 from transforms.encoders.clips import ClipEncoder
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Kind
 from transforms.sources.clip_cut import ClipCut
 from transforms.sources.folders import NOT_PICTURES, SOUND_AND_VIDEO
+from transforms.sources.listings import FileList
 from transforms.sources.video import Films
 
 VIDEO = Group(30, "Clips")
@@ -30,7 +30,6 @@ PICTURES = Group(31, "Pictures")
 _DEFAULT = ImageOptions()
 _CUT = ClipCut()
 _SEGMENTS = ("start_column", "end_column")
-_LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, names and times included
 
 # What often stands between films. Sound is not among it: who has put it there should hear of it.
 _BESIDE = "ass bmp idx jpeg jpg nfo png srt sub tif tiff vtt webp"
@@ -146,11 +145,7 @@ class VideoConfig(FilesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.clip_cut()
-        if not 1 <= self.max_clip_bytes <= _LARGEST:
-            raise ConfigError(
-                f"--max-clip-bytes: expected 1 to {_LARGEST}, the most that a record holds, got"
-                f" {self.max_clip_bytes}"
-            )
+        check_record_bytes("--max-clip-bytes", self.max_clip_bytes)
         options = self.image_options()
         if options.image_format == "raw" and options.size is not None:
             size = self.clip_frames * options.size[0] * options.size[1] * options.channels
@@ -180,9 +175,10 @@ class VideoConfig(FilesConfig):
 
 def kind(config: VideoConfig) -> Kind:
     """What films put on the road."""
-    place = Location.parse(config.input)
-    root = place.parent if config.input_root is None else Location.parse(config.input_root)
     files = files_of(config, leave_out=NOT_FILMS, columns=_SEGMENTS)
+    root = None
+    if isinstance(files, FileList) and files.key_column is not None:
+        root = str(files.root)
     pictures = config.image_options()
     return Kind(
         name="video",
@@ -193,8 +189,7 @@ def kind(config: VideoConfig) -> Kind:
             start=config.start_column,
             end=config.end_column,
             max_clip_bytes=config.max_clip_bytes,
-            keyed=config.key_column is not None,
-            root=str(root),
+            root=root,
         ),
         encoder=ClipEncoder(
             pictures=pictures,

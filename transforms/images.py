@@ -23,8 +23,7 @@ from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.images import ImageEncoder
 from transforms.kind import Context, Source
 from transforms.sources.folders import FileTree
-from transforms.sources.listings import FileList
-from transforms.sources.row_format import RowFormat
+from transforms.sources.listings import FileList, is_listing
 
 _REJECTS = "rejects"
 _CHUNK = 64  # pictures of a task, and of a batch that comes out: a few MiB
@@ -40,7 +39,7 @@ class Pictures(NamedTuple):
 def source_of(where: str) -> Source:
     """A listing that names pictures, by its extension; else a folder of them, a pattern, or one."""
     place = Location.parse(where)
-    if RowFormat().knows(place.name) and place.exists() and not place.is_dir():
+    if is_listing(place):
         return FileList(path=where)
     return FileTree(input=where)
 

@@ -30,16 +30,18 @@ LabelSet = tuple[str, ...]  # the classes of a picture, each once, sorted by UTF
 class LabelCounts:
     """How many pictures hold each class, and each set of classes."""
 
-    pictures: int = 0
     by_class: Counter[str] = dataclasses.field(default_factory=Counter)
     by_set: Counter[LabelSet] = dataclasses.field(default_factory=Counter)
 
     def add(self, sets: Iterable[LabelSet]) -> None:
         counted = Counter(sets)
         self.by_set.update(counted)
-        self.pictures += counted.total()
         for classes, n in counted.items():
             self.by_class.update(dict.fromkeys(classes, n))
+
+    @property
+    def pictures(self) -> int:
+        return self.by_set.total()
 
 
 def sets_of(columns: pa.RecordBatch) -> list[LabelSet]:

@@ -45,8 +45,8 @@ class AnnotatedFiles:
     unannotated: what becomes of pictures of which they say nothing. without_boxes: of those that
     have no object, by them or for that reason. classes: those that there may be, in the order of
     their numbers; those of the annotations unless given. picture_class: which class of its objects
-    is that of a picture. stratum_size: pictures of a stratum, at least; None where splits are not
-    stratified.
+    is that of a picture. with_classes: where the rarest is, rows have all of them, too.
+    stratum_size: pictures of a stratum, at least; None where splits are not stratified.
     """
 
     files: Source
@@ -56,6 +56,7 @@ class AnnotatedFiles:
     without_boxes: WithoutBoxes = "keep"
     classes: tuple[str, ...] | None = None
     picture_class: PictureClass | None = None
+    with_classes: bool = False
     stratum_size: int | None = None
     _found: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
@@ -133,20 +134,26 @@ class AnnotatedFiles:
         if self.stratum_size is not None:
             self._found["strata"] = strata({(): 0, **counts.by_set}, least=self.stratum_size)
 
-    def _classify(self, columns: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None]:
-        """Of pictures with objects: their classes, and their strata; string[n], nullable."""
+    def _classify(self, columns: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Columns about the classes of pictures with objects: theirs, string[n], nullable, and what
+        else is asked for.
+        """
         counts: LabelCounts | None = self._found.get("counts")
         labels: Sequence[str | None] = [None] * len(columns)
         if self.picture_class == "largest":
             labels = largest(columns)
         if counts is None:
-            return pa.array(labels, pa.string()), None
+            return {batch.LABEL: pa.array(labels, pa.string())}
         sets = sets_of(columns)
         if self.picture_class == "rarest":
             labels = rarest(sets, counts)
+        found = {batch.LABEL: pa.array(labels, pa.string())}
+        if self.with_classes and self.picture_class == "rarest":
+            found[batch.CLASSES] = pa.array(sets, pa.list_(pa.string()))
         alike: Mapping[LabelSet, str] | None = self._found.get("strata")
-        found = None if alike is None else pa.array([alike[one] for one in sets], pa.string())
-        return pa.array(labels, pa.string()), found
+        if alike is not None:
+            found[batch.STRATUM] = pa.array([alike[one] for one in sets], pa.string())
+        return found
 
     def _join(self, rows: pa.RecordBatch, book: Book, index: _Index) -> Iterator[Listed]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
@@ -207,18 +214,11 @@ class AnnotatedFiles:
 
     def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[Listed]:
         """Rows with their annotations, in parts that are not too large."""
-        arrays, fields = list(rows.columns), list(rows.schema)
         if OBJECTS in columns.schema.names:
-            at = rows.schema.get_field_index(batch.LABEL)
-            arrays[at], alike = self._classify(columns)  # a folder is no class of objects
-            if self.picture_class == "rarest":
-                arrays.append(pa.array(sets_of(columns), pa.list_(pa.string())))
-                fields.append(pa.field(batch.CLASSES, arrays[-1].type))
-            if alike is not None:
-                arrays.append(alike)
-                fields.append(pa.field(batch.STRATUM, pa.string()))
+            for name, values in self._classify(columns).items():  # a folder is no class of objects
+                rows = batch.set_column(rows, name, values)
         joined = pa.record_batch(
-            [*arrays, *columns.columns], schema=pa.schema([*fields, *columns.schema])
+            [*rows.columns, *columns.columns], schema=pa.schema([*rows.schema, *columns.schema])
         )
         if self.without_boxes == "drop" and OBJECTS in columns.schema.names:
             some = pc.greater(pc.list_value_length(columns[OBJECTS]), 0)

@@ -43,6 +43,11 @@ def normal_path(path: str) -> str:
     return normal[1:] if normal.startswith("//") else normal
 
 
+def is_listing(place: Location) -> bool:
+    """Whether an input is a table, by its extension, that is to name the files."""
+    return RowFormat().knows(place.name) and place.exists() and not place.is_dir()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileList:
     """Lists the files that a listing names.
@@ -75,6 +80,13 @@ class FileList:
     def unique_keys(self) -> bool:
         return False
 
+    @property
+    def root(self) -> Location:
+        """What its paths are relative to."""
+        if self.input_root is None:
+            return Location.parse(self.path).parent
+        return Location.parse(self.input_root)
+
     def roles(self, names: Sequence[str]) -> Roles:
         """Finds the columns. Raises ConfigError for one that is not there."""
         asked = Roles(
@@ -102,7 +114,7 @@ class FileList:
         if place.is_dir():
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
-        root = place.parent if self.input_root is None else Location.parse(self.input_root)
+        root = self.root
         file = _open(place)
         kinds = file.header()
         if kinds is None:

@@ -90,7 +90,7 @@ class Films:
     files: lists them, as references. pictures: how frames come out. cut: which of them make clips.
     max_clip_bytes: of the coded frames of a clip.
     start, end: columns of the listing, of seconds, that make a row a segment of a film.
-    keyed: the listing names its rows, not the films. root: what is left out of a film's path then.
+    root: what is left out of a film's path, where a listing names its rows, not the films.
     cut_above: bytes from which a film is cut into sections of `section_bytes` or more, at key
     frames, so that several workers read it.
     """
@@ -101,8 +101,7 @@ class Films:
     start: str | None = None
     end: str | None = None
     max_clip_bytes: int = 256 << 20
-    keyed: bool = False
-    root: str = ""
+    root: str | None = None
     cut_above: int = 32 << 20
     section_bytes: int = 8 << 20
     seen: _Seen = dataclasses.field(default_factory=_Seen, compare=False, repr=False)
@@ -206,11 +205,11 @@ class Films:
             sound = pa.array([row not in faults for row in range(len(rows))])
             rows, starts, ends = rows.filter(sound), starts.filter(sound), ends.filter(sound)
         films = rows[batch.KEY]
-        if self.keyed:
+        if self.root is not None:
             paths = [path.removeprefix(f"{self.root}/") for path in rows[batch.PATH].to_pylist()]
             films = pa.array(paths, pa.string())
         rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], films))
-        if not self.keyed and (self.start or self.end):
+        if self.root is None and (self.start or self.end):
             told = zip(films.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
             keys = [f"{film}@{_told(start or 0)}-{_told(end)}" for film, start, end in told]
             rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
