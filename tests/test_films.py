@@ -262,15 +262,18 @@ def test_a_playlist_opens_no_other_file(kind, extension, tmp_path) -> None:
         pass
 
 
-def test_without_pyav_it_is_an_error_that_says_what_to_do(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("missing", ["av", "simplejpeg"])
+def test_without_a_library_it_is_an_error_that_says_what_to_do(
+    missing, tmp_path, monkeypatch
+) -> None:
     from transforms.sources import films
 
     path = make_film(tmp_path / "x.mp4")
-    films.library.cache_clear()
-    monkeypatch.setitem(sys.modules, "av", None)
+    films._needed.cache_clear()
+    monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigError, match=r"pip install 'recordmill\[video\]'"):
         list(source_of(path, ClipCut()).scan())
-    films.library.cache_clear()
+    films._needed.cache_clear()
 
 
 def test_what_is_read_together_is_measured_in_bytes(tmp_path, monkeypatch) -> None:

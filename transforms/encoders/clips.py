@@ -34,7 +34,7 @@ from transforms.sources.clip_rows import (
 )
 from transforms.user_columns import user_fields, with_users
 
-_CODERS = {"libjpeg-turbo": "libjpeg_turbo", "pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
+_CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,9 @@ class ClipEncoder:
     def versions(self) -> Mapping[str, str]:
         """Of all that decodes, scales or codes: a different release may round differently."""
         found = films.versions()
-        if not is_raw(self.pictures):
+        if self.pictures.image_format == "jpeg":
+            found["simplejpeg"] = films.jpegs().__version__
+        elif self.pictures.image_format == "png":
             found["pillow"] = PIL.__version__
             for name, feature in _CODERS.items():
                 version = pillow_features.version(feature)

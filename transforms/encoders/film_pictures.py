@@ -1,29 +1,36 @@
 """Frames of films as pictures: upright, resized, coded.
 
 Scaling is FFmpeg's, in its exact mode, so that the bytes do not hang on what the processor can do.
-What is cut off is never scaled. What becomes JPEG, which stores luma and chroma as films do, is not
-made RGB before: that takes a tenth off the time of a film of 640x272.
+What is cut off is never scaled. A JPEG stores luma, and chroma at half the size, as films do: its
+planes go to libjpeg-turbo as they come, and are never made RGB.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from recordmill.errors import Reason, RecordError
-from transforms.encoders.colour import blank
+from transforms.encoders.colour import PILLOW_MODES, blank
 from transforms.encoders.geometry import Plan, Size, plan_resize
 from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.pixels import UPRIGHT, encode
-from transforms.sources.films import library
+from transforms.encoders.pixels import UPRIGHT, check_sides, encode
+from transforms.sources.films import jpegs, library
+
+# uint8: a picture as [height, width, 3], or its luma [height, width] and chroma at half the size.
+Plane = npt.NDArray[np.uint8]
 
 # As pictures are resized: the triangle filter, over all the pixels that one stands for.
 _FLAGS = "bilinear+accurate_rnd+bitexact"
 _SIDEWAYS = 5  # the first orientation that swaps height and width
 _GRAPHS = 8  # kept, for frames of so many kinds
+_PARTS = (1, 2, 2)  # of its sides, that luma and chroma have in a JPEG
 
 # Orientations by EXIF's numbers, by the signs of (a, b, c, d) of a display matrix, which leads the
 # point (p, q) to (ap + cq, bp + dq). Source: https://ffmpeg.org/doxygen/trunk/group__lavu__video__display.html
@@ -82,20 +89,43 @@ class FramePictures:
             if len(self._graphs) >= _GRAPHS:
                 self._graphs.clear()
             scaler = self._graphs[kind] = self._scaler(frame, kind)
-        image = scaler.scale(frame)
+        planes = scaler.scale(frame)
         if kind.turn != 1:
-            image = image.transpose(UPRIGHT[kind.turn])
-        if self._options.mode == "gray":
-            image = image.convert("L")  # of YCbCr this is its luma
+            planes = [_turned(plane, kind.turn) for plane in planes]
         if scaler.standing.canvas != scaler.standing.inner:
-            canvas = blank(
-                scaler.standing.canvas,
-                mode=self._options.mode,
-                background=self._options.background,
-            ).convert(image.mode)
-            canvas.paste(image, scaler.standing.corner)
-            image = canvas
-        return Coded(encode(image, self._options), image.height, image.width)
+            planes = self._padded(planes, scaler.standing)
+        height, width, *_ = planes[0].shape
+        return Coded(self._encoded(planes), height, width)
+
+    def _encoded(self, planes: Sequence[Plane]) -> bytes:
+        if self._options.image_format != "jpeg":
+            image = Image.fromarray(planes[0])
+            return encode(image.convert(PILLOW_MODES[self._options.mode]), self._options)
+        luma, *chroma = planes
+        height, width = luma.shape
+        if height % 2 or width % 2:  # it reads even sides, and what lies beyond the picture with it
+            luma = np.pad(luma, ((0, height % 2), (0, width % 2)), "edge")[:height, :width]
+        data: bytes = jpegs().encode_jpeg_yuv_planes(
+            luma, *(chroma or (None, None)), quality=self._options.quality
+        )
+        return data
+
+    def _padded(self, planes: Sequence[Plane], standing: Plan) -> list[Plane]:
+        """Where chroma is of half the size, the picture begins at an even pixel."""
+        colour = blank((1, 1), mode="rgb", background=self._options.background)
+        (width, height), (left, top) = standing.canvas, standing.corner
+        if self._options.image_format != "jpeg":
+            return [_placed(planes[0], (height, width), (top, left), np.array(colour))]
+        filling = np.array(colour.convert("YCbCr"))[0, 0]
+        return [
+            _placed(
+                plane,
+                (-(-height // part), -(-width // part)),
+                (top // 2 * 2 // part, left // 2 * 2 // part),
+                value,
+            )
+            for plane, part, value in zip(planes, _PARTS, filling, strict=False)
+        ]
 
     def _scaler(self, frame: Any, kind: _Kind) -> _Scaler:
         """For the film as it is shown: upright, its pixels as wide as they are."""
@@ -106,9 +136,12 @@ class FramePictures:
         standing = plan_resize(shown[::-1] if sideways else shown, self._options)
         plan = standing.turned() if sideways else standing
         window = _window((kind.width, kind.height), shown, plan)
-        luma = self._options.image_format == "jpeg"
+        jpeg = self._options.image_format == "jpeg"
+        if jpeg:
+            check_sides(standing.canvas)
+        planes = 0 if not jpeg else 1 if self._options.mode == "gray" else 3
         try:
-            return _Scaler(frame, window=window, size=plan.inner, standing=standing, luma=luma)
+            return _Scaler(frame, window=window, size=plan.inner, standing=standing, yuv=planes)
         except library().FFmpegError as error:
             raise RecordError(
                 Reason.UNSUPPORTED, f"FFmpeg cannot scale pixels of {kind.format}"
@@ -117,20 +150,20 @@ class FramePictures:
 
 class _Scaler:
     """Cuts the same window out of frames of a kind, and scales it. standing: how these get to the
-    size that is asked for, upright. luma: give YCbCr as JPEG has it, not RGB.
+    size that is asked for, upright. yuv: how many planes to give of the three that JPEG has; none
+    is RGB.
     """
 
     def __init__(
-        self, frame: Any, *, window: str | None, size: Size, standing: Plan, luma: bool
+        self, frame: Any, *, window: str | None, size: Size, standing: Plan, yuv: int
     ) -> None:
         self.standing = standing
-        self._size = size
-        self._luma = luma
+        self._yuv = yuv
         scale = f"{size[0]}:{size[1]}:flags={_FLAGS}"
         steps = [] if window is None else [("crop", window)]
-        if luma:
+        if yuv:
             scale += ":out_color_matrix=bt601:out_range=full"
-        steps += [("scale", scale), ("format", "yuv444p" if luma else "rgb24")]
+        steps += [("scale", scale), ("format", "yuv420p" if yuv else "rgb24")]
         graph = library().filter.Graph()
         graph.threads = 1
         last = graph.add_buffer(
@@ -143,16 +176,32 @@ class _Scaler:
         graph.configure()
         self._graph = graph
 
-    def scale(self, frame: Any) -> Image.Image:
-        """As RGB, or as YCbCr."""
+    def scale(self, frame: Any) -> list[Plane]:
+        """Views of memory that goes with them."""
         self._graph.push(frame)
         planes = self._graph.pull().planes
-        if self._luma:
-            return Image.merge("YCbCr", [self._image(plane, "L") for plane in planes])
-        return self._image(planes[0], "RGB")
+        if self._yuv:
+            return [_view(plane, 1)[..., 0] for plane in planes[: self._yuv]]
+        return [_view(planes[0], 3)]
 
-    def _image(self, plane: Any, mode: str) -> Image.Image:
-        return Image.frombytes(mode, self._size, bytes(plane), "raw", mode, plane.line_size, 1)
+
+def _view(plane: Any, channels: int) -> Plane:
+    rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
+    return rows[:, : plane.width * channels].reshape(plane.height, plane.width, channels)
+
+
+def _turned(plane: Plane, orientation: int) -> Plane:
+    return np.array(Image.fromarray(plane).transpose(UPRIGHT[orientation]))
+
+
+def _placed(
+    plane: Plane, sides: tuple[int, int], corner: tuple[int, int], filling: npt.ArrayLike
+) -> Plane:
+    """On a larger plane of one colour. sides: its height and width; corner: top and left."""
+    canvas = np.full((*sides, *plane.shape[2:]), filling, np.uint8)
+    top, left = corner
+    canvas[top : top + plane.shape[0], left : left + plane.shape[1]] = plane
+    return canvas
 
 
 def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordError:

@@ -133,13 +133,19 @@ def encode(image: Image.Image, options: ImageOptions) -> bytes:
     if options.image_format == "png":
         image.save(out, "PNG")
         return out.getvalue()
-    if max(image.size) > JPEG_SIDE:
-        raise RecordError(
-            Reason.UNSUPPORTED,
-            f"{image.width}x{image.height} pixels, more than the {JPEG_SIDE} a side of a JPEG",
-        )
+    check_sides(image.size)
     image.save(out, "JPEG", quality=options.quality)
     return out.getvalue()
+
+
+def check_sides(size: Size) -> None:
+    """Raises RecordError (UNSUPPORTED) where JPEG cannot hold a picture."""
+    width, height = size
+    if max(size) > JPEG_SIDE:
+        raise RecordError(
+            Reason.UNSUPPORTED,
+            f"{width}x{height} pixels, more than the {JPEG_SIDE} a side of a JPEG",
+        )
 
 
 def _raw(image: Image.Image, options: ImageOptions) -> bytes:

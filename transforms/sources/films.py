@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import importlib
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -62,16 +63,24 @@ class Packets:
     ordered: bool = True
 
 
-@functools.cache
 def library() -> Any:
     """PyAV. Raises ConfigError where it is not installed."""
+    return _needed("av", "read by PyAV")
+
+
+def jpegs() -> Any:
+    """What codes frames as JPEG. Raises ConfigError where it is not installed."""
+    return _needed("simplejpeg", "coded by simplejpeg")
+
+
+@functools.cache
+def _needed(name: str, what: str) -> Any:
     try:
-        import av
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "films are read by PyAV, which is not installed: pip install 'recordmill[video]'"
+            f"films are {what}, which is not installed: pip install 'recordmill[video]'"
         ) from error
-    return av
 
 
 def versions() -> dict[str, str]:

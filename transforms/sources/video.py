@@ -27,7 +27,7 @@ from transforms.kind import Layout, Listed, Source
 from transforms.sources.clip_cut import Clip, ClipCut, Section, sections_of
 from transforms.sources.clip_rows import FILM, ClipRows, clip_schema, is_raw
 from transforms.sources.film_frames import decode_section
-from transforms.sources.films import Film, Packets, library
+from transforms.sources.films import Film, Packets, jpegs, library
 
 SECTION = "__section__"  # string, null where the film is one: a `Section`
 FROM, TO = "__from__", "__to__"  # float64, null without: seconds where a segment begins and ends
@@ -120,7 +120,7 @@ class Films:
 
     def scan(self) -> Iterator[Listed]:
         """Raises ConfigError for an input that cannot be used."""
-        library()
+        library(), jpegs()
         kept = 0
         first: Reject | None = None
         for listed in self.files.scan():

@@ -1,0 +1,69 @@
+"""Frames that become JPEG without being RGB between: their edges, their padding, their turns."""
+
+import io
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.films import difference, picture, resized
+from transforms.encoders.film_pictures import FramePictures
+from transforms.encoders.image_options import ImageOptions
+
+NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
+
+
+def coded(pixels: np.ndarray, **options: object) -> Image.Image:
+    frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+    made = FramePictures(ImageOptions(**options)).code(frame)
+    image = Image.open(io.BytesIO(made.data))
+    assert image.size == (made.width, made.height)
+    return image
+
+
+def flat(height: int, width: int, colour: tuple[int, int, int]) -> np.ndarray:
+    return np.full((height, width, 3), colour, np.uint8)
+
+
+@pytest.mark.parametrize("mode", ["rgb", "gray"])
+@pytest.mark.parametrize(
+    ("height", "width"), [(1, 1), (3, 5), (17, 16), (16, 17), (31, 33), (49, 64), (112, 112)]
+)
+def test_flat_colours_are_flat_to_the_last_row_and_column(height, width, mode) -> None:
+    image = coded(flat(height, width, (200, 40, 90)), mode=mode)
+    pixels = np.asarray(image, np.int16)
+    wanted = (200, 40, 90) if mode == "rgb" else (200 * 299 + 40 * 587 + 90 * 114) // 1000
+    assert np.abs(pixels - wanted).max() <= NEAR
+    assert image.mode == ("RGB" if mode == "rgb" else "L")
+
+
+@pytest.mark.parametrize("size", [(24, 24), (25, 27), (48, 15)])
+@pytest.mark.parametrize("sides", [(20, 36), (36, 20), (21, 36), (36, 19)])
+def test_what_is_padded_stands_in_the_middle_of_its_background(size, sides) -> None:
+    image = coded(
+        flat(*sides, (220, 30, 30)), size=size, resize_mode="pad", background=(20, 60, 200)
+    )
+    assert image.size == size[::-1]
+    red = np.asarray(image, np.int16)[..., 0] > 120
+    low, high = (red.any(axis=axis).nonzero()[0] for axis in (1, 0))
+    for found, side in zip((low, high), size, strict=True):
+        before, after = found[0], side - 1 - found[-1]
+        assert abs(before - after) <= 2  # it begins at an even pixel
+    far = np.abs(np.asarray(image, np.int16)[~red] - (20, 60, 200)).mean()
+    assert far < 10 or red.all()
+
+
+def test_a_jpeg_has_the_colours_of_the_frame() -> None:
+    pixels = picture(3, height=90, width=120)
+    image = coded(pixels, size=(60, 80), resize_mode="stretch")
+    assert difference(np.asarray(image), resized(pixels, (60, 80))) < 2
+    assert image.layer[0][1:3] == (2, 2)  # luma, at twice the size of chroma
+
+
+def test_the_quality_is_that_of_pillow() -> None:
+    pixels = picture(3, height=64, width=64)
+    ours = coded(pixels, quality=77)
+    theirs = io.BytesIO()
+    Image.fromarray(pixels).save(theirs, "JPEG", quality=77)
+    assert ours.quantization == Image.open(theirs).quantization
