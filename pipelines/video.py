@@ -147,7 +147,7 @@ class VideoConfig(FilesConfig):
         self.clip_cut()
         check_record_bytes("--max-clip-bytes", self.max_clip_bytes)
         options = self.image_options()
-        if options.image_format == "raw" and options.size is not None:
+        if options.is_raw and options.size is not None:
             size = self.clip_frames * options.size[0] * options.size[1] * options.channels
             if size > self.max_clip_bytes:
                 raise ConfigError(

@@ -117,6 +117,14 @@ class Location:
         text = f"{self.root}/{self.path}" if self.path else self.root
         return f"{text}?{self.query}" if self.query or _QUERY.search(self.path) else text
 
+    @property
+    def spelling(self) -> str:
+        """What `parse` makes this place of, in UTF-8 whatever the bytes of its name."""
+        text = str(self)
+        if text.isascii() or text == text.encode("utf-8", "replace").decode():
+            return text
+        return f"file://{urllib.parse.quote(os.fsencode(text))}"
+
     def __truediv__(self, name: str) -> Location:
         """The place `name` (parts divided by '/') inside this one.
 

@@ -1,7 +1,7 @@
 """The job folder OUT/.recordmill/<job>/: all that is written before it is published.
 
 listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
-checked/part-00000.arrow  .json                  its rows, read where workers read, that passed
+checked/part-00000.arrow  .json  .data           its rows, read where workers read, that passed
 distinct/part-00000.arrow                        those of them that are no duplicates
 cells/0000000000000000.arrow                     rows of series, ordered by time
 windows/00-00000.arrow                           windows of them

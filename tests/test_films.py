@@ -15,7 +15,7 @@ from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, 
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Listed
 from transforms.sources.clip_cut import ClipCut
-from transforms.sources.clip_rows import PICTURES, TIMES
+from transforms.sources.clip_rows import LENGTHS, STARTS, TIMES
 from transforms.sources.films import Film, Packets
 from transforms.sources.folders import FileTree
 from transforms.sources.video import Films
@@ -67,13 +67,17 @@ def read(source: Films) -> list[Listed]:
 
 
 def records(source: Films) -> list[dict]:
-    return [
-        row for listed in read(source) if listed.rows is not None for row in listed.rows.to_pylist()
-    ]
+    """The rows, with the bytes of their frames as `frames` instead of where they stand."""
+    found = []
+    for listed in read(source):
+        for row in [] if listed.rows is None else listed.rows.to_pylist():
+            places = zip(row.pop(STARTS), row[LENGTHS], strict=True)
+            found.append(row | {"frames": [listed.data[at : at + size] for at, size in places]})
+    return found
 
 
 def decoded(row: dict) -> np.ndarray:
-    (data,) = row[PICTURES]
+    (data,) = row["frames"]
     return np.asarray(Image.open(io.BytesIO(data)))
 
 
@@ -92,7 +96,7 @@ def test_every_frame_is_that_of_a_plain_decode(name, tmp_path) -> None:
     for number, frame in enumerate(expected):
         row = found[number]
         assert row["__key__"] == coded[number]["__key__"] == f"{name}#{number}"
-        got = np.frombuffer(row[PICTURES], np.uint8).reshape(frame.shape)
+        got = np.frombuffer(b"".join(row["frames"]), np.uint8).reshape(frame.shape)
         assert difference(got, frame) < 3  # of colours, which FFmpeg's default rounds otherwise
         assert difference(decoded(coded[number]), frame) < 4.5
         luma = np.asarray(Image.fromarray(frame).convert("L"))
@@ -116,12 +120,12 @@ def test_a_film_in_sections_gives_the_same_records(name, fps, tmp_path) -> None:
 def test_a_damage_costs_the_clips_that_hold_it(tmp_path) -> None:
     path = make_film(tmp_path / "x.mkv", 60, options=CLOSED_GOP, size=(96, 128))
     cut = ClipCut(frames=4)
-    before = {row["__key__"]: row[PICTURES] for row in records(source_of(path, cut))}
+    before = {row["__key__"]: row["frames"] for row in records(source_of(path, cut))}
     place = spoil(path, 2)
     assert place == 24
     for more in ({}, {"cut_above": 0, "section_bytes": 1}):
         source = source_of(path, cut, **more)
-        after = {row["__key__"]: row[PICTURES] for row in records(source)}
+        after = {row["__key__"]: row["frames"] for row in records(source)}
         lost = spoilt(source)
         assert before.keys() == after.keys() | lost.keys()
         # The decoder may still have had a frame of before, which goes with the key frame.
@@ -137,10 +141,10 @@ def test_a_tail_that_is_missing_costs_no_other_clip(name, tmp_path) -> None:
     # With the index of an MP4 in front, as films for the web have it.
     make_film(path, 100, options=CLOSED_GOP, size=(96, 128), front=name == "x.mp4")
     cut = ClipCut(frames=4)
-    before = {row["__key__"]: row[PICTURES] for row in records(source_of(path, cut))}
+    before = {row["__key__"]: row["frames"] for row in records(source_of(path, cut))}
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
     source = source_of(path, cut)
-    after = {row["__key__"]: row[PICTURES] for row in records(source)}
+    after = {row["__key__"]: row["frames"] for row in records(source)}
     assert 10 < len(after) < 20
     assert all(before[key] == pixels for key, pixels in after.items())
     lost = spoilt(source)
@@ -168,7 +172,7 @@ def test_frames_of_the_same_time_are_all_there(tmp_path) -> None:
     found = records(source_of(tmp_path / "same.mkv", ClipCut(frames=1)))
     assert [row["__key__"] for row in found] == [f"same.mkv#{n}" for n in range(30)]
     for row, frame in zip(found, expected, strict=True):
-        got = np.frombuffer(row[PICTURES], np.uint8).reshape(frame.shape)
+        got = np.frombuffer(b"".join(row["frames"]), np.uint8).reshape(frame.shape)
         assert difference(got, frame) < 3
     assert [row[TIMES][0] for row in found] == [time * 1000 for time in times]
 
@@ -282,7 +286,8 @@ def test_what_is_read_together_is_measured_in_bytes(tmp_path, monkeypatch) -> No
     monkeypatch.setattr(video, "_ROW_BYTES", 100_000)
     path = make_film(tmp_path / "x.mp4", 60)  # 9,216 bytes of pixels a frame
     found = read(source_of(path, ClipCut(frames=4, stride=1)))
-    sizes = [sum(map(len, one.rows[PICTURES].to_pylist())) for one in found if one.rows is not None]
-    assert len(sizes) > 10
+    sizes = [len(one.data) for one in found if one.data is not None]
+    assert len(sizes) > 5
     assert max(sizes) <= 100_000 + 4 * 9216
+    assert sum(sizes) < 2 * 60 * 9216  # frames are held once, though each is in four clips
     assert sum(one.inputs or 0 for one in found) == 1

@@ -27,13 +27,15 @@ class Listed:
 
     Where a `RowSource` makes several records of an input, `inputs` is how many inputs the part
     counts for, of which each counts in one part; and `spoilt` are records that could not be made of
-    an input that was read.
+    an input that was read. Large values may stand in `data`, apart from the rows, which say where
+    in it: it is written once, and rows find it by their `__path__`.
     """
 
     rows: pa.RecordBatch | None = None
     rejects: Sequence[Reject] = ()
     spoilt: Sequence[Reject] = ()
     inputs: int | None = None
+    data: bytes | None = None
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what filtered it
 
 

@@ -41,19 +41,23 @@ class RowReader:
         def make(stem: str) -> list[Part]:
             sections = read_part(part.name, staging=self.staging)
             return [
-                self._write(listed, f"{stem}-{number:05d}.arrow")
+                self._write(listed, f"{stem}-{number:05d}")
                 for number, listed in enumerate(self.source.read(sections, self.layout))
             ]
 
         return prepare(part, self.staging, make)
 
-    def _write(self, listed: Listed, name: str) -> Part:
+    def _write(self, listed: Listed, stem: str) -> Part:
         rejects = list(listed.rejects)
         spoilt = list(listed.spoilt)
         filtered: Counter[str] = Counter()
         rows = listed.rows
         if rows is None:
             rows = pa.RecordBatch.from_pylist([], schema=self.layout.columns)
+        if listed.data is not None:
+            data = self.staging.place(f"{stem}.data")
+            data.write_bytes(listed.data)
+            rows = batch.set_column(rows, batch.PATH, pa.repeat(data.spelling, len(rows)))
         if self.labels is not None:
             rows, unknown = known_labels(rows, self.labels)
             if listed.inputs is None:
@@ -74,7 +78,7 @@ class RowReader:
         return write_kept(
             batch.with_hash(cut),
             self.staging,
-            name,
+            f"{stem}.arrow",
             rejects=rejects,
             filtered=filtered,
             extra=len(cut) - len(rows) + made - inputs,

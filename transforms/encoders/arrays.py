@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from transforms import batch
 from transforms.casts import cast_array
 from transforms.encoders.array_options import ArrayOptions
 from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import fixed_lists, string_array
+from transforms.encoders.ragged import binary_array, fixed_lists, string_array
 from transforms.kind import Context, Encoded, Sorter
 from transforms.sources.array_cut import ArrayCut
 from transforms.sources.array_file import ArrayFile
@@ -148,7 +148,7 @@ class ArrayEncoder:
         if self.cut.unit != "array":
             columns["array/start"] = kept[AT]
         if self.options.array_format == "raw":
-            columns["array/encoded"] = _bytes(arrays)
+            columns["array/encoded"] = binary_array([_bytes(array) for array in arrays])
         else:
             columns["array/values"] = _lists(arrays)
         return columns
@@ -207,12 +207,8 @@ def _open(place: _Row, stack: contextlib.ExitStack) -> ArrayFile | RecordError:
         return error
 
 
-def _bytes(arrays: Sequence[Array]) -> pa.Array:
-    """Their bytes, large_binary[n]. `pa.array(list)` would import pandas where it is installed."""
-    offsets = offsets_of(np.array([array.nbytes for array in arrays], np.int64))
-    parts: Iterator[Any] = (array.reshape(-1).view(np.uint8) for array in arrays if array.size)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
-    return pa.Array.from_buffers(pa.large_binary(), len(arrays), buffers)
+def _bytes(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
 def _lists(arrays: Sequence[Array]) -> pa.Array:

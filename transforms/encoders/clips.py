@@ -18,7 +18,7 @@ from recordmill.features import Feature, Features
 from transforms import batch
 from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import fixed_lists, string_array
+from transforms.encoders.ragged import binary_array, fixed_lists, string_array
 from transforms.kind import Context, Encoded, Sorted
 from transforms.sources import films
 from transforms.sources.clip_rows import (
@@ -26,11 +26,10 @@ from transforms.sources.clip_rows import (
     FILM,
     HEIGHT,
     OWN,
-    PICTURES,
     RATE,
     TIMES,
     WIDTH,
-    is_raw,
+    pictures_of,
 )
 from transforms.user_columns import user_fields, with_users
 
@@ -52,7 +51,7 @@ class ClipEncoder:
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Raises ConfigError for a user column that no feature can hold, or of a feature's name."""
         integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
-        raw = is_raw(self.pictures)
+        raw = self.pictures.is_raw
         declared = {
             "image/encoded": self._encoded(context),
             "image/timestamp": Feature(dtype="int64", shape=(self.frames,), sequence=not raw),
@@ -82,7 +81,7 @@ class ClipEncoder:
         return height, width, options.channels
 
     def _encoded(self, context: Context) -> Feature:
-        if not is_raw(self.pictures):
+        if not self.pictures.is_raw:
             return Feature(
                 dtype="string",
                 shape=(self.frames,),
@@ -113,12 +112,20 @@ class ClipEncoder:
                     found[name] = version
         return found
 
+    def _pictures(self, rows: pa.RecordBatch) -> pa.Array:
+        """Of each clip the list of its frames, or the bytes of all of them as one array."""
+        clips = pictures_of(rows)
+        if self.pictures.is_raw:
+            return binary_array([b"".join(frames) for frames in clips])
+        flat = binary_array([frame for frames in clips for frame in frames])
+        return pa.FixedSizeListArray.from_arrays(flat, self.frames)
+
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         count = len(rows)
-        raw = is_raw(self.pictures)
+        raw = self.pictures.is_raw
         times = rows[TIMES]
         columns: dict[str, pa.Array] = {
-            "image/encoded": rows[PICTURES],
+            "image/encoded": self._pictures(rows),
             "image/timestamp": times,
             "image/format": string_array([self.pictures.image_format] * count),
             "image/height": rows[HEIGHT],

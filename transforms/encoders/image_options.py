@@ -73,6 +73,11 @@ class ImageOptions:
                 "take unit or signed"
             )
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether pixels are stored as they are."""
+        return self.image_format == "raw"
+
     def _check_size(self) -> None:
         if self.size is None:
             if self.resize_mode not in ("crop", "none"):

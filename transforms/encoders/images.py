@@ -21,6 +21,7 @@ from transforms.encoders.image_options import ImageOptions
 from transforms.encoders.labels import label_feature, label_numbers
 from transforms.encoders.objects import ObjectOptions, Objects, object_features
 from transforms.encoders.pixels import Picture, process
+from transforms.encoders.ragged import binary_array
 from transforms.kind import Context, Encoded, Sorted, Sorter
 from transforms.user_columns import user_fields, with_users
 
@@ -137,7 +138,7 @@ class ImageEncoder:
         sides = self.options.size if fixed and self.options.size else (None, None)
         feature = Feature(
             dtype="string",
-            kind="raw" if self.options.image_format == "raw" else "image",
+            kind="raw" if self.options.is_raw else "image",
             raw_dtype="uint8" if self.options.normalize == "none" else "float32",
             raw_shape=(*sides, self.options.channels),
         )
@@ -227,18 +228,10 @@ def _picture_columns(kept: pa.RecordBatch, pictures: Sequence[Picture]) -> dict[
         return pa.array(np.array([getattr(picture, name) for picture in pictures], np.int64))
 
     return {
-        "image/encoded": _binary([picture.data for picture in pictures]),
+        "image/encoded": binary_array([picture.data for picture in pictures]),
         "image/filename": kept.column(batch.KEY),
-        "image/format": _binary([picture.format.encode() for picture in pictures]),
+        "image/format": binary_array([picture.format.encode() for picture in pictures]),
         "image/height": integers("height"),
         "image/width": integers("width"),
         "image/channels": integers("channels"),
     }
-
-
-def _binary(values: Sequence[bytes]) -> pa.Array:
-    """A large_binary array. `pa.array(list)` would import pandas where it is installed (0.9 s)."""
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)

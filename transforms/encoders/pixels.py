@@ -127,7 +127,7 @@ def encode(image: Image.Image, options: ImageOptions) -> bytes:
 
     Raises RecordError (UNSUPPORTED) where JPEG cannot hold its sides.
     """
-    if options.image_format == "raw":
+    if options.is_raw:
         return _raw(image, options)
     out = io.BytesIO()
     if options.image_format == "png":

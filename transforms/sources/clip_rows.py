@@ -1,24 +1,34 @@
-"""The rows of clips: what the source of films hands to the road, and the encoder writes."""
+"""The rows of clips: what the source of films hands to the road, and the encoder writes.
+
+Clips may overlap, and their frames are what is large. So a row says where its frames stand in a
+file that holds each of them once, as one of a picture names its file: they are shuffled as
+references, and read when they are written.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from recordmill.errors import Reason, RecordError, Reject
+from recordmill.files import Location
 from recordmill.weave import offsets_of
 from transforms import batch
 from transforms.encoders.film_pictures import Coded
-from transforms.encoders.image_options import ImageOptions
+from transforms.encoders.ragged import fixed_lists
 from transforms.kind import Listed
 from transforms.sources.clip_cut import Clip
 
 FILM = "__film__"  # string: the name of the file
-PICTURES = "__pictures__"  # lists of the coded frames, or the bytes of all of them as one array
+STARTS = "__starts__"  # lists of int64: where in the file at `__path__` each frame begins
+LENGTHS = "__lengths__"  # lists of int64: how many they are
+CONTENT = "__content__"  # uint64: xxh3_64 of all of them
 TIMES = "__times__"  # list of int64: microseconds from the beginning of the film, of each frame
 END = "__end__"  # int64: microseconds at which the last frame ends
 OWN = "__own__"  # int64: frames that do not repeat the last one
@@ -28,21 +38,16 @@ RATE = "__rate__"  # float64: frames of a clip per second
 _MICRO = 10**6
 
 
-def is_raw(pictures: ImageOptions) -> bool:
-    """Whether a clip is one array."""
-    return pictures.image_format == "raw"
-
-
-def clip_schema(frames: int, pictures: ImageOptions, users: Iterable[pa.Field]) -> pa.Schema:
+def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
     """Of the rows. frames: of a clip."""
-    coded = pa.large_binary() if is_raw(pictures) else pa.list_(pa.large_binary(), frames)
-    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, FILM)
+    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, FILM, batch.PATH)
+    lists = pa.list_(pa.int64(), frames)
     return pa.schema(
         [
             *(pa.field(name, pa.string()) for name in names),
-            pa.field(PICTURES, coded),
-            pa.field(TIMES, pa.list_(pa.int64(), frames)),
-            *(pa.field(name, pa.int64()) for name in (END, OWN, HEIGHT, WIDTH)),
+            *(pa.field(name, lists) for name in (STARTS, LENGTHS, TIMES)),
+            pa.field(CONTENT, pa.uint64()),
+            *(pa.field(name, pa.int64()) for name in (batch.SIZE, END, OWN, HEIGHT, WIDTH)),
             pa.field(RATE, pa.float64()),
             *users,
         ]
@@ -53,20 +58,21 @@ def clip_schema(frames: int, pictures: ImageOptions, users: Iterable[pa.Field]) 
 class ClipRows:
     """Collects clips of the films that rows of a listing name, and what is no clip.
 
-    sections: these rows. max_bytes: of a clip. bytes: of the pictures that are held. inputs: as
-    `Listed` has them.
+    sections: these rows. max_bytes: of a clip. bytes: of the frames that are held, each of which is
+    held once, in however many clips it is. inputs: as `Listed` has them.
     """
 
     sections: pa.RecordBatch
     schema: pa.Schema
-    pictures: ImageOptions
     max_bytes: int
     bytes: int = 0
     inputs: int = 0
     _at: list[int] = dataclasses.field(default_factory=list)
     _clips: list[Clip] = dataclasses.field(default_factory=list)
-    _coded: list[Sequence[Coded]] = dataclasses.field(default_factory=list)
     _rates: list[Fraction] = dataclasses.field(default_factory=list)
+    _frames: list[Coded] = dataclasses.field(default_factory=list)
+    _places: list[list[int]] = dataclasses.field(default_factory=list)  # in _frames, of each clip
+    _numbers: dict[int, int] = dataclasses.field(default_factory=dict)  # by id: place in _frames
     _rejects: list[Reject] = dataclasses.field(default_factory=list)
     _spoilt: list[Reject] = dataclasses.field(default_factory=list)
 
@@ -96,9 +102,16 @@ class ClipRows:
             return
         self._at.append(row)
         self._clips.append(clip)
-        self._coded.append(coded)
         self._rates.append(rate)
-        self.bytes += size
+        self._places.append([self._place(frame) for frame in coded])
+
+    def _place(self, frame: Coded) -> int:
+        place = self._numbers.get(id(frame))
+        if place is None:
+            place = self._numbers[id(frame)] = len(self._frames)
+            self._frames.append(frame)
+            self.bytes += len(frame.data)
+        return place
 
     def spoil(self, row: int, start: int, error: RecordError) -> None:
         """A record that cannot be made. start: its first slot."""
@@ -117,8 +130,10 @@ class ClipRows:
             rejects=self._rejects,
             spoilt=self._spoilt,
             inputs=self.inputs,
+            data=b"".join([frame.data for frame in self._frames]) if self._at else None,
         )
-        self._at, self._clips, self._coded, self._rates = [], [], [], []
+        self._at, self._clips, self._rates = [], [], []
+        self._frames, self._places, self._numbers = [], [], {}
         self._rejects, self._spoilt = [], []
         self.bytes = self.inputs = 0
         return listed
@@ -126,35 +141,52 @@ class ClipRows:
     def _rows(self) -> pa.RecordBatch:
         given = self.sections.take(pa.array(self._at, pa.int64()))
         keys = given[batch.KEY].to_pylist()
-        times = np.stack([clip.times for clip in self._clips])
+        places = np.array(self._places)
+        first = [self._frames[place] for place in places[:, 0].tolist()]
+        sizes = np.array([len(frame.data) for frame in self._frames], np.int64)
+        digests = np.array([xxhash.xxh3_64_intdigest(one.data) for one in self._frames], np.uint64)
         found = {
             batch.KEY: pa.array(
                 [f"{key}#{clip.start}" for key, clip in zip(keys, self._clips, strict=True)],
                 pa.string(),
             ),
-            PICTURES: self._pictures(),
-            TIMES: pa.FixedSizeListArray.from_arrays(pa.array(times.ravel()), times.shape[1]),
+            batch.PATH: pa.nulls(len(keys), pa.string()),  # the file is not written yet
+            batch.SIZE: pa.array(sizes[places].sum(1)),
+            STARTS: fixed_lists(offsets_of(sizes)[places]),
+            LENGTHS: fixed_lists(sizes[places]),
+            CONTENT: pa.array(
+                np.array([xxhash.xxh3_64_intdigest(row) for row in digests[places]], np.uint64)
+            ),
+            TIMES: fixed_lists(np.stack([clip.times for clip in self._clips])),
             END: pa.array([self._end(*one) for one in zip(self._clips, self._rates, strict=True)]),
             OWN: pa.array([clip.own for clip in self._clips]),
-            HEIGHT: pa.array([frames[0].height for frames in self._coded]),
-            WIDTH: pa.array([frames[0].width for frames in self._coded]),
+            HEIGHT: pa.array([frame.height for frame in first]),
+            WIDTH: pa.array([frame.width for frame in first]),
             RATE: pa.array([float(rate) for rate in self._rates]),
         }
         columns = [found[name] if name in found else given[name] for name in self.schema.names]
         return pa.record_batch(columns, schema=self.schema)
 
-    def _pictures(self) -> pa.Array:
-        """`pa.array(list)` would import pandas where it is installed (0.9 s)."""
-        flat = [frame.data for frames in self._coded for frame in frames]
-        size = len(self._coded[0])
-        if is_raw(self.pictures):
-            flat = [b"".join(flat[first : first + size]) for first in range(0, len(flat), size)]
-        offsets = offsets_of(np.array([len(data) for data in flat], np.int64))
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(flat))]
-        values = pa.Array.from_buffers(pa.large_binary(), len(flat), buffers)
-        return values if is_raw(self.pictures) else pa.FixedSizeListArray.from_arrays(values, size)
-
     @staticmethod
     def _end(clip: Clip, rate: Fraction) -> int:
         """Its last frame is taken to last as long as frames do on average."""
         return int(clip.times[-1]) + (round(_MICRO / rate) if rate else 0)
+
+
+def pictures_of(rows: pa.RecordBatch) -> list[list[bytes]]:
+    """The frames of each clip, read from where they were written."""
+    columns = (batch.PATH, STARTS, LENGTHS)
+    return [
+        _frames(Location.parse(path), starts, lengths)
+        for path, starts, lengths in zip(*(rows[n].to_pylist() for n in columns), strict=True)
+    ]
+
+
+def _frames(place: Location, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+    """They stand close together: read at once, with what there is between them."""
+    begin = min(starts)
+    data = place.read_range(begin, max(map(operator.add, starts, lengths)) - begin)
+    return [
+        data[start - begin : start - begin + length]
+        for start, length in zip(starts, lengths, strict=True)
+    ]

@@ -25,7 +25,7 @@ from transforms.encoders.film_pictures import Coded, FramePictures, too_many_pix
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Layout, Listed, Source
 from transforms.sources.clip_cut import Clip, ClipCut, Section, sections_of
-from transforms.sources.clip_rows import FILM, ClipRows, clip_schema, is_raw
+from transforms.sources.clip_rows import FILM, ClipRows, clip_schema
 from transforms.sources.film_frames import decode_section
 from transforms.sources.films import Film, Packets, jpegs, library
 
@@ -40,7 +40,7 @@ _THREADS = 4  # that look at local files
 _LOOKED_AT = 64  # films at once: of long ones the times of all frames are held
 _PART_BYTES = 2 << 20  # of films, that a task reads together
 _PART_ROWS = 256
-_ROW_BYTES = 4 << 20  # of clips that are written together
+_ROW_BYTES = 8 << 20  # of frames whose clips are written together
 _NEAR = Fraction(1, 50)  # that the frame rate of a header may be wrong by
 
 
@@ -150,7 +150,7 @@ class Films:
         if users is None:
             raise ConfigError("the input has no film that can be used")
         return Layout(
-            columns=clip_schema(self.cut.frames, self.pictures, users),
+            columns=clip_schema(self.cut.frames, users),
             labelled=labelled,
             grouped=True,  # clips of a film never part
             presplit=presplit,
@@ -161,7 +161,6 @@ class Films:
         found = ClipRows(
             sections=sections,
             schema=layout.columns,
-            pictures=self.pictures,
             max_bytes=self.max_clip_bytes,
         )
         known: tuple[str, Packets] | None = None
@@ -272,7 +271,7 @@ class Films:
 
     def _check_bytes(self, pixels: int) -> None:
         """Raises RecordError where a clip takes too much memory, if that can be told."""
-        if not is_raw(self.pictures) or self.pictures.size is not None:
+        if not self.pictures.is_raw or self.pictures.size is not None:
             return
         size = self.cut.frames * pixels * self.pictures.channels
         if size > self.max_clip_bytes:
