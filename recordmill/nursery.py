@@ -15,11 +15,14 @@ import gc
 import importlib
 import os
 import pickle
+import socket
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import NoReturn
+
+from recordmill import exchange
 
 
 def main_and_exit(descriptor: int, imports: Sequence[str]) -> NoReturn:
@@ -80,21 +83,22 @@ def _serve(descriptor: int) -> None:
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
-    pipe = Connection(descriptor)
+    end = socket.socket(fileno=descriptor)
     while True:
         try:
-            task = pipe.recv_bytes()
+            task = exchange.receive(end)
         except (EOFError, ConnectionError):
             return
         try:
-            function, args, kwargs = pickle.loads(task)
-            answer = pickle.dumps((True, function(*args, **kwargs)), protocol=5)
+            function, args, kwargs = exchange.load(task)
+            answer = exchange.dump((True, function(*args, **kwargs)))
         except Exception as error:  # noqa: BLE001  (all of it goes to the parent, which raises it)
-            answer = _dump_error(error)
+            answer = [_dump_error(error)]
         try:
-            pipe.send_bytes(answer)
+            exchange.send(end, answer)
         except ConnectionError:
             return
+        del task, answer  # what they hold may be large, and the next task is long in coming
 
 
 def _dump_error(error: Exception) -> bytes:
