@@ -15,14 +15,11 @@ import gc
 import importlib
 import os
 import pickle
-import socket
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import NoReturn
-
-from recordmill import exchange
 
 
 def main_and_exit(descriptor: int, imports: Sequence[str]) -> NoReturn:
@@ -83,22 +80,21 @@ def _serve(descriptor: int) -> None:
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
-    end = socket.socket(fileno=descriptor)
+    pipe = Connection(descriptor)
     while True:
         try:
-            task = exchange.receive(end)
+            task = pipe.recv_bytes()
         except (EOFError, ConnectionError):
             return
         try:
-            function, args, kwargs = exchange.load(task)
-            answer = exchange.dump((True, function(*args, **kwargs)))
+            function, args, kwargs = pickle.loads(task)
+            answer = pickle.dumps((True, function(*args, **kwargs)), protocol=5)
         except Exception as error:  # noqa: BLE001  (all of it goes to the parent, which raises it)
-            answer = [_dump_error(error)]
+            answer = _dump_error(error)
         try:
-            exchange.send(end, answer)
+            pipe.send_bytes(answer)
         except ConnectionError:
             return
-        del task, answer  # what they hold may be large, and the next task is long in coming
 
 
 def _dump_error(error: Exception) -> bytes:

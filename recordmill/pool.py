@@ -1,4 +1,4 @@
-"""Encoder processes: one pool per process, tasks in, results out, over a socket.
+"""Encoder processes: one pool per process, tasks in, results out, in plain pickles over a socket.
 
 Processes and not threads, because Pillow's encoders do not scale on threads; our own and not
 `concurrent.futures`, because its spawned children import the parent's main module (Beam: 1.6 s
@@ -12,9 +12,9 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import pickle
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.reduction import send_handle
 from typing import Any, ParamSpec, TypeVar
 
-from recordmill import environment, exchange, nursery
+from recordmill import environment, nursery
 from recordmill.errors import RunError
 
 _OF_ALLOCATOR = "jemalloc_bg_thd\n"
@@ -59,9 +59,9 @@ class ProcessPool:
 
         The future raises what the function raised, and WorkerDied where its process died.
         """
-        return self._threads.submit(self._call_next, exchange.dump((function, args, kwargs)))
+        return self._threads.submit(self._call_next, _dump_task(function, *args, **kwargs))
 
-    def _call_next(self, task: exchange.Message) -> Any:
+    def _call_next(self, task: bytes) -> Any:
         child = self._idle.get()
         try:
             return child.call(task)
@@ -76,6 +76,10 @@ class ProcessPool:
     def kill(self) -> None:
         """Ends the processes and waits for nothing."""
         self._nursery.kill()
+
+
+def _dump_task(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
+    return pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -226,14 +230,14 @@ class _Child:
         self._nursery = nursery
         self._process: _Process | None = None
 
-    def call(self, task: exchange.Message) -> Any:
+    def call(self, task: bytes) -> Any:
         try:
             if self._process is not None and self._nursery.has_ended(self._process):
                 self._bury()  # killed between two tasks
             if self._process is None:
                 self._start()
-            exchange.send(self._socket, task)
-            done, result = exchange.load(exchange.receive(self._socket))
+            self._pipe.send_bytes(task)
+            done, result = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError) as error:
             raise WorkerDied(_cause(self._bury())) from error
         if done:
@@ -241,7 +245,7 @@ class _Child:
         raise result
 
     def _start(self) -> None:
-        self._socket, theirs = socket.socketpair()
+        self._pipe, theirs = Pipe()
         with theirs:
             self._process = self._nursery.fork(theirs.fileno())
 

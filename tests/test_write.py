@@ -233,7 +233,7 @@ def test_results_come_in_order_though_they_are_ready_in_any():
     with Backwards(4) as pool:
         chunks = list(ahead([b"%d" % i for i in range(20)], pool))
     assert [start for start, _ in chunks] == list(range(20))
-    assert [examples(chunk.data.to_pybytes())[0]["value"] for _, chunk in chunks] == [
+    assert [examples(chunk.data)[0]["value"] for _, chunk in chunks] == [
         [b"%d" % i] for i in range(20)
     ]
     assert in_flight() == (0, 0)

@@ -99,7 +99,7 @@ class _CountItems(beam.DoFn):
         self._records += len(train)
         pool = shared_pool(self._workers)
         futures = [
-            pool.submit(count_rows, self._analysis, batch.to_buffer(train.slice(start, _CHUNK)))
+            pool.submit(count_rows, self._analysis, batch.to_bytes(train.slice(start, _CHUNK)))
             for start in range(0, len(train), _CHUNK)
         ]
         for future in futures:

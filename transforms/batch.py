@@ -191,11 +191,11 @@ def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
 
 
 def to_bytes(rows: pa.RecordBatch) -> bytes:
-    """`to_buffer`, for what takes no buffers, as coders."""
+    """`to_buffer`, as what pickles."""
     return bytes(to_buffer(rows))
 
 
-def from_bytes(data: bytes | pa.Buffer) -> pa.RecordBatch:
+def from_bytes(data: bytes) -> pa.RecordBatch:
     """The inverse of `to_bytes`."""
     return pa.ipc.open_stream(data).read_next_batch()
 

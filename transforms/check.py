@@ -34,7 +34,7 @@ def _check(part: Part, name: str, *, check: Check, staging: Staging, workers: in
     rows = read_part(part.name, staging=staging)
     pool = shared_pool(workers)
     starts = range(0, len(rows), _CHUNK)
-    chunks = [batch.to_buffer(rows.slice(start, _CHUNK)) for start in starts]
+    chunks = [batch.to_bytes(rows.slice(start, _CHUNK)) for start in starts]
     futures = [pool.submit(check_rows, check, chunk) for chunk in chunks]
     kept: list[int] = []
     rejects: list[Reject] = []

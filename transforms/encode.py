@@ -30,7 +30,7 @@ class EncodedChunk:
     `lengths` is theirs, and `kept` the rows that went into them; filled, objects: as in `Encoded`.
     """
 
-    data: pa.Buffer
+    data: bytes
     lengths: npt.NDArray[np.int64]
     kept: npt.NDArray[np.int64]
     rejects: Sequence[Reject]
@@ -51,7 +51,7 @@ def _unpack_encoder(packed: bytes) -> tuple[Encoder, Context]:
     return encoder, context
 
 
-def encode_chunk(packed: bytes, rows: pa.Buffer, compression: str) -> EncodedChunk:
+def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     """Loads, encodes, frames and compresses rows (as IPC bytes)."""
     encoder, context = _unpack_encoder(packed)
     table = batch.from_bytes(rows)
@@ -64,7 +64,7 @@ def encode_chunk(packed: bytes, rows: pa.Buffer, compression: str) -> EncodedChu
     if compression == "gzip" and len(frames.lengths):
         data = gzip_member(data)
     return EncodedChunk(
-        data=pa.py_buffer(data),
+        data=data,
         lengths=frames.lengths,
         kept=encoded.rows.kept,
         rejects=encoded.rows.rejects,
@@ -75,21 +75,21 @@ def encode_chunk(packed: bytes, rows: pa.Buffer, compression: str) -> EncodedChu
     )
 
 
-def check_rows(check: Check, rows: pa.Buffer) -> Sorted:
+def check_rows(check: Check, rows: bytes) -> Sorted:
     """Runs a check on rows (as IPC bytes)."""
     table = batch.from_bytes(rows)
     with _named(table):
         return check.check(table)
 
 
-def count_rows(analysis: Analysis, rows: pa.Buffer) -> pa.Buffer:
+def count_rows(analysis: Analysis, rows: bytes) -> bytes:
     """Counts the items of rows (as IPC bytes, both)."""
     table = batch.from_bytes(rows)
     with _named(table):
-        return batch.to_buffer(analysis.count(table))
+        return batch.to_bytes(analysis.count(table))
 
 
-def encode_columns(packed: bytes, rows: pa.Buffer) -> tuple[pa.Buffer, Sequence[Reject]]:
+def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:
     """Loads and encodes rows (as IPC bytes): the features of the kept ones, beside our columns."""
     encoder, context = _unpack_encoder(packed)
     table = batch.from_bytes(rows)
@@ -101,9 +101,7 @@ def encode_columns(packed: bytes, rows: pa.Buffer) -> tuple[pa.Buffer, Sequence[
         name: kept[name] for name in ours if name not in (batch.PATH, batch.SIZE, batch.MTIME)
     }
     features = {context.name(name): encoded.columns[name] for name in encoded.columns.schema.names}
-    return batch.to_buffer(
-        pa.RecordBatch.from_pydict({**columns, **features})
-    ), encoded.rows.rejects
+    return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), encoded.rows.rejects
 
 
 @contextmanager

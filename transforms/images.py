@@ -106,12 +106,12 @@ class _Decode(beam.DoFn):
 
 def _run_ahead(
     packed: bytes, rows: pa.RecordBatch, workers: int
-) -> Iterator[tuple[pa.Buffer, Sequence[Reject]]]:
+) -> Iterator[tuple[bytes, Sequence[Reject]]]:
     """Yields what the encoder processes make of the rows, in order, two tasks each ahead."""
     pool = shared_pool(workers)
-    waiting: collections.deque[Future[tuple[pa.Buffer, Sequence[Reject]]]] = collections.deque()
+    waiting: collections.deque[Future[tuple[bytes, Sequence[Reject]]]] = collections.deque()
     for start in range(0, len(rows), _CHUNK):
-        chunk = batch.to_buffer(rows.slice(start, _CHUNK))
+        chunk = batch.to_bytes(rows.slice(start, _CHUNK))
         waiting.append(pool.submit(encode_columns, packed, chunk))
         if len(waiting) > 2 * pool.workers:
             yield waiting.popleft().result()

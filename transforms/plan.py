@@ -358,7 +358,7 @@ def measure(
         step = max(min(len(rows) // 8, _SAMPLE_BYTES // max(sizes[name], 1)), 1)
         chunks[name] = collections.deque(
             pool.submit(
-                encode_chunk, packed, batch.to_buffer(rows.slice(at, step)), options.compression
+                encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), options.compression
             )
             for at in range(0, len(rows), step)
         )

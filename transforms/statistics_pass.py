@@ -117,7 +117,7 @@ def _examine(
     workers: int,
 ) -> Findings:
     splits = reader.read(part, strata)[batch.SPLIT].cast(pa.string())
-    only = batch.to_buffer(pa.RecordBatch.from_pydict({batch.SPLIT: splits}))
+    only = batch.to_bytes(pa.RecordBatch.from_pydict({batch.SPLIT: splits}))
     return shared_pool(workers).submit(examine_rows, examiner, part, only).result()
 
 

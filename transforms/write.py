@@ -116,7 +116,7 @@ def encode_in_order(
 
     try:
         for start in range(0, len(rows), step):
-            chunk = batch.to_buffer(rows.slice(start, step))
+            chunk = batch.to_bytes(rows.slice(start, step))
             while not _budget.take(size, tasks=pool.workers, must=not waiting):
                 yield oldest()
             try:

@@ -106,7 +106,7 @@ def learn_columns(
     waiting: collections.deque[Future[Kinds]] = collections.deque()
     kinds: Kinds = {}
     for part in itertools.chain(first, batches):
-        waiting.append(pool.submit(_task, batch.to_buffer(part), rows, names))
+        waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names))
         if len(waiting) > 2 * pool.workers:
             kinds = join([kinds, waiting.popleft().result()])
     return join([kinds, *(task.result() for task in waiting)])
@@ -158,7 +158,7 @@ def regroup(parts: Iterable[Listed]) -> Iterator[Listed]:
         yield Listed(rows=joined, rejects=rejects, filtered=filtered)
 
 
-def _task(part: pa.Buffer, rows: RowInput, names: Collection[str] | None) -> Kinds:
+def _task(part: bytes, rows: RowInput, names: Collection[str] | None) -> Kinds:
     return _kinds_of_part(batch.from_bytes(part), rows, names)
 
 
