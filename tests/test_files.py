@@ -55,6 +55,15 @@ def test_parse(text: str, shown: str) -> None:
     assert pickle.loads(pickle.dumps(place)) == place
 
 
+@pytest.mark.parametrize(
+    "path", ["/a b/c", "/\u00fc/\u6f22\u5b57", os.fsdecode(b"/a%20/\xff\xc3\xa9"), "/a?b=c/100%25"]
+)
+def test_a_place_can_be_spelled_in_utf_8(path: str) -> None:
+    spelling = Location.parse(path).spelling
+    assert spelling.encode("utf-8")
+    assert Location.parse(spelling).local_path == path
+
+
 def test_a_relative_path_becomes_absolute(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

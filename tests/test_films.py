@@ -10,12 +10,16 @@ import pytest
 from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.files import ChangedInputError
+from recordmill.files import ChangedInputError, Location
+from recordmill.staging import Staging
 from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
+from transforms import batch
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Listed
+from transforms.listing import read_part, stage_listing
+from transforms.read import RowReader
 from transforms.sources.clip_cut import ClipCut
-from transforms.sources.clip_rows import LENGTHS, STARTS, TIMES
+from transforms.sources.clip_rows import LENGTHS, STARTS, TIMES, pictures_of
 from transforms.sources.films import Film, Packets
 from transforms.sources.folders import FileTree
 from transforms.sources.video import Films
@@ -264,6 +268,22 @@ def test_a_playlist_opens_no_other_file(kind, extension, tmp_path) -> None:
     path.write_text(PLAYLISTS[kind])
     with pytest.raises(RecordError, match="unsupported: no film"), open_film(path):
         pass
+
+
+def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> None:
+    source = source_of(make_film(tmp_path / "x.mp4", 40), ClipCut(frames=8, stride=2), PNG)
+    staging = Staging(Location.parse(str(tmp_path / "job")))
+    staging.root.make_dirs()
+    (part,) = stage_listing(source, staging).parts
+    layout = source.layout([read_part(part.name, staging=staging)])
+    reader = RowReader(source=source, layout=layout, staging=staging)
+    written = reader.read(part)
+    rows = read_part(written[0].name, staging=staging)
+    frames = [frame for row in records(source) for frame in row["frames"]]
+    assert [frame for clip in pictures_of(rows) for frame in clip] == frames
+    (file,) = set(rows[batch.PATH].to_pylist())
+    assert os.stat(file).st_size == sum(map(len, set(frames))) < sum(map(len, frames)) / 3
+    assert reader.read(part) == written
 
 
 @pytest.mark.parametrize("missing", ["av", "simplejpeg"])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pathlib
 from fractions import Fraction
 
@@ -399,6 +400,17 @@ def test_tensorflow_reads_the_sequences(tmp_path) -> None:
         assert tf.io.decode_jpeg(lists["image/encoded"][2]).shape == (48, 64, 3)
         seen += 1
     assert seen == 4
+
+
+def test_an_output_of_any_name(tmp_path) -> None:
+    path = make_film(tmp_path / "in" / "x.mp4", 20)
+    named = os.fsdecode(os.fsencode(tmp_path) + b"/\xff out")
+    digests = set()
+    for out in (tmp_path / "plain", pathlib.Path(named)):
+        options = (*ALL, "--clip-frames", 4, "--clip-stride", 2)
+        assert run("video", "--input", path, "--output", out, *options) == 0
+        digests.add(Made(out).manifest.digest)
+    assert len(digests) == 1
 
 
 def test_the_same_bytes_with_one_worker_and_with_two(tmp_path) -> None:
