@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -30,10 +30,16 @@ def run(command: str, *argv: object) -> int:
 
 
 @contextlib.contextmanager
-def encoders_kept() -> Iterator[None]:
-    """The runs inside share two encoder processes: starting some for each would take most of it."""
-    shared_pool(2)
+def encoders_kept(environment: Mapping[str, str] | None = None) -> Iterator[None]:
+    """The runs inside share two encoder processes: starting some for each would take most of it.
+
+    environment: what else they, and the runs, find there.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        for name, value in (environment or {}).items():
+            patch.setenv(name, value)
+        close_shared_pool()  # its processes have the environment of when they started
+        shared_pool(2)
         patch.setattr(pool, "close_shared_pool", lambda: None)
         yield
     close_shared_pool()

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import recordmill
-from recordmill.pool import close_shared_pool
 from tests.image_runs import Made, encoders_kept, make, run
 from tests.s3_server import CREDENTIALS, s3_server
 from transforms.casts import DTYPES
@@ -18,12 +17,8 @@ ALL = ("--splits", "train=1")
 
 @pytest.fixture(scope="module", autouse=True)
 def encoders():
-    close_shared_pool()  # its processes have the environment of when they started
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with encoders_kept():
-            yield
+    with encoders_kept(CREDENTIALS):
+        yield
 
 
 def save(folder: pathlib.Path, **files: np.ndarray) -> pathlib.Path:

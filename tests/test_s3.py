@@ -10,7 +10,6 @@ from recordmill import lock
 from recordmill.claims import PREFIX
 from recordmill.files import Location
 from recordmill.manifest import load
-from recordmill.pool import close_shared_pool
 from recordmill.staging import FOLDER
 from tests.image_runs import encoders_kept, images
 from tests.s3_server import CREDENTIALS, s3_server
@@ -22,12 +21,8 @@ Uri = Callable[[str], str]
 
 @pytest.fixture(scope="module", autouse=True)
 def encoders() -> Iterator[None]:
-    close_shared_pool()  # its processes have the environment of when they started
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with encoders_kept():
-            yield
+    with encoders_kept(CREDENTIALS):
+        yield
 
 
 @pytest.fixture(scope="module")

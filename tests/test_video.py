@@ -14,7 +14,6 @@ from PIL import Image
 
 import recordmill
 from recordmill.files import Location
-from recordmill.pool import close_shared_pool
 from tests.films import (
     CLOSED_GOP,
     difference,
@@ -38,12 +37,8 @@ JPEG_ERROR = 4.0
 
 @pytest.fixture(scope="module", autouse=True)
 def encoders():
-    close_shared_pool()  # its processes have the environment of when they started
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with encoders_kept():
-            yield
+    with encoders_kept(CREDENTIALS):
+        yield
 
 
 def made_of(tmp_path: pathlib.Path, source: object, *options: object) -> Made:

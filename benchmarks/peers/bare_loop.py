@@ -5,17 +5,16 @@ No splits, balance, shuffle, resume or checksums of files: two files in the orde
 
 from __future__ import annotations
 
-import multiprocessing
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from benchmarks.peers.processes import PROCESSES, finish, shard, started
 from benchmarks.peers.work import label_of, list_keys, make_picture, number_labels
 from recordmill.example import encode_frames
 
-_PROCESSES = 2
 _ROWS = 64  # Examples encoded at once
 
 
@@ -42,20 +41,12 @@ def main(source: str, output: str) -> None:
     keys = list_keys(source)
     numbers = number_labels(keys)
     pathlib.Path(output).mkdir()
-    fork = multiprocessing.get_context("fork")  # what is imported already is not imported again
-    processes = [
-        fork.Process(
-            target=write,
-            args=(source, keys[i::_PROCESSES], numbers, f"{output}/all.tfrecord-0000{i}-of-00002"),
-        )
-        for i in range(_PROCESSES)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    if any(process.exitcode for process in processes):
-        sys.exit("a process failed")
+    finish(
+        [
+            started(write, source, keys[i::PROCESSES], numbers, shard(output, i))
+            for i in range(PROCESSES)
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ is of all rows. With the path of a tokenizer.json, ids are of that.
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import pathlib
 import sys
@@ -22,11 +21,11 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from benchmarks.documents import LENGTH, VOCABULARY
+from benchmarks.peers.processes import FORK, PROCESSES, finish, shard, started
 from recordmill.example import encode_frames
 from recordmill.weave import Ints
 from transforms.encoders.tokenizers import tokenize
 
-_PROCESSES = 2
 _ROWS = 1 << 14  # Examples encoded at once
 
 Ragged = tuple[Ints, Ints]  # ids of rows one after another, and of how many each has
@@ -92,27 +91,20 @@ def main(source: str, output: str, tokenizer: str | None = None) -> None:
     rows = csv.read_csv(source, parse_options=quotes_are_data).combine_chunks()
     labels = pc.unique(rows["label"]).sort()
     pathlib.Path(output).mkdir()
-    fork = multiprocessing.get_context("fork")  # what is imported already is not imported again
-    share = -(-len(rows) // _PROCESSES)
+    share = -(-len(rows) // PROCESSES)
     processes, pipes = [], []
-    for i in range(_PROCESSES):
-        here, there = fork.Pipe()
+    for i in range(PROCESSES):
+        here, there = FORK.Pipe()
         batches = rows.slice(i * share, share).to_batches(max_chunksize=_ROWS)
-        target = f"{output}/all.tfrecord-0000{i}-of-0000{_PROCESSES}"
-        process = fork.Process(target=write, args=(batches, labels, target, tokenizer, there))
-        process.start()
+        processes.append(started(write, batches, labels, shard(output, i), tokenizer, there))
         there.close()
-        processes.append(process)
         pipes.append(here)
     if not tokenizer:
         counts = sum((pipe.recv() for pipe in pipes), Counter())
         vocabulary = [word for word, _ in counts.most_common(VOCABULARY)]
         for pipe in pipes:
             pipe.send(vocabulary)
-    for process in processes:
-        process.join()
-    if any(process.exitcode for process in processes):
-        sys.exit("a process failed")
+    finish(processes)
 
 
 if __name__ == "__main__":

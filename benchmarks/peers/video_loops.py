@@ -10,16 +10,15 @@ checksums of files. `to_image` is what PyAV's own pages show: a picture of PIL's
 from __future__ import annotations
 
 import io
-import multiprocessing
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from benchmarks.peers.processes import PROCESSES, finish, shard, started
 from recordmill.example import encode_frames
 
-_PROCESSES = 2
 _ROWS = 16  # clips encoded at once
 _FRAMES, _STRIDE, _SIDE, _QUALITY = 16, 8, 112, 90
 
@@ -129,20 +128,7 @@ def _encoded(rows: list[tuple[str, list[tuple[bytes, int]]]]) -> bytes:
 def main(source: str, output: str, road: str) -> None:
     films = sorted(map(str, pathlib.Path(source).rglob("*.mp4")))
     pathlib.Path(output).mkdir()
-    fork = multiprocessing.get_context("fork")
-    processes = [
-        fork.Process(
-            target=write,
-            args=(road, films[i::_PROCESSES], f"{output}/all.tfrecord-0000{i}-of-00002"),
-        )
-        for i in range(_PROCESSES)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    if any(process.exitcode for process in processes):
-        sys.exit("a process failed")
+    finish([started(write, road, films[i::PROCESSES], shard(output, i)) for i in range(PROCESSES)])
 
 
 if __name__ == "__main__":
