@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.errors import RecordError
 from tests.films import difference, picture, resized
 from transforms.encoders.film_pictures import FramePictures
 from transforms.encoders.image_options import ImageOptions
@@ -28,7 +29,11 @@ def flat(height: int, width: int, colour: tuple[int, int, int]) -> np.ndarray:
 
 @pytest.mark.parametrize("mode", ["rgb", "gray"])
 @pytest.mark.parametrize(
-    ("height", "width"), [(1, 1), (3, 5), (17, 16), (16, 17), (31, 33), (49, 64), (112, 112)]
+    ("height", "width"),
+    [
+        *((1, 1), (3, 1), (48, 2), (2, 48), (3, 5), (17, 16), (16, 17)),
+        *((31, 33), (49, 64), (112, 112)),
+    ],
 )
 def test_flat_colours_are_flat_to_the_last_row_and_column(height, width, mode) -> None:
     image = coded(flat(height, width, (200, 40, 90)), mode=mode)
@@ -67,3 +72,32 @@ def test_the_quality_is_that_of_pillow() -> None:
     theirs = io.BytesIO()
     Image.fromarray(pixels).save(theirs, "JPEG", quality=77)
     assert ours.quantization == Image.open(theirs).quantization
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("yuv420p", "yuv422p", "yuv444p", "yuv410p", "yuv411p", "nv12", "yuyv422", "rgb24"),
+        *("yuv420p10le", "yuv422p10le", "yuv444p10le", "yuv420p12le", "p010le", "gray10le"),
+    ],
+)
+def test_a_window_has_the_colours_of_the_frame(form, offset) -> None:
+    pixels = picture(3, height=48, width=64 + 2 * offset)
+    frame = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format=form)
+    seen = frame.to_ndarray(format="rgb24")
+    step = 64 // frame.format.chroma_width(64)
+    for kind in ("jpeg", "png"):
+        options = ImageOptions(size=(48, 64), image_format=kind)
+        made = FramePictures(options).code(frame)
+        found = np.asarray(Image.open(io.BytesIO(made.data)))
+        begin = offset // step * step  # where a value of chroma begins
+        assert difference(found, seen[:, begin : begin + 64]) < 4
+
+
+def test_colours_that_ffmpeg_cannot_convert_are_rejects() -> None:
+    frame = av.VideoFrame.from_ndarray(picture(0, height=48, width=64), format="rgb24")
+    frame = frame.reformat(format="yuv420p")
+    frame.colorspace = 14  # ICtCp
+    with pytest.raises(RecordError, match="cannot scale pixels of yuv420p in its colours"):
+        FramePictures(ImageOptions(size=(24, 24))).code(frame)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import ConfigError, Reason, RecordError, RunError
 from recordmill.files import ChangedInputError, Location
 from recordmill.staging import Staging
 from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
 from transforms import batch
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Listed
-from transforms.listing import read_part, stage_listing
+from transforms.listing import located, read_part, stage_listing
 from transforms.read import RowReader
 from transforms.sources.clip_cut import ClipCut
 from transforms.sources.clip_rows import LENGTHS, STARTS, TIMES, pictures_of
@@ -278,12 +278,26 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
     layout = source.layout([read_part(part.name, staging=staging)])
     reader = RowReader(source=source, layout=layout, staging=staging)
     written = reader.read(part)
-    rows = read_part(written[0].name, staging=staging)
+    rows = located(read_part(written[0].name, staging=staging), staging)
     frames = [frame for row in records(source) for frame in row["frames"]]
     assert [frame for clip in pictures_of(rows) for frame in clip] == frames
     (file,) = set(rows[batch.PATH].to_pylist())
     assert os.stat(file).st_size == sum(map(len, set(frames))) < sum(map(len, frames)) / 3
     assert reader.read(part) == written
+
+    moved = tmp_path / "moved"
+    (tmp_path / "job").rename(moved)
+    rows = located(rows.drop_columns([batch.PATH]), Staging(Location.parse(str(moved))))
+    assert [frame for clip in pictures_of(rows) for frame in clip] == frames
+    (file,) = set(rows[batch.PATH].to_pylist())
+    content = pathlib.Path(file).read_bytes()
+    for wrong in (content[: len(content) // 2], bytes(len(content)), None):
+        pathlib.Path(file).unlink()
+        if wrong is not None:
+            pathlib.Path(file).write_bytes(wrong)
+        with pytest.raises(RunError, match=r"is not what this job wrote there: remove .*checked"):
+            pictures_of(rows)
+        pathlib.Path(file).write_bytes(content)
 
 
 @pytest.mark.parametrize("missing", ["av", "simplejpeg"])

@@ -26,6 +26,7 @@ HASH = "__hash__"  # uint64: xxh3_64 of the key
 
 # A reference to a file; a batch that has these is loaded inside the shard writer.
 PATH = "__path__"  # string: where to open it
+DATA = "__data__"  # string: the name of a staged file; encoders get its `__path__`
 SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 

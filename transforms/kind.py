@@ -28,7 +28,7 @@ class Listed:
     Where a `RowSource` makes several records of an input, `inputs` is how many inputs the part
     counts for, of which each counts in one part; and `spoilt` are records that could not be made of
     an input that was read. Large values may stand in `data`, apart from the rows, which say where
-    in it: it is written once, and rows find it by their `__path__`.
+    in it: it is written once, and encoders find it by the `__path__` of rows.
     """
 
     rows: pa.RecordBatch | None = None

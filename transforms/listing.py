@@ -189,6 +189,17 @@ def read_part(
     return reader.get_batch(0)
 
 
+def located(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
+    """Rows with the path of the staged file that they name, if they do: that is where staging is
+    now, and so no part of what is staged.
+    """
+    if batch.DATA not in rows.schema.names:
+        return rows
+    names = rows[batch.DATA].dictionary_encode()
+    paths = [staging.place(name).spelling for name in names.dictionary.to_pylist()]
+    return batch.set_column(rows, batch.PATH, pa.array(paths, pa.string()).take(names.indices))
+
+
 def _open(place: Location) -> Any:
     """A local file is mapped, not copied, where its name is one that pyarrow can spell."""
     if place.is_local and os.fsencode(place.local_path) == place.local_path.encode(

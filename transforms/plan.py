@@ -23,7 +23,7 @@ from recordmill.staging import Part, Staging, Verdict, to_json
 from transforms import batch
 from transforms.encode import EncodedChunk, encode_chunk, pack_encoder
 from transforms.kind import Artifact, Context, Encoder
-from transforms.listing import outcome, read_part
+from transforms.listing import located, outcome, read_part
 from transforms.rebalance import Quota
 from transforms.splits import TRAIN
 from transforms.statistics_pass import Examined
@@ -350,7 +350,7 @@ def measure(
     chunks = {}
     sizes = {}
     for name, sample in samples.items():
-        rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
+        rows = located(_fetch(sample.slice(0, sample_size(records[name])), name, staging), staging)
         if batch.SIZE in rows.schema.names:
             sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
         else:

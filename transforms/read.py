@@ -55,9 +55,9 @@ class RowReader:
         if rows is None:
             rows = pa.RecordBatch.from_pylist([], schema=self.layout.columns)
         if listed.data is not None:
-            data = self.staging.place(f"{stem}.data")
-            data.write_bytes(listed.data)
-            rows = batch.set_column(rows, batch.PATH, pa.repeat(data.spelling, len(rows)))
+            data = f"{stem}.data"
+            self.staging.place(data).write_bytes(listed.data)
+            rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
         if self.labels is not None:
             rows, unknown = known_labels(rows, self.labels)
             if listed.inputs is None:

@@ -30,6 +30,7 @@ from recordmill.staging import ShardInfo, Staging, to_json
 from transforms import batch
 from transforms.encode import EncodedChunk, encode_chunk, pack_encoder
 from transforms.kind import Encoder
+from transforms.listing import located
 from transforms.plan import Plan, SplitPlan
 from transforms.reshuffle import Shard as ShardId
 from transforms.reshuffle import sort_pieces
@@ -274,7 +275,7 @@ class ShardWriter:
         sha256 = hashlib.sha256()
         size = 0
         for start, chunk in encode_in_order(
-            rows,
+            located(rows, self.staging),
             packed=pack_encoder(self.encoder, plan.context),
             split=plan.splits[split],
             compression=self.compression,

@@ -30,6 +30,7 @@ Plane = npt.NDArray[np.uint8]
 _FLAGS = "bilinear+accurate_rnd+bitexact"
 _SIDEWAYS = 5  # the first orientation that swaps height and width
 _GRAPHS = 8  # kept, for frames of so many kinds
+_SOME = 64  # pixels, to ask how many values of chroma there are for them
 _PARTS = (1, 2, 2)  # of its sides, that luma and chroma have in a JPEG
 
 # Orientations by EXIF's numbers, by the signs of (a, b, c, d) of a display matrix, which leads the
@@ -89,7 +90,10 @@ class FramePictures:
             if len(self._graphs) >= _GRAPHS:
                 self._graphs.clear()
             scaler = self._graphs[kind] = self._scaler(frame, kind)
-        planes = scaler.scale(frame)
+        try:
+            planes = scaler.scale(frame)
+        except library().FFmpegError as error:
+            raise _unscalable(kind) from error
         if kind.turn != 1:
             planes = [_turned(plane, kind.turn) for plane in planes]
         if scaler.standing.canvas != scaler.standing.inner:
@@ -135,7 +139,9 @@ class FramePictures:
         sideways = kind.turn >= _SIDEWAYS
         standing = plan_resize(shown[::-1] if sideways else shown, self._options)
         plan = standing.turned() if sideways else standing
-        window = _window((kind.width, kind.height), shown, plan)
+        form = frame.format
+        chroma = (_SOME // form.chroma_width(_SOME), _SOME // form.chroma_height(_SOME))
+        window = _window((kind.width, kind.height), shown, plan, chroma=chroma)
         jpeg = self._options.image_format == "jpeg"
         if jpeg:
             check_sides(standing.canvas)
@@ -143,9 +149,7 @@ class FramePictures:
         try:
             return _Scaler(frame, window=window, size=plan.inner, standing=standing, yuv=planes)
         except library().FFmpegError as error:
-            raise RecordError(
-                Reason.UNSUPPORTED, f"FFmpeg cannot scale pixels of {kind.format}"
-            ) from error
+            raise _unscalable(kind) from error
 
 
 class _Scaler:
@@ -181,13 +185,14 @@ class _Scaler:
         self._graph.push(frame)
         planes = self._graph.pull().planes
         if self._yuv:
-            return [_view(plane, 1)[..., 0] for plane in planes[: self._yuv]]
-        return [_view(planes[0], 3)]
+            return [_view(plane, plane.width) for plane in planes[: self._yuv]]
+        return [_view(planes[0], planes[0].width * 3).reshape(planes[0].height, -1, 3)]
 
 
-def _view(plane: Any, channels: int) -> Plane:
+def _view(plane: Any, width: int) -> Plane:
+    """Rows of so many bytes."""
     rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
-    return rows[:, : plane.width * channels].reshape(plane.height, plane.width, channels)
+    return rows[:, :width]
 
 
 def _turned(plane: Plane, orientation: int) -> Plane:
@@ -204,6 +209,14 @@ def _placed(
     return canvas
 
 
+def _unscalable(kind: _Kind) -> RecordError:
+    return RecordError(
+        Reason.UNSUPPORTED,
+        f"FFmpeg cannot scale pixels of {kind.format} in its colours (color space"
+        f" {kind.colorspace})",
+    )
+
+
 def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordError:
     """The reject of a film that is too large for `max_pixels`."""
     return RecordError(
@@ -212,15 +225,22 @@ def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordErr
     )
 
 
-def _window(stored: Size, shown: Size, plan: Plan) -> str | None:
-    """What the crop filter is told to leave, in whole pixels as they are stored."""
+def _window(stored: Size, shown: Size, plan: Plan, *, chroma: Size) -> str | None:
+    """What the crop filter is told to leave, in whole pixels as they are stored.
+
+    chroma: how many pixels a value of it is for, across and down. The window begins where one
+    begins: FFmpeg would begin within it, which are false colours where a value takes two bytes.
+    """
     sides = [
         min(max(round(part * has / seen), 1), has)
         for part, has, seen in zip(plan.window, stored, shown, strict=True)
     ]
     if tuple(sides) == stored:
         return None
-    left, top = ((has - side) // 2 for has, side in zip(stored, sides, strict=True))
+    left, top = (
+        (has - side) // 2 // part * part
+        for has, side, part in zip(stored, sides, chroma, strict=True)
+    )
     return f"{sides[0]}:{sides[1]}:{left}:{top}:exact=1"
 
 

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from recordmill.errors import Reason, RecordError, Reject
-from recordmill.files import Location
+from recordmill.errors import Reason, RecordError, Reject, RunError
+from recordmill.files import Location, shown
+from recordmill.storage_errors import MissingError
 from recordmill.weave import offsets_of
 from transforms import batch
 from transforms.encoders.film_pictures import Coded
@@ -26,9 +28,9 @@ from transforms.kind import Listed
 from transforms.sources.clip_cut import Clip
 
 FILM = "__film__"  # string: the name of the file
-STARTS = "__starts__"  # lists of int64: where in the file at `__path__` each frame begins
+STARTS = "__starts__"  # lists of int64: where in the staged file each frame begins
 LENGTHS = "__lengths__"  # lists of int64: how many they are
-CONTENT = "__content__"  # uint64: xxh3_64 of all of them
+CONTENT = "__content__"  # uint64: xxh3_64 of those of each
 TIMES = "__times__"  # list of int64: microseconds from the beginning of the film, of each frame
 END = "__end__"  # int64: microseconds at which the last frame ends
 OWN = "__own__"  # int64: frames that do not repeat the last one
@@ -40,7 +42,7 @@ _MICRO = 10**6
 
 def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
     """Of the rows. frames: of a clip."""
-    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, FILM, batch.PATH)
+    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, FILM, batch.DATA)
     lists = pa.list_(pa.int64(), frames)
     return pa.schema(
         [
@@ -144,19 +146,17 @@ class ClipRows:
         places = np.array(self._places)
         first = [self._frames[place] for place in places[:, 0].tolist()]
         sizes = np.array([len(frame.data) for frame in self._frames], np.int64)
-        digests = np.array([xxhash.xxh3_64_intdigest(one.data) for one in self._frames], np.uint64)
+        digests = _digests([frame.data for frame in self._frames])
         found = {
             batch.KEY: pa.array(
                 [f"{key}#{clip.start}" for key, clip in zip(keys, self._clips, strict=True)],
                 pa.string(),
             ),
-            batch.PATH: pa.nulls(len(keys), pa.string()),  # the file is not written yet
+            batch.DATA: pa.nulls(len(keys), pa.string()),  # the file is not written yet
             batch.SIZE: pa.array(sizes[places].sum(1)),
             STARTS: fixed_lists(offsets_of(sizes)[places]),
             LENGTHS: fixed_lists(sizes[places]),
-            CONTENT: pa.array(
-                np.array([xxhash.xxh3_64_intdigest(row) for row in digests[places]], np.uint64)
-            ),
+            CONTENT: pa.array([_hash(row) for row in digests[places]], pa.uint64()),
             TIMES: fixed_lists(np.stack([clip.times for clip in self._clips])),
             END: pa.array([self._end(*one) for one in zip(self._clips, self._rates, strict=True)]),
             OWN: pa.array([clip.own for clip in self._clips]),
@@ -174,12 +174,25 @@ class ClipRows:
 
 
 def pictures_of(rows: pa.RecordBatch) -> list[list[bytes]]:
-    """The frames of each clip, read from where they were written."""
-    columns = (batch.PATH, STARTS, LENGTHS)
-    return [
-        _frames(Location.parse(path), starts, lengths)
-        for path, starts, lengths in zip(*(rows[n].to_pylist() for n in columns), strict=True)
-    ]
+    """The frames of each clip, read from where they were written.
+
+    Raises RunError where they are not there any more.
+    """
+    columns = (batch.PATH, STARTS, LENGTHS, CONTENT)
+    found = []
+    for path, starts, lengths, content in zip(*(rows[n].to_pylist() for n in columns), strict=True):
+        place = Location.parse(path)
+        try:
+            frames = _frames(place, starts, lengths)
+        except MissingError:
+            frames = []
+        if _hash(_digests(frames)) != content:
+            raise RunError(
+                f"{shown(path)} is not what this job wrote there: remove {shown(place.parent)}, and"
+                " run the same command again"
+            )
+        found.append(frames)
+    return found
 
 
 def _frames(place: Location, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
@@ -190,3 +203,11 @@ def _frames(place: Location, starts: Sequence[int], lengths: Sequence[int]) -> l
         data[start - begin : start - begin + length]
         for start, length in zip(starts, lengths, strict=True)
     ]
+
+
+def _digests(frames: Sequence[bytes]) -> npt.NDArray[np.uint64]:
+    return np.array([xxhash.xxh3_64_intdigest(frame) for frame in frames], np.uint64)
+
+
+def _hash(digests: npt.NDArray[np.uint64]) -> int:
+    return xxhash.xxh3_64_intdigest(digests.tobytes())
