@@ -1,4 +1,4 @@
-"""Frames that become JPEG without being RGB between: their edges, their padding, their turns."""
+"""Frames that become JPEG without being RGB between: their edges, their padding, their windows."""
 
 import io
 

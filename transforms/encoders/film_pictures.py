@@ -85,15 +85,19 @@ class FramePictures:
             int(frame.color_range),
             _turn_of(frame),
         )
-        scaler = self._graphs.get(kind)
-        if scaler is None:
-            if len(self._graphs) >= _GRAPHS:
-                self._graphs.clear()
-            scaler = self._graphs[kind] = self._scaler(frame, kind)
         try:
+            scaler = self._graphs.get(kind)
+            if scaler is None:
+                if len(self._graphs) >= _GRAPHS:
+                    self._graphs.clear()
+                scaler = self._graphs[kind] = self._scaler(frame, kind)
             planes = scaler.scale(frame)
         except library().FFmpegError as error:
-            raise _unscalable(kind) from error
+            raise RecordError(
+                Reason.UNSUPPORTED,
+                f"FFmpeg cannot scale pixels of {kind.format} in its colours (color space"
+                f" {kind.colorspace})",
+            ) from error
         if kind.turn != 1:
             planes = [_turned(plane, kind.turn) for plane in planes]
         if scaler.standing.canvas != scaler.standing.inner:
@@ -146,10 +150,7 @@ class FramePictures:
         if jpeg:
             check_sides(standing.canvas)
         planes = 0 if not jpeg else 1 if self._options.mode == "gray" else 3
-        try:
-            return _Scaler(frame, window=window, size=plan.inner, standing=standing, yuv=planes)
-        except library().FFmpegError as error:
-            raise _unscalable(kind) from error
+        return _Scaler(frame, window=window, size=plan.inner, standing=standing, yuv=planes)
 
 
 class _Scaler:
@@ -207,14 +208,6 @@ def _placed(
     top, left = corner
     canvas[top : top + plane.shape[0], left : left + plane.shape[1]] = plane
     return canvas
-
-
-def _unscalable(kind: _Kind) -> RecordError:
-    return RecordError(
-        Reason.UNSUPPORTED,
-        f"FFmpeg cannot scale pixels of {kind.format} in its colours (color space"
-        f" {kind.colorspace})",
-    )
 
 
 def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordError:

@@ -120,7 +120,8 @@ class Films:
 
     def scan(self) -> Iterator[Listed]:
         """Raises ConfigError for an input that cannot be used."""
-        library(), jpegs()
+        library()
+        jpegs()
         kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
