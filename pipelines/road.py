@@ -77,7 +77,8 @@ class Road:
         workers = self.options.workers
         if self.reader is not None:
             parts |= PrepareParts(
-                functools.partial(read_rows_of, reader=self.reader, workers=workers)
+                functools.partial(read_rows_of, reader=self.reader, workers=workers),
+                at_once=workers,
             )
         elif self.check is not None:
             parts |= PrepareParts(

@@ -45,6 +45,7 @@ class Part:
     name: str
     rows: int
     bytes: int  # of the rows in memory
+    reads: int = 0  # bytes of the files that they name
     rejected: int = 0  # by the checks
     filtered: int = 0
     extra: int = 0  # records that came of cutting others

@@ -3,11 +3,15 @@ stand, and what can be known to be bad is rejected, so that counts come out exac
 """
 
 import dataclasses
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import Reject
 from recordmill.pool import shared_pool
@@ -54,14 +58,54 @@ def read_rows_of(part: Part, *, reader: RowReader, workers: int) -> list[Part]:
     return shared_pool(workers).submit(read_rows, reader, part).result()
 
 
+class _Prepare(beam.DoFn):
+    """Parts of a bundle side by side, the largest first.
+
+    A runner cuts bundles before anybody knows what takes long. Where each had one part in work, a
+    process would be idle at the end while another still has many before it.
+    """
+
+    def __init__(self, make: Callable[[Part], list[Part]], at_once: int) -> None:
+        self._make = make
+        self._at_once = at_once
+
+    def setup(self) -> None:
+        self._threads = ThreadPoolExecutor(
+            self._at_once or len(os.sched_getaffinity(0)), thread_name_prefix="prepare"
+        )
+
+    def start_bundle(self) -> None:
+        self._parts: list[Part] = []
+
+    def process(self, part: Part) -> None:
+        self._parts.append(part)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        parts = sorted(self._parts, key=lambda part: (-part.reads, part.name))
+        begun = [self._threads.submit(self._make, part) for part in parts]
+        try:
+            for future in begun:
+                for made in future.result():
+                    yield GlobalWindows.windowed_value_at_end_of_window(made)
+        finally:  # an attempt that has failed leaves nobody behind who still writes
+            for future in begun:
+                future.cancel()
+            wait(begun)
+
+    def teardown(self) -> None:
+        self._threads.shutdown()
+
+
 @dataclasses.dataclass(eq=False)
 class PrepareParts(beam.PTransform):
     """Parts of the listing in, parts of rows that can be planned with out.
 
-    make: these of a part, such as `check_part` with its options.
+    make: these of a part, such as `check_part` with its options. at_once: parts of a bundle, 0 is
+    one per core: `read_rows_of` keeps one encoder process busy, `check_part` all of them.
     """
 
     make: Callable[[Part], list[Part]]
+    at_once: int = 1
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -69,6 +113,6 @@ class PrepareParts(beam.PTransform):
     def expand(self, parts: beam.PCollection[Part]) -> beam.PCollection[Part]:
         return (
             parts
-            | "Prepare" >> beam.FlatMap(self.make).with_output_types(Part)
+            | "Prepare" >> beam.ParDo(_Prepare(self.make, self.at_once)).with_output_types(Part)
             | "Spread" >> beam.Reshuffle()
         )
