@@ -1,10 +1,10 @@
 """A process that has imported what encoder processes need, and becomes each of them by forking.
 
 To import NumPy, Arrow and an encoder takes half a second of a core; a fork takes milliseconds, and
-shares their pages. It is asked through a connection: nothing and a socket for a process that serves
-that socket, answered by the process's id; the id of one that has ended for how it ended, answered
-by its wait status. It ends with the connection, after those it forked, whose CPU time then counts
-with that of the job. It starts no threads, so that a fork is a whole process.
+shares their pages. It is asked through a connection: nothing, and a socket and shared memory for a
+process that serves this exchange, answered by the process's id; the id of one that has ended for
+how it ended, answered by its wait status. It ends with the connection, after those it forked, whose
+CPU time then counts with that of the job. It starts no threads, so that a fork is a whole process.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import NoReturn
+
+from recordmill.exchange import Exchange
 
 
 def main_and_exit(descriptor: int, imports: Sequence[str]) -> NoReturn:
@@ -54,19 +56,22 @@ def main(descriptor: int, imports: Sequence[str]) -> None:
 
 
 def _fork(control: Connection) -> int:
-    theirs = recv_handle(control)
+    pipe, memory = recv_handle(control), recv_handle(control)
     child = os.fork()
     if not child:
         control.close()
-        _serve_and_exit(theirs)
-    os.close(theirs)
+        _serve_and_exit(pipe, memory)
+    os.close(pipe)
+    os.close(memory)
     return child
 
 
-def _serve_and_exit(descriptor: int) -> NoReturn:
+def _serve_and_exit(pipe: int, memory: int) -> NoReturn:
     code = 1
     try:
-        _serve(descriptor)
+        exchange = Exchange(Connection(pipe), memory)
+        os.close(memory)
+        _serve(exchange)
         code = 0
     except BaseException:  # noqa: BLE001 (it must not become a second nursery)
         traceback.print_exc()
@@ -74,16 +79,15 @@ def _serve_and_exit(descriptor: int) -> NoReturn:
         os._exit(code)
 
 
-def _serve(descriptor: int) -> None:
+def _serve(exchange: Exchange) -> None:
     """The life of an encoder process: call what comes in, answer, end with the socket."""
     # C libraries print what they think of bad data; only a crash of the process itself is news.
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
-    pipe = Connection(descriptor)
     while True:
         try:
-            task = pipe.recv_bytes()
+            task = exchange.receive()
         except (EOFError, ConnectionError):
             return
         try:
@@ -92,7 +96,7 @@ def _serve(descriptor: int) -> None:
         except Exception as error:  # noqa: BLE001  (all of it goes to the parent, which raises it)
             answer = _dump_error(error)
         try:
-            pipe.send_bytes(answer)
+            exchange.send(answer)
         except ConnectionError:
             return
 

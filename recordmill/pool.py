@@ -1,4 +1,4 @@
-"""Encoder processes: one pool per process, tasks in, results out, in plain pickles over a socket.
+"""Encoder processes: one pool per process, tasks in, results out, in plain pickles.
 
 Processes and not threads, because Pillow's encoders do not scale on threads; our own and not
 `concurrent.futures`, because its spawned children import the parent's main module (Beam: 1.6 s
@@ -26,6 +26,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from recordmill import environment, nursery
 from recordmill.errors import RunError
+from recordmill.exchange import Exchange, shared_memory
 
 _OF_ALLOCATOR = "jemalloc_bg_thd\n"
 
@@ -167,8 +168,8 @@ class _Nursery:
             process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
         )
 
-    def fork(self, descriptor: int) -> _Process:
-        """Returns a new process, which serves a socket.
+    def fork(self, pipe: int, memory: int) -> _Process:
+        """Returns a new process, which serves the other end of an exchange.
 
         Raises:
           EOFError, OSError: there is none.
@@ -180,7 +181,8 @@ class _Nursery:
                 self._control.close()
                 self._start()
             self._control.send(None)
-            send_handle(self._control, descriptor, self._process.pid)
+            for descriptor in (pipe, memory):
+                send_handle(self._control, descriptor, self._process.pid)
             number = self._control.recv()
             process = _Process(
                 number=number, handle=os.pidfd_open(number), nursery=self._process.pid
@@ -236,8 +238,8 @@ class _Child:
                 self._bury()  # killed between two tasks
             if self._process is None:
                 self._start()
-            self._pipe.send_bytes(task)
-            done, result = pickle.loads(self._pipe.recv_bytes())
+            self._exchange.send(task)
+            done, result = pickle.loads(self._exchange.receive())
         except (EOFError, OSError) as error:
             raise WorkerDied(_cause(self._bury())) from error
         if done:
@@ -245,9 +247,14 @@ class _Child:
         raise result
 
     def _start(self) -> None:
-        self._pipe, theirs = Pipe()
-        with theirs:
-            self._process = self._nursery.fork(theirs.fileno())
+        pipe, theirs = Pipe()
+        memory = shared_memory()
+        try:
+            self._exchange = Exchange(pipe, memory)
+            self._process = self._nursery.fork(theirs.fileno(), memory)
+        finally:
+            theirs.close()
+            os.close(memory)
 
     def _bury(self) -> int | None:
         """Returns the exit code, where it is known."""

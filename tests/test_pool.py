@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
+from recordmill.exchange import ROOM
 from recordmill.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -116,8 +117,19 @@ def test_results_come_from_the_processes(pool, tmp_path):
     assert os.getpid() not in ids
 
 
-def test_a_result_larger_than_the_sockets_buffer(pool):
-    assert pool.submit(bytes, 8 << 20).result() == bytes(8 << 20)
+@pytest.mark.parametrize("size", [8 << 20, ROOM - 100, ROOM, ROOM + 1])
+def test_what_is_larger_than_the_sockets_buffer_or_than_the_memory_that_is_shared(pool, size):
+    """There and back; what came before and comes after is small."""
+    value = np.random.default_rng(0).bytes(size)
+    for given in (b"before", value, b"after"):
+        assert pool.submit(bytes, given).result() == given
+
+
+def test_a_result_stays_as_it_is_while_others_come():
+    pool = ProcessPool(1)
+    futures = [pool.submit(np.full, 1 << 16, i) for i in range(8)]
+    assert [set(future.result().tolist()) for future in futures] == [{i} for i in range(8)]
+    pool.close()
 
 
 @pytest.mark.parametrize(
@@ -243,6 +255,7 @@ def test_the_shared_pool_is_made_once():
 
 _PARENT = """
 import sys
+from recordmill.exchange import ROOM
 from recordmill.pool import ProcessPool
 from tests.test_pool import process_id, read
 
@@ -319,6 +332,7 @@ from recordmill import environment
 environment.set_up()
 import pyarrow.compute
 
+from recordmill.exchange import ROOM
 from recordmill.pool import ProcessPool
 from tests.test_pool import family
 
