@@ -200,7 +200,7 @@ def ahead(values, pool, *, record_bytes=TASK_BYTES):
         before={},
         after={},
         shards=1,
-        estimate=Estimate(record_bytes=record_bytes, input_bytes=0, seconds=0),
+        estimate=Estimate(record_bytes=record_bytes, input_bytes=TASK_BYTES, seconds=0),
     )
     packed = write.pack_encoder(TinyEncoder(), Context(seed=0))
     rows = rows_of(values)
@@ -240,8 +240,8 @@ def test_results_come_in_order_though_they_are_ready_in_any():
 
 
 def test_looking_ahead_has_an_end():
-    """Eight tasks a process where they are small, one a process where they are too large."""
-    for record_bytes, expected in ((TASK_BYTES, 16), (1 << 40, 2)):
+    """Eight tasks a process where results are small, one a process where they are too large."""
+    for record_bytes, expected in ((TASK_BYTES // 64, 16), (TASK_BYTES, 8), (1 << 40, 2)):
         pool = Late(2)
         chunks = ahead([b"v"] * 50, pool, record_bytes=record_bytes)
         next(chunks)

@@ -36,7 +36,7 @@ from transforms.reshuffle import Shard as ShardId
 from transforms.reshuffle import sort_pieces
 from transforms.spill import Piece
 
-_LOOK_AHEAD = 256 << 20  # bytes of results, of all writers of this process together
+_LOOK_AHEAD = 32 << 20  # bytes of results for each encoder process, of all writers of this process
 _SHARDS_AT_ONCE = 2  # of one bundle
 _DIGESTED = 1 << 14  # rows at once, or so many as take this
 _DIGESTED_BYTES = 4 << 20
@@ -57,7 +57,7 @@ class _Budget:
 
     def take(self, size: int, *, tasks: int, must: bool) -> bool:
         with self._lock:
-            if not must and self._tasks >= tasks and self._bytes + size > _LOOK_AHEAD:
+            if not must and self._tasks >= tasks and self._bytes + size > tasks * _LOOK_AHEAD:
                 return False
             if not must and self._tasks >= 8 * tasks:
                 return False
