@@ -215,7 +215,7 @@ class Location:
             with explained("read", self):  # entered here only: it takes as long as to open a file
                 raise
 
-    def write_bytes(self, data: bytes) -> None:
+    def write_bytes(self, data: bytes | bytearray) -> None:
         """The file has the old content or all of the new, never a part."""
         with explained("write", self):
             self.store.write_bytes(self.path, data)

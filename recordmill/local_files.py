@@ -52,7 +52,7 @@ class LocalFiles:
         finally:
             os.close(descriptor)
 
-    def write_bytes(self, path: str, data: bytes) -> None:
+    def write_bytes(self, path: str, data: bytes | bytearray) -> None:
         temporary = _write_temporary(path, data)
         try:
             os.replace(temporary, path)
@@ -109,7 +109,7 @@ def _entry(name: str, status: os.stat_result) -> Entry:
     return Entry(name=name, kind=kind, size=status.st_size, mtime_ns=status.st_mtime_ns)
 
 
-def _write_temporary(path: str, data: bytes) -> str:
+def _write_temporary(path: str, data: bytes | bytearray) -> str:
     """Writes beside `path` and returns the name; on disk before it gets its real name."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     try:

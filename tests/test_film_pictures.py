@@ -1,5 +1,6 @@
 """Frames that become JPEG without being RGB between: their edges, their padding, their windows."""
 
+import gc
 import io
 
 import av
@@ -21,6 +22,23 @@ def coded(pixels: np.ndarray, **options: object) -> Image.Image:
     image = Image.open(io.BytesIO(made.data))
     assert image.size == (made.width, made.height)
     return image
+
+
+def test_frames_are_not_kept_until_somebody_collects_garbage(shared_data) -> None:
+    """Each takes as much memory as it has pixels."""
+    with av.open(str(shared_data / "video" / "bikes.mp4")) as film:
+        pictures = FramePictures(ImageOptions(size=(24, 24)))
+        gc.collect()
+        gc.disable()
+        try:
+            for number, frame in enumerate(film.decode(video=0)):
+                pictures.code(frame)
+                if number == 40:
+                    break
+            held = sum(isinstance(one, av.VideoFrame) for one in gc.get_objects())
+        finally:
+            gc.enable()
+    assert held <= 4
 
 
 def flat(height: int, width: int, colour: tuple[int, int, int]) -> np.ndarray:

@@ -76,7 +76,8 @@ def records(source: Films) -> list[dict]:
     for listed in read(source):
         for row in [] if listed.rows is None else listed.rows.to_pylist():
             places = zip(row.pop(STARTS), row[LENGTHS], strict=True)
-            found.append(row | {"frames": [listed.data[at : at + size] for at, size in places]})
+            frames = [bytes(listed.data[at : at + size]) for at, size in places]
+            found.append(row | {"frames": frames})
     return found
 
 

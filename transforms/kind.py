@@ -35,7 +35,7 @@ class Listed:
     rejects: Sequence[Reject] = ()
     spoilt: Sequence[Reject] = ()
     inputs: int | None = None
-    data: bytes | None = None
+    data: bytes | bytearray | None = None
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what filtered it
 
 

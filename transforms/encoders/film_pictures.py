@@ -74,6 +74,8 @@ class FramePictures:
         self._options = options
         self._aspect = aspect if options.size is not None and aspect > 0 else Fraction(1)
         self._graphs: dict[_Kind, _Scaler] = {}
+        self._rotation: int | None = None
+        self._turn = 1
 
     def code(self, frame: Any) -> Coded:
         """Raises RecordError for a frame that cannot be a picture."""
@@ -83,7 +85,7 @@ class FramePictures:
             frame.format.name,
             int(frame.colorspace),
             int(frame.color_range),
-            _turn_of(frame),
+            self._turn_of(frame),
         )
         try:
             scaler = self._graphs.get(kind)
@@ -104,6 +106,15 @@ class FramePictures:
             planes = self._padded(planes, scaler.standing)
         height, width, *_ = planes[0].shape
         return Coded(self._encoded(planes), height, width)
+
+    def _turn_of(self, frame: Any) -> int:
+        """Its orientation. The matrix that says so is looked at where it may be another one: PyAV's
+        view of it and the frame are a cycle, which keeps the memory of the frame from the next.
+        """
+        rotation: int = frame.rotation
+        if frame.key_frame or rotation != self._rotation:
+            self._rotation, self._turn = rotation, _orientation(frame)
+        return self._turn
 
     def _encoded(self, planes: Sequence[Plane]) -> bytes:
         if self._options.image_format != "jpeg":
@@ -237,7 +248,7 @@ def _window(stored: Size, shown: Size, plan: Plan, *, chroma: Size) -> str | Non
     return f"{sides[0]}:{sides[1]}:{left}:{top}:exact=1"
 
 
-def _turn_of(frame: Any) -> int:
+def _orientation(frame: Any) -> int:
     """The orientation that the film says its frames are to be shown in; right angles only."""
     matrix = frame.side_data.get("DISPLAYMATRIX")
     if matrix is None:

@@ -60,23 +60,29 @@ def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
 class ClipRows:
     """Collects clips of the films that rows of a listing name, and what is no clip.
 
-    sections: these rows. max_bytes: of a clip. bytes: of the frames that are held, each of which is
-    held once, in however many clips it is. inputs: as `Listed` has them.
+    sections: these rows. max_bytes: of a clip. inputs: as `Listed` has them.
     """
 
     sections: pa.RecordBatch
     schema: pa.Schema
     max_bytes: int
-    bytes: int = 0
     inputs: int = 0
     _at: list[int] = dataclasses.field(default_factory=list)
     _clips: list[Clip] = dataclasses.field(default_factory=list)
     _rates: list[Fraction] = dataclasses.field(default_factory=list)
-    _frames: list[Coded] = dataclasses.field(default_factory=list)
-    _places: list[list[int]] = dataclasses.field(default_factory=list)  # in _frames, of each clip
-    _numbers: dict[int, int] = dataclasses.field(default_factory=dict)  # by id: place in _frames
+    _data: bytearray = dataclasses.field(default_factory=bytearray)
+    _sizes: list[int] = dataclasses.field(default_factory=list)  # of the frames in _data
+    _digests: list[int] = dataclasses.field(default_factory=list)
+    _numbers: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
+    _places: list[list[int]] = dataclasses.field(default_factory=list)  # in _sizes, of each clip
+    _sides: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # of each clip
     _rejects: list[Reject] = dataclasses.field(default_factory=list)
     _spoilt: list[Reject] = dataclasses.field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """Of the frames that are held, each of which is held once, in however many clips it is."""
+        return len(self._data)
 
     def add(
         self, row: int, clip: Clip, frames: Sequence[Coded | RecordError], *, rate: Fraction
@@ -93,7 +99,8 @@ class ClipRows:
             what = f"a clip of {size} bytes, more than --max-clip-bytes {self.max_bytes}"
             self.spoil(row, clip.start, RecordError(Reason.TOO_LARGE, what))
             return
-        if len({(frame.height, frame.width) for frame in coded}) > 1:
+        sides = {(frame.height, frame.width) for frame in coded}
+        if len(sides) > 1:
             self.spoil(
                 row,
                 clip.start,
@@ -105,14 +112,18 @@ class ClipRows:
         self._at.append(row)
         self._clips.append(clip)
         self._rates.append(rate)
-        self._places.append([self._place(frame) for frame in coded])
+        self._sides += sides
+        numbers = clip.frames.tolist()
+        self._places.append([self._place((row, n), f) for n, f in zip(numbers, coded, strict=True)])
 
-    def _place(self, frame: Coded) -> int:
-        place = self._numbers.get(id(frame))
+    def _place(self, number: tuple[int, int], frame: Coded) -> int:
+        """Where a frame stands, by its row and its number in the film: kept now, or before."""
+        place = self._numbers.get(number)
         if place is None:
-            place = self._numbers[id(frame)] = len(self._frames)
-            self._frames.append(frame)
-            self.bytes += len(frame.data)
+            place = self._numbers[number] = len(self._sizes)
+            self._data += frame.data
+            self._sizes.append(len(frame.data))
+            self._digests.append(xxhash.xxh3_64_intdigest(frame.data))
         return place
 
     def spoil(self, row: int, start: int, error: RecordError) -> None:
@@ -132,21 +143,22 @@ class ClipRows:
             rejects=self._rejects,
             spoilt=self._spoilt,
             inputs=self.inputs,
-            data=b"".join([frame.data for frame in self._frames]) if self._at else None,
+            data=self._data if self._at else None,
         )
         self._at, self._clips, self._rates = [], [], []
-        self._frames, self._places, self._numbers = [], [], {}
+        self._data, self._sizes, self._digests, self._numbers = bytearray(), [], [], {}
+        self._places, self._sides = [], []
         self._rejects, self._spoilt = [], []
-        self.bytes = self.inputs = 0
+        self.inputs = 0
         return listed
 
     def _rows(self) -> pa.RecordBatch:
         given = self.sections.take(pa.array(self._at, pa.int64()))
         keys = given[batch.KEY].to_pylist()
         places = np.array(self._places)
-        first = [self._frames[place] for place in places[:, 0].tolist()]
-        sizes = np.array([len(frame.data) for frame in self._frames], np.int64)
-        digests = _digests([frame.data for frame in self._frames])
+        sizes = np.array(self._sizes, np.int64)
+        digests = np.array(self._digests, np.uint64)
+        heights, widths = zip(*self._sides, strict=True)
         found = {
             batch.KEY: pa.array(
                 [f"{key}#{clip.start}" for key, clip in zip(keys, self._clips, strict=True)],
@@ -160,8 +172,8 @@ class ClipRows:
             TIMES: fixed_lists(np.stack([clip.times for clip in self._clips])),
             END: pa.array([self._end(*one) for one in zip(self._clips, self._rates, strict=True)]),
             OWN: pa.array([clip.own for clip in self._clips]),
-            HEIGHT: pa.array([frame.height for frame in first]),
-            WIDTH: pa.array([frame.width for frame in first]),
+            HEIGHT: pa.array(heights),
+            WIDTH: pa.array(widths),
             RATE: pa.array([float(rate) for rate in self._rates]),
         }
         columns = [found[name] if name in found else given[name] for name in self.schema.names]
