@@ -143,17 +143,7 @@ def _message(tag: bytes, fields: Sequence[Field], start: int, stop: int) -> list
 
 def _field(name: str, column: pa.Array) -> Field:
     """The map entries of a column."""
-    is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
-    single = _single_values(column) if is_list else column
-    if single is None:
-        kind, data, edges = _lists(name, column)
-        as_item = kind != _BYTES
-    else:
-        column = single
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        kind, data, edges = _values(name, column)
-        as_item = True
+    kind, as_item, data, edges = _content(name, column)
     sizes = np.diff(edges)
     if column.null_count:
         sizes[_nulls(column)] = -1
@@ -167,8 +157,8 @@ def _list_field(name: str, column: pa.Array, steps: int) -> Field:
         raise ValueError(f"column {name!r}: expected lists of one length, got {column.type}")
     width = column.type.list_size // steps
     of_step = pa.FixedSizeListArray.from_arrays(column.flatten(), width)
-    kind, data, edges = _lists(name, of_step)
-    head = functools.partial(_step_head, kind)
+    kind, as_item, data, edges = _content(name, of_step)
+    head = functools.partial(_step_head, kind, as_item)
     strand = lay(Field(data=data, starts=edges[:-1], sizes=np.diff(edges), head=head))
     laid = np.frombuffer(b"".join(weave([strand]).pieces()), np.uint8)
     edges = offsets_of(strand.sizes)[::steps]
@@ -176,10 +166,25 @@ def _list_field(name: str, column: pa.Array, steps: int) -> Field:
     return Field(data=laid, starts=edges[:-1], sizes=np.diff(edges), head=head)
 
 
+def _content(name: str, column: pa.Array) -> tuple[bytes, bool, Bytes, Ints]:
+    """The kind of list, whether its values still need the head of an item, as `_entry_head` has it,
+    their bytes, and where these begin and end for each row, int64[n + 1].
+    """
+    is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
+    single = _single_values(column) if is_list else column
+    if single is None:
+        kind, data, edges = _lists(name, column)
+        return kind, kind != _BYTES, data, edges
+    if pa.types.is_dictionary(single.type):
+        single = single.dictionary_decode()
+    kind, data, edges = _values(name, single)
+    return kind, True, data, edges
+
+
 @functools.lru_cache(maxsize=1 << 14)
-def _step_head(kind: bytes, size: int) -> bytes:
-    """What stands before `size` bytes of a step's values; byte strings have their heads already."""
-    head = _item_head(size) if kind != _BYTES else b""
+def _step_head(kind: bytes, as_item: bool, size: int) -> bytes:
+    """What stands before `size` bytes of a step's values. as_item: as `_entry_head` has it."""
+    head = _item_head(size) if as_item and (size or kind == _BYTES) else b""
     head = kind + encode_varint(len(head) + size) + head
     return _FIRST + encode_varint(len(head) + size) + head
 

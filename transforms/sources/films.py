@@ -7,6 +7,7 @@ told which formats and protocols there are, so that a playlist among the films o
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import errno
@@ -103,6 +104,7 @@ class Film:
     def __init__(self, path: str, *, size: int, mtime: int) -> None:
         self._place = path, size, mtime
         self._has_hole = False
+        self._kept: collections.deque[Any] | None = None
         self._file: Any = None
         if is_uri(path):
             self._file = open_file(path, size=size, mtime=mtime)
@@ -140,6 +142,7 @@ class Film:
 
     def restart(self) -> None:
         """Goes to the beginning, as if nothing had been read. Raises RecordError."""
+        self._kept = None
         self._container.close()
         self._open(b"")
 
@@ -176,8 +179,9 @@ class Film:
         """How wide a pixel is shown, compared with its height."""
         return Fraction(self.stream.sample_aspect_ratio or 1) or Fraction(1)
 
-    def packets(self) -> Packets:
-        """Reads all of the film, and decodes nothing.
+    def packets(self, *, keep: bool = False) -> Packets:
+        """Reads all of the film, and decodes nothing. keep: what was read is in memory, and `demux`
+        gives it once more.
 
         Raises:
           RecordError: it has no frames, or its times do not tell how these follow each other.
@@ -186,8 +190,11 @@ class Film:
         keys: list[tuple[int, int]] = []
         sizes: list[int] = []
         last, length, read, guessed = 0, 0, 0, 0
+        kept: collections.deque[Any] = collections.deque()
         for packet in self.demux():
             read += 1
+            if keep:
+                kept.append(packet)
             time = packet.pts
             if time is None:
                 guessed += 1
@@ -227,6 +234,7 @@ class Film:
             end=int(found[-1]) + length,
             ordered=self._tells_times and not guessed and bool((np.diff(found) > 0).all()),
         )
+        self._kept = kept if keep else None
         return dataclasses.replace(packets, missing=self._missing(packets, read))
 
     def demux(self) -> Iterator[Any]:
@@ -235,6 +243,10 @@ class Film:
         Raises:
           RecordError: the file cannot be read any more.
         """
+        while self._kept is not None:
+            if not self._kept:
+                return
+            yield self._kept.popleft()
         av = library()
         packets = self._container.demux(self.stream)
         failed = 0

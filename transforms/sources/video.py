@@ -172,8 +172,7 @@ class Films:
                         section = Section.from_text(place.section)
                     else:
                         if known is None or known[0] != place.path:
-                            known = place.path, film.packets()
-                            film.restart()
+                            known = place.path, film.packets(keep=True)
                         segment = (place.start, place.end)
                         (section,) = sections_of(known[1], self.cut, film.unit, segment=segment)
                     found.inputs += place.counts
