@@ -203,8 +203,7 @@ class _Scaler:
 
 def _view(plane: Any, width: int) -> Plane:
     """Rows of so many bytes."""
-    rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
-    return rows[:, :width]
+    return np.ndarray((plane.height, width), np.uint8, plane, strides=(plane.line_size, 1))
 
 
 def _turned(plane: Plane, orientation: int) -> Plane:

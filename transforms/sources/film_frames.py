@@ -20,11 +20,6 @@ def decode_section(film: Film, section: Section) -> Frames:
     they are made of it.
     """
     decoder = _Decoder(section)
-    for at, found in _found(film, decoder, section):
-        yield section.base + at, found
-
-
-def _found(film: Film, decoder: _Decoder, section: Section) -> Frames:
     for packet in _from_key(film, section):
         yield from decoder.take(packet)
         if decoder.is_done:
@@ -99,15 +94,16 @@ class _Decoder:
             place = self._places.get(frame.pts) if self._ordered else self._next
             if place is None or not self._next <= place < len(self._times):
                 continue
-            yield from self._lost(place)
+            if place > self._next:
+                yield from self._lost(place)
             self._next = place + 1
             is_bad = frame.is_corrupt
             is_bad |= frame.pts in self._broken if self._ordered else self._is_broken
-            yield place, self._error(place) if is_bad else frame
+            yield self._base + place, self._error(place) if is_bad else frame
 
     def _lost(self, stop: int) -> Frames:
         for place in range(self._next, stop):
-            yield place, self._error(place)
+            yield self._base + place, self._error(place)
         self._next = max(self._next, stop)
 
     def _error(self, place: int) -> RecordError:
