@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,12 +20,49 @@ def decode_section(film: Film, section: Section) -> Frames:
     After a frame that is broken, those are too that are decoded after it, to the next key frame:
     they are made of it.
     """
-    decoder = _Decoder(section)
-    for packet in _from_key(film, section):
-        yield from decoder.take(packet)
-        if decoder.is_done:
+    ordered, key, following = section.ordered, section.key[0], section.base
+    numbers = {time: number for number, time in enumerate(section.times.tolist(), following)}
+    stop = following + len(section.times)
+    is_broken = False
+    broken: set[int] = set()
+    for packet in itertools.chain(_from_key(film, section), [None]):
+        frames, is_bad = _decoded(film, packet)
+        if packet is not None:
+            # What is shown before the first key frame may be made of frames before that.
+            is_bad &= packet.pts is None or packet.pts >= key
+            is_broken &= not (ordered and packet.is_keyframe)
+        is_broken |= is_bad
+        if is_broken and packet is not None:
+            broken.add(packet.pts)
+        for frame in frames:
+            number = numbers.get(frame.pts) if ordered else following
+            if number is None or not following <= number < stop:
+                continue
+            for lost in range(following, number):
+                yield lost, _error(lost)
+            following = number + 1
+            is_bad = frame.is_corrupt or (frame.pts in broken if ordered else is_broken)
+            yield number, _error(number) if is_bad else frame
+        if following == stop:
             return
-    yield from decoder.finish(film.stream.codec_context)
+    for lost in range(following, stop):
+        yield lost, _error(lost)
+
+
+def _decoded(film: Film, packet: Any) -> tuple[list[Any], bool]:
+    """The frames that a packet completes, for None those that the decoder still has; and whether
+    something is wrong with it.
+    """
+    try:
+        if packet is None:
+            return film.stream.codec_context.decode(None), False
+        return packet.decode(), packet.is_corrupt
+    except library().FFmpegError:
+        return [], True
+
+
+def _error(number: int) -> RecordError:
+    return RecordError(Reason.CORRUPT, f"frame {number} of the film cannot be decoded")
 
 
 def _from_key(film: Film, section: Section) -> Iterator[Any]:
@@ -43,69 +81,3 @@ def _from_key(film: Film, section: Section) -> Iterator[Any]:
                 yield packet
         if started:
             return
-
-
-class _Decoder:
-    """Decodes packets, and says of every frame that is expected what became of it, in order."""
-
-    def __init__(self, section: Section) -> None:
-        self._times = section.times.tolist()
-        self._places = {time: place for place, time in enumerate(self._times)}
-        self._key = section.key[0]
-        self._base = section.base
-        self._ordered = section.ordered
-        self._next = 0
-        self._is_broken = False
-        self._broken: set[int] = set()
-        self._errors = library().FFmpegError
-
-    @property
-    def is_done(self) -> bool:
-        return self._next == len(self._times)
-
-    def take(self, packet: Any) -> Frames:
-        if packet.is_keyframe and self._ordered:
-            self._is_broken = False
-        frames: list[Any] = []
-        is_bad = packet.is_corrupt
-        try:
-            frames = packet.decode()
-        except self._errors:
-            is_bad = True
-        # What is shown before the first key frame may be made of frames before that.
-        is_bad &= packet.pts is None or packet.pts >= self._key
-        self._is_broken = self._is_broken or is_bad
-        if self._is_broken:
-            self._broken.add(packet.pts)
-        yield from self._placed(frames)
-
-    def finish(self, context: Any) -> Frames:
-        """What the decoder still has, and what never came."""
-        frames: list[Any] = []
-        try:
-            frames = context.decode(None)
-        except self._errors:
-            self._is_broken = True
-        yield from self._placed(frames)
-        yield from self._lost(len(self._times))
-
-    def _placed(self, frames: list[Any]) -> Frames:
-        for frame in frames:
-            place = self._places.get(frame.pts) if self._ordered else self._next
-            if place is None or not self._next <= place < len(self._times):
-                continue
-            if place > self._next:
-                yield from self._lost(place)
-            self._next = place + 1
-            is_bad = frame.is_corrupt
-            is_bad |= frame.pts in self._broken if self._ordered else self._is_broken
-            yield self._base + place, self._error(place) if is_bad else frame
-
-    def _lost(self, stop: int) -> Frames:
-        for place in range(self._next, stop):
-            yield self._base + place, self._error(place)
-        self._next = max(self._next, stop)
-
-    def _error(self, place: int) -> RecordError:
-        number = self._base + place
-        return RecordError(Reason.CORRUPT, f"frame {number} of the film cannot be decoded")
