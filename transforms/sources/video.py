@@ -40,7 +40,7 @@ _THREADS = 4  # that look at local files
 _LOOKED_AT = 64  # films at once: of long ones the times of all frames are held
 _PART_BYTES = 2 << 20  # of films, that a task reads together
 _PART_ROWS = 256
-_ROW_BYTES = 8 << 20  # of frames whose clips are written together
+_ROW_BYTES = 16 << 20  # of frames whose clips are written together
 _NEAR = Fraction(1, 50)  # that the frame rate of a header may be wrong by
 
 
