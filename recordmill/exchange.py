@@ -11,9 +11,7 @@ import os
 import struct
 from multiprocessing.connection import Connection
 
-ROOM = (
-    16 << 20
-)  # bytes, of which those take memory that were ever used; longer messages go by socket
+ROOM = 16 << 20  # bytes; longer messages go by socket. Only what was ever used takes memory.
 
 _SIZE = struct.Struct("<Q")
 
