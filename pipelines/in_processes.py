@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import as_completed
 from typing import TypeVar
 
-from recordmill.pool import ProcessPool
+from recordmill.pool import ProcessPool, process_count
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -22,7 +21,7 @@ def in_processes(
     waiting = list(tasks)
     if not waiting:
         return
-    pool = ProcessPool(min(workers or len(os.sched_getaffinity(0)), len(waiting)))
+    pool = ProcessPool(min(process_count(workers), len(waiting)))
     try:
         for future in as_completed([pool.submit(function, task) for task in waiting]):
             yield future.result()

@@ -19,7 +19,7 @@ from recordmill import drift, lock, statistics_file
 from recordmill.errors import RunError
 from recordmill.files import shown
 from recordmill.manifest import load
-from recordmill.pool import kill_shared_pool
+from recordmill.pool import kill_shared_pool, process_count
 from recordmill.staging import FOLDER
 from runners import direct
 from runners.failures import without_step
@@ -48,7 +48,9 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     def run_pipeline(road: Road) -> None:
         if on_flink is None:
             try:
-                direct.run(road.build, workers=_workers(config), beam_options=beam_options)
+                direct.run(
+                    road.build, workers=process_count(config.workers), beam_options=beam_options
+                )
             except RunError as error:
                 raise RunError(without_step(str(error))) from error
             return
@@ -82,10 +84,6 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     return 0
 
 
-def _workers(config: CommonConfig) -> int:
-    return config.workers or len(os.sched_getaffinity(0))
-
-
 def _on_flink(
     config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str
 ) -> flink.FlinkJob:
@@ -104,7 +102,7 @@ def _on_flink(
         imports=["pipelines.road", *job.kind.modules],
         beam=tuple(beam_options),
     )
-    return flink.FlinkJob(options, workers=_workers(config))
+    return flink.FlinkJob(options, workers=process_count(config.workers))
 
 
 def _is_running(cluster: str, job: str) -> bool:

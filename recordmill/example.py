@@ -167,8 +167,8 @@ def _list_field(name: str, column: pa.Array, steps: int) -> Field:
 
 
 def _content(name: str, column: pa.Array) -> tuple[bytes, bool, Bytes, Ints]:
-    """The kind of list, whether its values still need the head of an item, as `_entry_head` has it,
-    their bytes, and where these begin and end for each row, int64[n + 1].
+    """The kind of list, whether its values still need the head of an item (`_feature_head`), their
+    bytes, and where these begin and end for each row, int64[n + 1].
     """
     is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
     single = _single_values(column) if is_list else column
@@ -183,9 +183,8 @@ def _content(name: str, column: pa.Array) -> tuple[bytes, bool, Bytes, Ints]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _step_head(kind: bytes, as_item: bool, size: int) -> bytes:
-    """What stands before `size` bytes of a step's values. as_item: as `_entry_head` has it."""
-    head = _item_head(size) if as_item and (size or kind == _BYTES) else b""
-    head = kind + encode_varint(len(head) + size) + head
+    """What stands before `size` bytes of a step's values; as `_feature_head` has them."""
+    head = _feature_head(kind, as_item, size)
     return _FIRST + encode_varint(len(head) + size) + head
 
 
@@ -198,16 +197,23 @@ def _list_head(name: bytes, size: int) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _entry_head(name: bytes, kind: bytes, as_item: bool, size: int) -> bytes:
-    """What stands before `size` bytes of values of a feature, from the map's entry on.
+    """What stands before `size` bytes of values of a feature, from the map's entry on; as
+    `_feature_head` has them.
+    """
+    head = _feature_head(kind, as_item, size)
+    head = _SECOND + encode_varint(len(head) + size) + head
+    head = _FIRST + encode_varint(len(name)) + name + head
+    return _FIRST + encode_varint(len(head) + size) + head
+
+
+def _feature_head(kind: bytes, as_item: bool, size: int) -> bytes:
+    """What stands before `size` bytes of values, from their list on.
 
     as_item: the values are one byte string, or numbers to pack (none are written as nothing);
     otherwise they are byte strings that have their heads already.
     """
     head = _item_head(size) if as_item and (size or kind == _BYTES) else b""
-    head = kind + encode_varint(len(head) + size) + head
-    head = _SECOND + encode_varint(len(head) + size) + head
-    head = _FIRST + encode_varint(len(name)) + name + head
-    return _FIRST + encode_varint(len(head) + size) + head
+    return kind + encode_varint(len(head) + size) + head
 
 
 def _item_head(size: int) -> bytes:

@@ -274,16 +274,21 @@ def _cause(code: int | None) -> str:
     )
 
 
+def process_count(workers: int) -> int:
+    """How many processes `--workers` means: 0 is one per core."""
+    return workers or len(os.sched_getaffinity(0))
+
+
 _lock = threading.Lock()
 _shared: ProcessPool | None = None
 
 
 def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool:
-    """The pool of this process, made at the first call; `workers` 0 means one per core."""
+    """The pool of this process, made at the first call; workers: as `process_count` has them."""
     global _shared
     with _lock:
         if _shared is None:
-            _shared = ProcessPool(workers or len(os.sched_getaffinity(0)), imports=imports)
+            _shared = ProcessPool(process_count(workers), imports=imports)
         return _shared
 
 

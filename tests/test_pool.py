@@ -255,7 +255,6 @@ def test_the_shared_pool_is_made_once():
 
 _PARENT = """
 import sys
-from recordmill.exchange import ROOM
 from recordmill.pool import ProcessPool
 from tests.test_pool import process_id, read
 
@@ -332,7 +331,6 @@ from recordmill import environment
 environment.set_up()
 import pyarrow.compute
 
-from recordmill.exchange import ROOM
 from recordmill.pool import ProcessPool
 from tests.test_pool import family
 

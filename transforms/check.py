@@ -3,7 +3,6 @@ stand, and what can be known to be bad is rejected, so that counts come out exac
 """
 
 import dataclasses
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import Reject
-from recordmill.pool import shared_pool
+from recordmill.pool import process_count, shared_pool
 from recordmill.staging import Part, Staging
 from transforms import batch
 from transforms.encode import check_rows
@@ -71,7 +70,7 @@ class _Prepare(beam.DoFn):
 
     def setup(self) -> None:
         self._threads = ThreadPoolExecutor(
-            self._at_once or len(os.sched_getaffinity(0)), thread_name_prefix="prepare"
+            process_count(self._at_once), thread_name_prefix="prepare"
         )
 
     def start_bundle(self) -> None:

@@ -119,9 +119,8 @@ def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:
     with pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_batch(rows)
     staging.place(name).write_bytes(sink.getvalue().to_pybytes())
-    named = batch.SIZE in rows.schema.names and len(rows) > 0
-    reads = pc.sum(rows[batch.SIZE]).as_py() or 0 if named else 0
-    return Part(name=name, rows=len(rows), bytes=rows.nbytes, reads=reads)
+    reads = pc.sum(rows[batch.SIZE]).as_py() if batch.SIZE in rows.schema.names else None
+    return Part(name=name, rows=len(rows), bytes=rows.nbytes, reads=reads or 0)
 
 
 def write_kept(

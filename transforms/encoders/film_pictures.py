@@ -73,10 +73,7 @@ class FramePictures:
     def __init__(self, options: ImageOptions, *, aspect: Fraction = Fraction(1)) -> None:
         self._options = options
         self._aspect = aspect if options.size is not None and aspect > 0 else Fraction(1)
-        self._is_jpeg = options.image_format == "jpeg"
         self._scalers: dict[_Kind, _Scaler] = {}
-        self._kind: _Kind | None = None  # of the frame before, and what scaled it
-        self._scaler: _Scaler
         self._rotation: int | None = None
         self._turn = 1
 
@@ -91,10 +88,11 @@ class FramePictures:
             self._turn_of(frame),
         )
         try:
-            if kind != self._kind:
-                self._scaler = self._scaler_for(frame, kind)
-                self._kind = kind
-            scaler = self._scaler
+            scaler = self._scalers.get(kind)
+            if scaler is None:
+                if len(self._scalers) >= _SCALERS:
+                    self._scalers.clear()
+                scaler = self._scalers[kind] = self._scaler(frame, kind)
             planes = scaler.scale(frame)
         except library().FFmpegError as error:
             raise RecordError(
@@ -102,12 +100,12 @@ class FramePictures:
                 f"FFmpeg cannot scale pixels of {kind.format} in its colours (color space"
                 f" {kind.colorspace})",
             ) from error
-        if scaler.turn != 1:
-            planes = [_turned(plane, scaler.turn) for plane in planes]
-        if scaler.is_padded:
+        if kind.turn != 1:
+            planes = [_turned(plane, kind.turn) for plane in planes]
+        if scaler.standing.canvas != scaler.standing.inner:
             planes = self._padded(planes, scaler.standing)
-        height, width = planes[0].shape[:2]
-        return Coded(self._encoded(planes, height, width), height, width)
+        height, width, *_ = planes[0].shape
+        return Coded(self._encoded(planes), height, width)
 
     def _turn_of(self, frame: Any) -> int:
         """Its orientation. The matrix that says so is looked at where it may be another one: PyAV's
@@ -118,11 +116,12 @@ class FramePictures:
             self._rotation, self._turn = rotation, _orientation(frame)
         return self._turn
 
-    def _encoded(self, planes: Sequence[Plane], height: int, width: int) -> bytes:
-        if not self._is_jpeg:
+    def _encoded(self, planes: Sequence[Plane]) -> bytes:
+        if self._options.image_format != "jpeg":
             image = Image.fromarray(planes[0])
             return encode(image.convert(PILLOW_MODES[self._options.mode]), self._options)
         luma, *chroma = planes
+        height, width = luma.shape
         if height % 2 or width % 2:  # it reads even sides, and what lies beyond the picture with it
             luma = np.pad(luma, ((0, height % 2), (0, width % 2)), "edge")[:height, :width]
         data: bytes = jpegs().encode_jpeg_yuv_planes(
@@ -134,7 +133,7 @@ class FramePictures:
         """Where chroma is of half the size, the picture begins at an even pixel."""
         colour = blank((1, 1), mode="rgb", background=self._options.background)
         (width, height), (left, top) = standing.canvas, standing.corner
-        if not self._is_jpeg:
+        if self._options.image_format != "jpeg":
             return [_placed(planes[0], (height, width), (top, left), np.array(colour))]
         filling = np.array(colour.convert("YCbCr"))[0, 0]
         return [
@@ -147,10 +146,8 @@ class FramePictures:
             for plane, part, value in zip(planes, _PARTS, filling, strict=False)
         ]
 
-    def _scaler_for(self, frame: Any, kind: _Kind) -> _Scaler:
+    def _scaler(self, frame: Any, kind: _Kind) -> _Scaler:
         """For the film as it is shown: upright, its pixels as wide as they are."""
-        if kind in self._scalers:
-            return self._scalers[kind]
         if kind.width * kind.height > self._options.max_pixels:
             raise too_many_pixels(kind.height, kind.width, self._options)
         shown = (max(round(kind.width * self._aspect), 1), kind.height)
@@ -160,37 +157,23 @@ class FramePictures:
         form = frame.format
         chroma = (_SOME // form.chroma_width(_SOME), _SOME // form.chroma_height(_SOME))
         window = _window((kind.width, kind.height), shown, plan, chroma=chroma)
-        if self._is_jpeg:
+        jpeg = self._options.image_format == "jpeg"
+        if jpeg:
             check_sides(standing.canvas)
-        planes = 0 if not self._is_jpeg else 1 if self._options.mode == "gray" else 3
-        scaler = _Scaler(
-            frame, window=window, size=plan.inner, standing=standing, turn=kind.turn, yuv=planes
-        )
-        if len(self._scalers) >= _SCALERS:
-            self._scalers.clear()
-        self._scalers[kind] = scaler
-        return scaler
+        planes = 0 if not jpeg else 1 if self._options.mode == "gray" else 3
+        return _Scaler(frame, window=window, size=plan.inner, standing=standing, yuv=planes)
 
 
 class _Scaler:
     """Cuts the same window out of frames of a kind, and scales it. standing: how these get to the
-    size that is asked for, upright, which is where `turn` brings them. yuv: how many planes to give
-    of the three that JPEG has; none is RGB.
+    size that is asked for, upright. yuv: how many planes to give of the three that JPEG has; none
+    is RGB.
     """
 
     def __init__(
-        self,
-        frame: Any,
-        *,
-        window: str | None,
-        size: Size,
-        standing: Plan,
-        turn: int,
-        yuv: int,
+        self, frame: Any, *, window: str | None, size: Size, standing: Plan, yuv: int
     ) -> None:
         self.standing = standing
-        self.is_padded = standing.canvas != standing.inner
-        self.turn = turn
         self._yuv = yuv
         scale = f"{size[0]}:{size[1]}:flags={_FLAGS}"
         steps = [] if window is None else [("crop", window)]

@@ -73,6 +73,7 @@ class ClipRows:
     _data: bytearray = dataclasses.field(default_factory=bytearray)
     _sizes: list[int] = dataclasses.field(default_factory=list)  # of the frames in _data
     _digests: list[int] = dataclasses.field(default_factory=list)
+    # By row, and number of a frame in its film: the place in _sizes.
     _numbers: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
     _places: list[list[int]] = dataclasses.field(default_factory=list)  # in _sizes, of each clip
     _sides: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # of each clip

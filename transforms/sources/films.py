@@ -243,10 +243,10 @@ class Film:
         Raises:
           RecordError: the file cannot be read any more.
         """
-        while self._kept is not None:
-            if not self._kept:
-                return
-            yield self._kept.popleft()
+        if self._kept is not None:
+            while self._kept:
+                yield self._kept.popleft()
+            return
         av = library()
         packets = self._container.demux(self.stream)
         failed = 0

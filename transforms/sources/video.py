@@ -301,19 +301,15 @@ class Films:
         needed = {number for clip in clips for number in clip.frames.tolist()}
         pictures = FramePictures(self.pictures, aspect=film.aspect)
         held: dict[int, Coded | RecordError] = {}
-        last = 0  # frame of the next clip
         for number, frame in decode_section(film, section):
             if number in needed:
                 held[number] = _coded(pictures, frame)
-            if number < last:
-                continue
             while clips and clips[0].frames[-1] <= number:
                 clip = clips.popleft()
                 yield clip, [held[one] for one in clip.frames.tolist()]
                 low = int(clips[0].frames[0]) if clips else number + 1
                 for one in [one for one in held if one < low]:
                     del held[one]
-            last = int(clips[0].frames[-1]) if clips else section.total
 
     def _rate(self, film: Film, section: Section) -> Fraction:
         """Frames of a clip per second; what the header says, where that is about right."""
