@@ -16,8 +16,10 @@ from tests.pictures import (
     photo,
     saved,
 )
+from transforms.encoders import pixels
 from transforms.encoders.geometry import plan_resize
 from transforms.encoders.pixels import ImageOptions, decode
+from transforms.encoders.resample import resize
 
 # Pytest undoes the filter that silences Pillow's warnings; `test_pillow_does_not_warn` sees to it.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")
@@ -115,13 +117,12 @@ def test_scaled_decoding_never_enlarges(width, height, target_height, target_wid
     data = saved(Image.new("L", (width, height)), "JPEG")
     seen = []
 
-    def spy(image, size, *arguments, **options):
+    def spy(image, size, box):
         seen.append((image.size, size))
-        return resize(image, size, *arguments, **options)
+        return resize(image, size, box)
 
-    resize = Image.Image.resize
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Image.Image, "resize", spy)
+        patch.setattr(pixels, "resize", spy)
         for resize_mode in ("crop", "fit"):
             options = ImageOptions(size=(target_height, target_width), resize_mode=resize_mode)
             decode(data, options)

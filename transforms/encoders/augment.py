@@ -15,12 +15,11 @@ from PIL import Image, ImageEnhance
 from recordmill.errors import ConfigError
 from recordmill.picture_numbers import DEGREES, FACTOR, LEAST_AREA
 from transforms.encoders.affine import IDENTITY, Affine
+from transforms.encoders.resample import resize
 
 # Also tells where the points of the picture go.
 Changed = tuple[Image.Image, Affine]
 Augmentation = Callable[[Image.Image, np.random.Generator], Changed]
-
-_FILTER = Image.Resampling.BILINEAR
 
 
 def crop(image: Image.Image, generator: np.random.Generator) -> Changed:
@@ -31,7 +30,7 @@ def crop(image: Image.Image, generator: np.random.Generator) -> Changed:
     top = generator.uniform(0, image.height - height)
     box = (left, top, min(left + width, image.width), min(top + height, image.height))
     cut = Affine.shift(-left, -top).then(Affine.scale(1 / side, 1 / side))
-    return image.resize(image.size, _FILTER, box), cut
+    return resize(image, image.size, box), cut
 
 
 def flip(image: Image.Image, generator: np.random.Generator) -> Changed:
@@ -51,7 +50,8 @@ def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
     # Where the pixel (x, y) comes from: the turned and shrunk offset from the centre.
     across = (cos, sin, width / 2 * (1 - cos) - height / 2 * sin)
     down = (-sin, cos, height / 2 * (1 - cos) + width / 2 * sin)
-    turned = image.transform(image.size, Image.Transform.AFFINE, across + down, _FILTER)
+    linear = Image.Resampling.BILINEAR
+    turned = image.transform(image.size, Image.Transform.AFFINE, across + down, linear)
     return turned, Affine(*across, *down).inverse()
 
 

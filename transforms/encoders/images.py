@@ -15,6 +15,7 @@ from recordmill.features import Feature, Features
 from recordmill.files import open_file, read_file
 from transforms import batch
 from transforms.annotations import OBJECTS
+from transforms.encoders import resample
 from transforms.encoders.augment import check_names, generator_for
 from transforms.encoders.headers import read_header
 from transforms.encoders.image_options import ImageOptions
@@ -149,7 +150,7 @@ class ImageEncoder:
 
     def versions(self) -> Mapping[str, str]:
         """Of all that decodes or encodes: a different release may round differently."""
-        found = {"pillow": PIL.__version__}
+        found = {"pillow": PIL.__version__, **resample.versions()}
         for name, feature in _LIBRARIES.items():
             version = pillow_features.version(feature)
             if version is not None:
