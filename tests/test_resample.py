@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cykooz_resizer import CpuExtensions
+from cykooz_resizer import CpuExtensions, Resizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -56,10 +56,13 @@ def test_scaling_is_the_triangle_filter(mode, width, height, across, down, data)
     top, bottom = data.draw(boxes(height))
     box = (left, top, right, bottom)
     image = noise(mode, (width, height))
-    result = resize(image, (across, down), box)
-    assert (result.mode, result.size) == (mode, (across, down))
     wanted = scaled(bands(image), (across, down), box)
-    assert np.abs(bands(result) - wanted).max() <= 1.1  # rounded after either direction
+    for library in (resample.simd, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(resample, "simd", library)
+            result = resize(image, (across, down), box)
+        assert (result.mode, result.size) == (mode, (across, down))
+        assert np.abs(bands(result) - wanted).max() <= 1.1  # rounded after either direction
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "CMYK"])
@@ -69,13 +72,13 @@ def test_the_same_on_every_processor(mode, monkeypatch):
     made = {}
     for extensions in CpuExtensions:
 
-        class Limited(resample.Resizer):
+        class Limited(Resizer):
             def __init__(self, extensions=extensions):
                 super().__init__()
                 self.cpu_extensions = extensions
 
         with monkeypatch.context() as patch:
-            patch.setattr(resample, "Resizer", Limited)
+            patch.setattr(resample.simd, "Resizer", Limited)
             made[extensions] = [resize(image, size, box).tobytes() for size in ((64, 48), (300, 9))]
     assert len(made) >= 3
     assert len({tuple(each) for each in made.values()}) == 1
@@ -100,5 +103,7 @@ def test_large_pictures_which_pillow_keeps_in_pieces():
     assert np.abs(result - wanted).max() <= 1
 
 
-def test_the_release_is_told():
+def test_what_scales_is_told(monkeypatch):
     assert resample.versions()["cykooz-resizer"].startswith("4.")
+    monkeypatch.setattr(resample, "simd", None)
+    assert resample.versions() == {}

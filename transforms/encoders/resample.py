@@ -2,21 +2,24 @@
 
 It is what torchvision and `tf.image.resize(antialias=True)` do by default; bicubic and Lanczos are
 sharper, but ring at edges. `cykooz_resizer` takes a quarter of Pillow's time for it, and gives the
-same pixels with AVX2, with SSE4.1 and without either (ADR 23).
+same pixels with AVX2, with SSE4.1 and without either (ADR 23). On Linux on ARM, for which it has no
+wheels, Pillow scales; pixels differ by a level here and there, so the manifest tells which it was.
 """
 
 from __future__ import annotations
 
 from importlib.metadata import version
 
-from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 from PIL import Image
 
 from transforms.encoders.geometry import Size
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+try:
+    import cykooz_resizer as simd
+except ModuleNotFoundError:
+    simd = None
 
-_TRIANGLE = ResizeAlg.convolution(FilterType.bilinear)
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 
 
 def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
@@ -25,16 +28,21 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
     image: of mode L, LA, RGB, RGBA or CMYK, which the result has too. Colours count as much as
     they can be seen: what is transparent does not bleed into its surroundings.
     """
-    if image.mode == "LA":  # which the library does not know; luma of three equal bands is the band
+    if simd is None:
+        return image.resize(size, Image.Resampling.BILINEAR, box)
+    if image.mode == "LA":  # which it does not know; the luma of three equal bands is the band
         return resize(image.convert("RGBA"), size, box).convert("LA")
     left, top, right, bottom = box
-    window = CropBox(left, top, right - left, bottom - top)
+    options = simd.ResizeOptions(
+        resize_alg=simd.ResizeAlg.convolution(simd.FilterType.bilinear),
+        crop_box=simd.CropBox(left, top, right - left, bottom - top),
+    )
     result = Image.new(image.mode, size, None)
     # One that is kept would be no faster, and threads could not share it.
-    Resizer().resize_pil(image, result, ResizeOptions(resize_alg=_TRIANGLE, crop_box=window))
+    simd.Resizer().resize_pil(image, result, options)
     return result
 
 
 def versions() -> dict[str, str]:
-    """Of what scales: a different release may round differently."""
-    return {"cykooz-resizer": version("cykooz-resizer")}
+    """Of what scales, if not Pillow: a different release may round differently."""
+    return {} if simd is None else {"cykooz-resizer": version("cykooz-resizer")}
