@@ -1,5 +1,8 @@
 """Scaling by itself: against the same filter in floating point, and the same on every processor."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from cykooz_resizer import CpuExtensions, Resizer
@@ -101,6 +104,35 @@ def test_large_pictures_which_pillow_keeps_in_pieces():
     result = levels(resize(image, (40, 50), (0, 0, 4000, 5000)))
     wanted = np.asarray(image.resize((40, 50), Image.Resampling.BILINEAR)).astype(int)
     assert np.abs(result - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])
+@pytest.mark.parametrize("side", [65_536, 65_537, 3_000_000])
+def test_weights_do_not_vanish(mode, side):
+    image = Image.new(mode, (side, 2), 128 if mode == "L" else (128,) * (len(mode) - 1) + (255,))
+    if mode == "RGB":
+        image = Image.new(mode, (side, 2), (128, 128, 128))
+    for lying in (image, image.transpose(Image.Transpose.TRANSPOSE)):
+        for size in ((1, 1), (3, 2), (2, 3)):
+            result = bands(resize(lying, size, (0, 0, *lying.size)))
+            assert (
+                abs(result[..., : 3 if mode.startswith("RGB") else 1].astype(int) - 128).max() <= 1
+            )
+            if mode.endswith("A"):
+                assert (result[..., -1] == 255).all()
+
+
+def test_nothing_between_is_larger_than_source_and_result():
+    code = """if True:
+        import resource
+        from PIL import Image
+        from transforms.encoders.resample import resize
+        image = Image.new("RGB", (2_000_000, 2), (10, 20, 30))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        assert resize(image, (224, 224), (0, 0, *image.size)).getpixel((9, 9)) == (10, 20, 30)
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
 
 
 def test_what_scales_is_told(monkeypatch):

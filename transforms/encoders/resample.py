@@ -8,6 +8,7 @@ wheels, Pillow scales; pixels differ by a level here and there, so the manifest 
 
 from __future__ import annotations
 
+import math
 from importlib.metadata import version
 
 from PIL import Image
@@ -21,6 +22,10 @@ except ModuleNotFoundError:
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 
+# How many pixels a pixel may stand for, each way, in one go: their weights are numbers of 16 bits.
+# No side of a JPEG is as long.
+_MOST = 1 << 16
+
 
 def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
     """The part of a loaded picture that lies in box, at a size of (width, height).
@@ -33,6 +38,26 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
     if image.mode == "LA":  # which it does not know; the luma of three equal bands is the band
         return resize(image.convert("RGBA"), size, box).convert("LA")
     left, top, right, bottom = box
+    width, height = right - left, bottom - top
+    if height > _MOST * size[1]:
+        lower = math.ceil(height / _MOST)
+        image = _scaled(image, (image.width, lower), (0, top, image.width, bottom))
+        return resize(image, size, (left, 0, right, lower))
+    if width > _MOST * size[0] or (width > size[0] and height < size[1]):
+        # Or else columns come first: a picture as wide as the source and as high as the result.
+        narrower = max(math.ceil(width / _MOST), size[0])
+        image = _scaled(image, (narrower, image.height), (left, 0, right, image.height))
+        return resize(image, size, (0, top, narrower, bottom))
+    return _scaled(image, size, box)
+
+
+def versions() -> dict[str, str]:
+    """Of what scales, if not Pillow: a different release may round differently."""
+    return {} if simd is None else {"cykooz-resizer": version("cykooz-resizer")}
+
+
+def _scaled(image: Image.Image, size: Size, box: Box) -> Image.Image:
+    left, top, right, bottom = box
     options = simd.ResizeOptions(
         resize_alg=simd.ResizeAlg.convolution(simd.FilterType.bilinear),
         crop_box=simd.CropBox(left, top, right - left, bottom - top),
@@ -41,8 +66,3 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
     # One that is kept would be no faster, and threads could not share it.
     simd.Resizer().resize_pil(image, result, options)
     return result
-
-
-def versions() -> dict[str, str]:
-    """Of what scales, if not Pillow: a different release may round differently."""
-    return {} if simd is None else {"cykooz-resizer": version("cykooz-resizer")}
