@@ -9,7 +9,6 @@ wheels, Pillow scales; pixels differ by a level here and there, so the manifest 
 from __future__ import annotations
 
 import math
-from importlib.metadata import version
 
 from PIL import Image
 
@@ -53,7 +52,11 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
 
 def versions() -> dict[str, str]:
     """Of what scales, if not Pillow: a different release may round differently."""
-    return {} if simd is None else {"cykooz-resizer": version("cykooz-resizer")}
+    if simd is None:
+        return {}
+    from importlib.metadata import version  # which encoder processes never need
+
+    return {"cykooz-resizer": version("cykooz-resizer")}
 
 
 def _scaled(image: Image.Image, size: Size, box: Box) -> Image.Image:
