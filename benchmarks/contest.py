@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import os
 import pathlib
@@ -60,11 +61,14 @@ def payloads(output: pathlib.Path, *, of: str = "*") -> Iterator[bytes]:
 def alternate(
     contenders: Sequence[Contender], *, source: pathlib.Path, check: Check, runs: int
 ) -> Results:
-    """Runs everybody in turn; output folders are made beside the source, checked and removed."""
+    """Runs everybody in turn, each round from another one on, as what ran before may tell; output
+    folders are made beside the source, checked and removed.
+    """
     untimed: dict[str, Measured] = {}
     timed: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
+    turns = collections.deque(contenders)
     for number in range(runs + 1):
-        for contender in contenders:
+        for contender in turns:
             output = source.parent / contender.name
             os.sync()  # what others left to write is not to be written now
             command = contender.command(source, output)
@@ -76,6 +80,7 @@ def alternate(
                 untimed[contender.name] = measured
             else:
                 timed[contender.name].append(measured)
+        turns.rotate(-1)
     return {name: (untimed[name], timed[name]) for name in timed}
 
 

@@ -5,7 +5,9 @@ import sys
 
 import apache_beam as beam
 import pytest
+from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core
+from apache_beam.utils.counters import CounterFactory
 
 from runners.lasting import lasting
 
@@ -73,6 +75,23 @@ def test_beam_finds_the_parameters_that_methods_have(monkeypatch):
         assert found == expected
         found[0][0].append("to a list of its own")
     assert core.get_function_args_defaults(Adds.process) == find(Adds.process)
+
+
+def test_bundles_do_not_wait_long_for_the_thread_that_samples_their_state():
+    with lasting():
+        pass
+    assert statesampler.DEFAULT_SAMPLING_PERIOD_MS == 200, "Beam has changed how often it looks"
+    assert statesampler.StateSampler("a-step", CounterFactory()).sampling_period_ms == 5
+
+
+def test_encoder_processes_have_what_arrow_imports_with_its_first_arrays():
+    import_it = "import transforms.encode, numpy as np, pyarrow as pa, sys\nbefore = {*sys.modules}"
+    make = "pa.array(np.arange(2)), pa.array([1, None]), pa.array(['a'])"
+    code = f"{import_it}\n{make}\nprint({{*sys.modules}} - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "set()\n"
 
 
 def test_help_loads_nothing_heavy():

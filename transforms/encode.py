@@ -20,6 +20,10 @@ from recordmill.framing import gzip_member
 from transforms import batch
 from transforms.kind import Analysis, Check, Context, Encoder, Sorted
 
+# With its first arrays Arrow imports other modules: now, and not in each process that is forked.
+pa.array(np.zeros(1))
+pa.array([0])
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedChunk:
