@@ -28,7 +28,7 @@ from transforms.analyze import store_artifacts
 from transforms.kind import Context, InformedSource, Kind, Layout, RowSource, check_renames
 from transforms.label_sets import RepeatFactors
 from transforms.listing import read_part, stage_listing
-from transforms.plan import PlanOptions
+from transforms.plan import PlanOptions, unknown_splits
 from transforms.publish import Publication
 from transforms.read import RowReader
 from transforms.rebalance import Target
@@ -182,6 +182,8 @@ class Job:
 
     def _check_layout(self, layout: Layout) -> None:
         config = self.config
+        if not layout.presplit and (problems := unknown_splits(config.num_shards, config.splits)):
+            raise ConfigError(problems[0])
         rule = None if self.kind.windows is None else self.kind.windows.label.kind
         for flag, wanted in (
             (f"--window-label {rule}", rule not in (None, "last")),

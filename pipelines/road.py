@@ -111,7 +111,9 @@ class Road:
             passes = dataclasses.replace(passes, strata=strata)
             problems.append(too_small)
         if self.layout.grouped and self.layout.presplit:
-            problems.append(find_torn_groups(passes.read_split))
+            by_content = self.duplicates is not None and self.duplicates.mode == "group"
+            instead = "take --dedup drop" if by_content else "leave --group-column out"
+            problems.append(find_torn_groups(passes.read_split, instead=instead))
         plan = AsSingleton(self._plan(passes, rows, problems))
         if self.dry_run:
             return

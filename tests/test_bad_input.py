@@ -117,6 +117,17 @@ CASES = [
         make=flat,
     ),
     case(
+        "one-hot without labels",
+        2,
+        "--one-hot-label needs classes",
+        "--input",
+        "{tmp}/flat",
+        *OUT,
+        "--one-hot-label",
+        make=flat,
+    ),
+    case("shards of no split", 2, "names a split 'tset'", *IN, *OUT, "--num-shards", "tset=2"),
+    case(
         "stratify without labels",
         2,
         "needs classes",

@@ -290,3 +290,15 @@ def test_what_cannot_work_is_told(tmp_path, capsys, argv, message):
     assert code == (1 if "no token" in message else 2)
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out/dataset.json").exists()
+
+
+def test_equal_texts_that_the_input_puts_into_two_splits_are_told(tmp_path, capsys):
+    lines = ["text,split", "one,train", "two,test", "one,test"]
+    (tmp_path / "in.csv").write_text("\n".join(lines))
+    argv = ("--input", tmp_path / "in.csv", "--output", tmp_path / "out", "--split-column", "split")
+    assert run("text", *argv, "--dedup", "group") == 1
+    told = capsys.readouterr().err
+    assert (
+        "(test: in.csv#3, train: in.csv#1); name one split for each group, or take --dedup drop"
+        in told
+    )

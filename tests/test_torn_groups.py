@@ -26,10 +26,10 @@ def test_groups_that_the_input_tears_apart_are_named(tmp_path, stratify):
     )
     outcome = run(job)
     assert outcome.status == "refused"
-    assert outcome.verdict.message.startswith(
+    assert outcome.verdict.message == (
         "expected every group in one split, got 2 whose rows the input puts into several: 'also"
         " torn' (test: key-00007, train: key-00006), 'torn' (test: key-00001,"
-        " train: key-00003); "
+        " train: key-00003); name one split for each group, or leave --group-column out"
     )
     assert tree(tmp_path / "out") == {}
 

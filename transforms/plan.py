@@ -11,7 +11,7 @@ import dataclasses
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -161,7 +161,8 @@ def make_plan(
         rejected + unread, seen, options.max_reject_fraction, spoilt=spoilt, made=made
     )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
-    problems = [*problems, *_unusable_splits(survey), *_unknown_splits(survey, options)]
+    names = [*dict.fromkeys([*options.splits, *sorted(survey.counts)])]
+    problems = [*problems, *_unusable_splits(survey), *unknown_splits(options.num_shards, names)]
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
@@ -198,8 +199,7 @@ def make_plan(
     )
     if verdict is not None:
         return plan
-    names = [*options.splits, *sorted(survey.counts)]
-    present = [name for name in dict.fromkeys(names) if name in survey.counts]
+    present = [name for name in names if name in survey.counts]
     estimates = measure(
         {name: survey.samples[name] for name in present},
         {name: sum(survey.counts[name].values()) for name in present},
@@ -227,14 +227,13 @@ def _unusable_splits(survey: Survey) -> list[str]:
     ]
 
 
-def _unknown_splits(survey: Survey, options: PlanOptions) -> list[str]:
+def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection[str]) -> list[str]:
     """A sentence for each split whose shards are counted, and which there is not."""
-    if not isinstance(options.num_shards, Mapping):
+    if not isinstance(num_shards, Mapping):
         return []
-    known = dict.fromkeys([*options.splits, *sorted(survey.counts)])
     return [
         f"--num-shards names a split {name!r}, expected one of {', '.join(known)}"
-        for name in options.num_shards
+        for name in num_shards
         if name not in known
     ]
 

@@ -63,7 +63,9 @@ def _first_of_each(group: str, rows: Iterable[tuple[str, str]]) -> tuple[str, Ma
     return group, dict(sorted(rows, reverse=True))
 
 
-def _complain(_: bytes, found: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
+def _complain(
+    _: bytes, found: Sequence[tuple[str, Mapping[str, str]]], *, instead: str
+) -> list[str]:
     """The sentence for the user, where groups are torn."""
     groups = sorted((group, sorted(rows.items())) for group, rows in found if len(rows) > 1)
     if not groups:
@@ -75,15 +77,14 @@ def _complain(_: bytes, found: Sequence[tuple[str, Mapping[str, str]]]) -> list[
     return [
         f"expected every group in one split, got {len(groups)}"
         f"{' or more' if len(groups) >= _ENOUGH else ''} whose rows the input puts into several:"
-        f" {shown}{', ...' if len(groups) > 5 else ''}; name one split for each group, or leave"
-        " --group-column out (with --dedup group, where equal texts are one: take --dedup drop)"
+        f" {shown}{', ...' if len(groups) > 5 else ''}; name one split for each group, or {instead}"
     ]
 
 
-def find_torn_groups(read: Read) -> beam.PCollection[str]:
+def find_torn_groups(read: Read, *, instead: str) -> beam.PCollection[str]:
     """A sentence about the groups that stand in several splits, if there are any.
 
-    read: gives the batches for a pass, with their splits.
+    read: gives the batches for a pass, with their splits. instead: what else one can do about it.
     """
     hashes = beam.pvalue.AsList(
         read("HashGroups")
@@ -102,5 +103,7 @@ def find_torn_groups(read: Read) -> beam.PCollection[str]:
         found.pipeline
         | "OnceForGroups" >> beam.Impulse()
         | "ComplainOfGroups"
-        >> beam.FlatMap(_complain, beam.pvalue.AsList(found)).with_output_types(str)
+        >> beam.FlatMap(_complain, beam.pvalue.AsList(found), instead=instead).with_output_types(
+            str
+        )
     )

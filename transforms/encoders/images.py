@@ -104,7 +104,9 @@ class ImageEncoder:
             raise ConfigError("--augment-all: needs --augment to say what to do, such as flip,crop")
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Raises ConfigError for a user column that no feature can hold, or of a feature's name."""
+        """Raises ConfigError for a user column that no feature can hold, or of a feature's name,
+        and for `one_hot_label` where there are no classes.
+        """
         integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
         declared = {
             "image/encoded": self._encoded_feature(context),
@@ -116,6 +118,11 @@ class ImageEncoder:
         }
         if context.labels and self._has_classes(rows):
             declared |= self._label_features(context)
+        elif self.one_hot_label:
+            raise ConfigError(
+                "--one-hot-label needs classes, and the input has none: put the files into a folder"
+                " per class, name a --label-column, or leave the option out"
+            )
         if self.objects is not None:
             declared |= object_features(rows)
         return with_users(declared, user_fields(rows), where="listing")

@@ -236,7 +236,7 @@ def nothing_usable(root: Location, found: References) -> str:
     else:
         message = (
             f"found no file to use in {root} ({found.told() or 'it is empty'}): expected "
-            "LABEL/FILE, SPLIT/LABEL/FILE, or files straight in it"
+            "LABEL/FILE, SPLIT/LABEL/FILE, or, where there are no folders, files straight in it"
         )
     if found.totals["rejected as unlabelled"]:
         message += "; to use files without label, say --unlabelled keep"
