@@ -25,7 +25,15 @@ from recordmill.outputs import refuse_foreign
 from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
 from transforms import batch
 from transforms.analyze import store_artifacts
-from transforms.kind import Context, InformedSource, Kind, Layout, RowSource, check_renames
+from transforms.kind import (
+    Context,
+    InformedSource,
+    Kind,
+    Layout,
+    RowSource,
+    check_renames,
+    needs_classes,
+)
 from transforms.label_sets import RepeatFactors
 from transforms.listing import read_part, stage_listing
 from transforms.plan import PlanOptions, unknown_splits
@@ -191,10 +199,7 @@ class Job:
             ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
         ):
             if wanted and not layout.labelled:
-                raise ConfigError(
-                    f"{flag} needs classes, and the input has none: put the files into a folder per"
-                    " class, name a --label-column, or leave the option out"
-                )
+                raise needs_classes(flag)
 
     def _labels(self) -> tuple[str, ...] | None:
         """The classes in the order of their numbers, where they do not follow from the rows."""

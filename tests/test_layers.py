@@ -16,11 +16,16 @@ HEAVY = ("tensorflow", "tensorflow_transform", "pandas", "apache_beam")
 
 def loaded(statement: str) -> set[str]:
     """The top-level modules that a fresh interpreter has loaded after a statement."""
-    code = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    names = "*{name.partition('.')[0] for name in sys.modules}"
+    return set(printed(f"{statement}\nimport sys\nprint({names})").split())
+
+
+def printed(code: str) -> str:
+    """What a fresh interpreter prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )
-    return set(done.stdout.split())
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -87,11 +92,7 @@ def test_bundles_do_not_wait_long_for_the_thread_that_samples_their_state():
 def test_encoder_processes_have_what_arrow_imports_with_its_first_arrays():
     import_it = "import transforms.encode, numpy as np, pyarrow as pa, sys\nbefore = {*sys.modules}"
     make = "pa.array(np.arange(2)), pa.array([1, None]), pa.array(['a'])"
-    code = f"{import_it}\n{make}\nprint({{*sys.modules}} - before)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout == "set()\n"
+    assert printed(f"{import_it}\n{make}\nprint({{*sys.modules}} - before)") == "set()\n"
 
 
 def test_help_loads_nothing_heavy():

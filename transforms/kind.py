@@ -181,6 +181,14 @@ class Context:
         return self.rename.get(feature, feature)
 
 
+def needs_classes(option: str) -> ConfigError:
+    """The error where an option is about classes, and the input has none."""
+    return ConfigError(
+        f"{option} needs classes, and the input has none: put the files into a folder per class,"
+        " name a --label-column, or leave the option out"
+    )
+
+
 def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
     """Raises ConfigError for the rename of no feature, or to the name that another one has."""
     for old, new in rename.items():

@@ -23,7 +23,7 @@ from transforms.encoders.labels import label_feature, label_numbers
 from transforms.encoders.objects import ObjectOptions, Objects, object_features
 from transforms.encoders.pixels import Picture, process
 from transforms.encoders.ragged import binary_array
-from transforms.kind import Context, Encoded, Sorted, Sorter
+from transforms.kind import Context, Encoded, Sorted, Sorter, needs_classes
 from transforms.user_columns import user_fields, with_users
 
 
@@ -119,10 +119,7 @@ class ImageEncoder:
         if context.labels and self._has_classes(rows):
             declared |= self._label_features(context)
         elif self.one_hot_label:
-            raise ConfigError(
-                "--one-hot-label needs classes, and the input has none: put the files into a folder"
-                " per class, name a --label-column, or leave the option out"
-            )
+            raise needs_classes("--one-hot-label")
         if self.objects is not None:
             declared |= object_features(rows)
         return with_users(declared, user_fields(rows), where="listing")
