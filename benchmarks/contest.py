@@ -7,7 +7,6 @@ import collections
 import dataclasses
 import os
 import pathlib
-import shutil
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,19 +61,19 @@ def alternate(
     contenders: Sequence[Contender], *, source: pathlib.Path, check: Check, runs: int
 ) -> Results:
     """Runs everybody in turn, each round from another one on, as what ran before may tell; output
-    folders are made beside the source, checked and removed.
+    folders are made beside the source, checked and emptied.
     """
     untimed: dict[str, Measured] = {}
     timed: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
     turns = collections.deque(contenders)
     for number in range(runs + 1):
         for contender in turns:
-            output = source.parent / contender.name
+            output = source.parent / f"{contender.name}-{number}"
             os.sync()  # what others left to write is not to be written now
             command = contender.command(source, output)
             measured = run(command, memory=number == 0, beside=contender.beside)
             check(output)
-            shutil.rmtree(output)
+            _empty(output)
             print(f"run {number}: {contender.name} {measured.wall:.2f} s", file=sys.stderr)
             if number == 0:
                 untimed[contender.name] = measured
@@ -82,6 +81,15 @@ def alternate(
                 timed[contender.name].append(measured)
         turns.rotate(-1)
     return {name: (untimed[name], timed[name]) for name in timed}
+
+
+def _empty(output: pathlib.Path) -> None:
+    """Frees the space and leaves the names: ext4 does not give the inodes of files that were just
+    removed to new ones, and looking for others took whoever ran next 0.7 ms per file, not 0.05.
+    """
+    for path in output.rglob("*"):
+        if path.is_file():
+            os.truncate(path, 0)
 
 
 def table(contenders: Sequence[Contender], results: Results, *, records: int, unit: str) -> str:

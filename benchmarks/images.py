@@ -2,7 +2,7 @@
 
     python -m benchmarks.images                         4,000 and 20,000 pictures, 5 runs of each
     python -m benchmarks.images --pictures 400 --runs 1 --only ours,bare
-    python -m benchmarks.images --shards                one shard against 64
+    python -m benchmarks.images --shards                one shard against 64, and 3 against 192
 
 The pictures are copies of real photos under new names, in ten class folders. A first round, which
 is not timed, reads all of them into the page cache, measures memory and checks that everybody wrote
@@ -45,7 +45,9 @@ _FEATURES = {
     "image/class/label",
     "image/class/text",
 }
+# Datasets of one split, which have as many shards as that, and of three.
 _SHARD_COUNTS = (1, 64)
+_SPLITS = {"one-split": "train=1", "three-splits": "train=0.8,validation=0.1,test=0.1"}
 
 # What was asked for, in medians of wall time.
 _LEAST = 4000  # pictures; with fewer, starting Python and its libraries is all there is to see
@@ -78,8 +80,11 @@ _CONTENDERS = (
 )
 _SHARDED = tuple(
     Contender(
-        name=f"shards-{count}", what=f"--num-shards {count}", command=ours("--num-shards", count)
+        name=f"{splits}-{count}",
+        what=f"--splits {_SPLITS[splits]} --num-shards {count}",
+        command=ours("--splits", _SPLITS[splits], "--num-shards", count),
     )
+    for splits in _SPLITS
     for count in _SHARD_COUNTS
 )
 
@@ -124,11 +129,12 @@ def bars(found: Mapping[str, float], pictures: int) -> list[str]:
             if name in found:
                 what, got = f"{name} / ours", found[name] / mine
                 lines.append(bar(what, got, at_least=at_least if asked else None))
-    one, many = (found.get(contender.name) for contender in _SHARDED)
-    if one is not None and many is not None:
-        got = max(one, many) / min(one, many)
-        at_most = _SHARDS_BAR if asked else None
-        lines.append(bar("slower / faster number of shards", got, at_most=at_most))
+    for splits in _SPLITS:
+        walls = [found[name] for count in _SHARD_COUNTS if (name := f"{splits}-{count}") in found]
+        if len(walls) == len(_SHARD_COUNTS):
+            at_most = _SHARDS_BAR if asked else None
+            what = f"{splits}, slower / faster number of shards"
+            lines.append(bar(what, max(walls) / min(walls), at_most=at_most))
     return lines
 
 
@@ -138,20 +144,20 @@ def main() -> None:
     )
     parser.add_argument("--pictures", default="4000,20000", help="one number, or several")
     add_options(parser, _CONTENDERS)
-    parser.add_argument("--shards", action="store_true", help="one shard against 64 instead")
+    parser.add_argument("--shards", action="store_true", help="few shards against many instead")
     arguments = parser.parse_args()
     contenders = _SHARDED if arguments.shards else arguments.only
     two_cores()
     print(machine())
-    for pictures in map(int, arguments.pictures.split(",")):
-        with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
-            source = pathlib.Path(folder, "input")
+    with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+        for pictures in map(int, arguments.pictures.split(",")):
+            source = pathlib.Path(folder, str(pictures), "input")
             copy_photos(pictures, source)
             all_there = functools.partial(check, pictures=pictures)
             results = alternate(contenders, source=source, check=all_there, runs=arguments.runs)
-        print(f"\n{pictures} pictures, {arguments.runs} runs of each in alternation\n")
-        print(table(contenders, results, records=pictures, unit="pictures"))
-        print(*["", *bars(medians(results), pictures)], sep="\n", flush=True)
+            print(f"\n{pictures} pictures, {arguments.runs} runs of each in alternation\n")
+            print(table(contenders, results, records=pictures, unit="pictures"))
+            print(*["", *bars(medians(results), pictures)], sep="\n", flush=True)
 
 
 if __name__ == "__main__":
