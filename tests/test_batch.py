@@ -55,6 +55,16 @@ def test_hashes_are_xxh3_of_utf8(texts):
     assert batch.hash_strings(pa.array(texts, pa.string())).tolist() == expected
 
 
+def test_hashes_are_xxh3_of_every_size_wherever_a_text_stands():
+    source = np.random.default_rng(0).bytes(1 << 15)
+    ends = np.cumsum([*range(300), *range(300), *range(40)] * 40) % len(source)
+    texts = [source[end - size : end] for size, end in enumerate(ends.tolist()) if size <= end]
+    texts = [text[: n % 70] for n, text in enumerate(texts)] + [source[:n] for n in range(300)]
+    expected = [xxhash.xxh3_64_intdigest(text) for text in texts]
+    assert {len(text) for text in texts} >= {*range(70)}
+    assert batch.hash_strings(pa.array(texts, pa.binary())).tolist() == expected
+
+
 @given(st.lists(UINT64, min_size=1, unique=True), UINT64)
 def test_mixing_is_a_bijection_as_splitmix64_defines_it(values, salt):
     mixed = batch.mix(np.array(values, np.uint64), salt)

@@ -6,7 +6,6 @@ once; what splits, balances and orders it are ranks, mixed from that hash with a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+
+from transforms.xxh3 import hash_texts
 
 KEY = "__key__"  # string: unique and stable name of the record
 LABEL = "__label__"  # string, nullable: the class as text
@@ -37,7 +38,6 @@ UInt64Array = npt.NDArray[np.uint64]
 
 def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
     """xxh3_64 of each string's UTF-8 bytes: uint64[n]; 0 for null."""
-    digest = xxhash.xxh3_64_intdigest
     column = values.cast(pa.large_binary())
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -45,11 +45,8 @@ def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
         return np.zeros(0, np.uint64)
     _, offsets, data = column.buffers()
     edges = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-    # Slices of bytes take a fraction of the time that Arrow takes for values of Python's.
     text = memoryview(data or b"")[edges[0] : edges[-1]].tobytes()
-    places = (edges - edges[0]).tolist()
-    hashes = [digest(text[start:end]) for start, end in itertools.pairwise(places)]
-    found = np.array(hashes, np.uint64)
+    found = hash_texts(text, edges - edges[0])
     if column.null_count:
         found[np.asarray(column.is_null())] = 0
     return found
