@@ -182,7 +182,10 @@ class Job:
                 grouped=listing.grouped > 0,
                 presplit=listing.presplit > 0,
             )
-        layout = source.layout(read_part(part.name, staging=self.staging) for part in listing.parts)
+        parts = (read_part(part.name, staging=self.staging) for part in listing.parts)
+        # Elsewhere to write rows takes longer than to read them again.
+        keep = self.staging.place("looked") if self.staging.root.is_local else None
+        layout = source.layout(parts, keep)
         together = self.kind.cutter is not None or (
             duplicates is not None and duplicates.mode == "group"
         )

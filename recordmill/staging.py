@@ -1,6 +1,7 @@
 """The job folder OUT/.recordmill/<job>/: all that is written before it is published.
 
 listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
+looked/SUM.arrow                                 rows that were read to learn what columns are
 checked/part-00000.arrow  .json  .data           its rows, read where workers read, that passed
 distinct/part-00000.arrow                        those of them that are no duplicates
 cells/0000000000000000.arrow                     rows of series, ordered by time

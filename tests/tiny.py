@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Filtered, Reason, RecordError, Reject, RunError
 from recordmill.features import Feature, Features
+from recordmill.files import Location
 from transforms.kind import Artifact, Context, Encoded, Layout, Listed, Sorted, Sorter
 
 
@@ -68,8 +69,8 @@ class TinySections:
             }
             yield Listed(rows=pa.RecordBatch.from_pydict(columns))
 
-    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
-        del parts
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+        del parts, keep
         fields = [("__key__", pa.string()), *((name, pa.string()) for name in _UNKNOWN)]
         columns = pa.schema([*fields, ("value", pa.binary())])
         return Layout(columns=columns, labelled=True, grouped=False, presplit=False)

@@ -78,10 +78,11 @@ class RowSource(Source, Protocol):
     def notes(self) -> tuple[str, ...]:
         """What was seen, when the input was listed, that the user should know."""
 
-    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         """Of the rows, as `read` gives them. Raises ConfigError for an unusable input.
 
-        parts: all of the listing; read where it takes the rows themselves to know.
+        parts: all of the listing; read where it takes the rows themselves to know. keep: a folder
+          where rows may stay that were read for it, so that `read` finds them.
         """
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:

@@ -107,7 +107,7 @@ def _forget_older(staging: Staging) -> None:
     """Removes what was made from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
-    for name in ("checked", "distinct", "cells", "windows", "spill"):
+    for name in ("looked", "checked", "distinct", "cells", "windows", "spill"):
         staging.place(name).delete_tree()
 
 
@@ -180,7 +180,7 @@ def read_part(
     name: str, *, staging: Staging, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
     """Reads a part by its name, or some of its columns, as far as it has them."""
-    source = _open(staging.place(name))
+    source = open_arrow(staging.place(name))
     reader = pa.ipc.open_file(source)
     if columns is not None:
         there = [name for name in columns if name in reader.schema.names]
@@ -201,7 +201,7 @@ def located(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
     return batch.set_column(rows, batch.PATH, pa.array(paths, pa.string()).take(names.indices))
 
 
-def _open(place: Location) -> Any:
+def open_arrow(place: Location) -> Any:
     """A local file is mapped, not copied, where its name is one that pyarrow can spell."""
     if place.is_local and os.fsencode(place.local_path) == place.local_path.encode(
         "utf-8", "replace"

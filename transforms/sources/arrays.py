@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
-from recordmill.files import is_uri
+from recordmill.files import Location, is_uri
 from transforms import batch
 from transforms.casts import Cast, cast_problem
 from transforms.kind import Layout, Listed, Source
@@ -144,8 +144,9 @@ class Arrays:
                 f"no file holds an array that can be used; the first: {first.key}: {first.detail}"
             )
 
-    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         """Raises ConfigError where there is nothing to tell what arrays are."""
+        del keep
         kinds: collections.Counter[tuple[str, int]] = collections.Counter()
         shapes: dict[tuple[str, int], set[Shape]] = collections.defaultdict(set)
         users: list[pa.Field] = []

@@ -44,17 +44,22 @@ class Cells:
 
     def kind(self, name: str, column: pa.Array) -> Kind:
         """What such texts can be."""
+        return self.typed(name, column)[0]
+
+    def typed(self, name: str, column: pa.Array) -> tuple[Kind, pa.Array]:
+        """What such texts can be, and the values as the best of it."""
         if column.null_count == len(column):
-            return Kind(nullable=len(column) > 0)
+            return Kind(nullable=len(column) > 0), column
         nullable = column.null_count > 0
         cast = {kind: _cast(self._plain(column, kind), kind) for kind in NARROW}
         kinds = [kind for kind, values in cast.items() if values is not None]
         # A number would lose the zeros of '007', and the last digits of a very large integer.
         if kinds and (_padded(column) or (pa.int64() not in kinds and _are_integers(column))):
             kinds = []
+        values = cast[kinds[0]] if kinds else column
         if kinds:
-            nullable = self.without_missing(name, cast[kinds[0]]).null_count > 0
-        return Kind((*kinds, pa.string()), nullable)
+            nullable = self.without_missing(name, values).null_count > 0
+        return Kind((*kinds, pa.string()), nullable), values
 
     def cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         """Values as those of a type. Raises pa.ArrowInvalid where one is none."""

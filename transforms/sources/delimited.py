@@ -46,12 +46,21 @@ class Delimited:
         return self._file.sections(begin, size)
 
     def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
-        wanted = [name for name in self._names if names is None or name in names]
-        kinds: Kinds = {}
+        return join(kinds for kinds, _ in self.typed(section, names, ()))
+
+    def typed(
+        self, section: Section, names: Collection[str] | None, text: Collection[str]
+    ) -> Iterator[tuple[Kinds, Rows]]:
+        looked_at = [name for name in self._names if names is None or name in names]
+        wanted = [name for name in self._names if name in looked_at or name in text]
         for rows in self._texts(section, wanted):
-            found = {name: self._shape.cells.kind(name, rows.columns[name]) for name in wanted}
-            kinds = join([kinds, found])
-        return kinds
+            kinds: Kinds = {}
+            columns = {name: rows.columns[name] for name in wanted}
+            for name in looked_at:
+                kinds[name], values = self._shape.cells.typed(name, columns[name])
+                if name not in text:
+                    columns[name] = values
+            yield kinds, dataclasses.replace(rows, columns=pa.RecordBatch.from_pydict(columns))
 
     def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
         del text

@@ -15,6 +15,7 @@ from transforms.kind import Layout, Listed
 from transforms.sources.cells import misfit
 from transforms.sources.column_kinds import Kind, Kinds, as_nullable, has_nan
 from transforms.sources.columns import as_text
+from transforms.sources.kept_rows import Keep
 from transforms.sources.record_columns import OURS_FIELDS, Fault, carried, lay_out, our_columns
 from transforms.sources.references import Unlabelled, check_unlabelled
 from transforms.sources.roles import Roles
@@ -40,11 +41,12 @@ LABELS = ("label", "class", "category", "target")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowLayout(Layout):
     """With what `read` needs to know: which column of the files is what, and the types that the
-    user's have there.
+    user's have there. kept: where rows are that were read to learn it.
     """
 
     roles: Roles
     written: pa.Schema
+    kept: Keep | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ class RecordRows:
         """Raises ConfigError for an input that cannot be understood, or has no row."""
         return list_sections(self._rows, self._notes)
 
-    def layout(self, parts: Iterable[pa.RecordBatch]) -> RowLayout:
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
         """Raises ConfigError for columns that are not there, or differ between files.
 
         Where there are columns of the user's, all rows are read for their types.
@@ -106,8 +108,11 @@ class RecordRows:
             self._notes["unnamed"] = (
                 "a column without name, as pandas writes its index, is left out"
             )
+        kept = None
+        if keep is not None and self._looks_at_all:
+            kept = Keep(keep, frozenset(roles.named()))
         if header is not None:
-            kinds = kinds | self._looked_up(header, [*users, *self._looked_at(roles)], parts)
+            kinds = kinds | self._looked_up(header, [*users, *self._looked_at(roles)], parts, kept)
         fields = self._users_fields(users, kinds, roles)
         return RowLayout(
             columns=pa.schema([*self._first_fields, *fields]),
@@ -116,6 +121,7 @@ class RecordRows:
             presplit=roles.split is not None or self._rows.has_splits(),
             roles=roles,
             written=pa.schema([_written(field, header or kinds, kinds) for field in fields]),
+            kept=kept,
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
@@ -139,6 +145,11 @@ class RecordRows:
     def _declared(self) -> Mapping[str, pa.DataType]:
         """What the user says that columns are."""
         return {}
+
+    @property
+    def _looks_at_all(self) -> bool:
+        """Whether most that is read of rows is looked at to learn what the user's columns are."""
+        return False
 
     @property
     def _learns_presence(self) -> bool:
@@ -180,13 +191,17 @@ class RecordRows:
         return carried(field.with_type(declared))
 
     def _looked_up(
-        self, header: Kinds, names: Sequence[str], parts: Iterable[pa.RecordBatch]
+        self,
+        header: Kinds,
+        names: Sequence[str],
+        parts: Iterable[pa.RecordBatch],
+        keep: Keep | None,
     ) -> Kinds:
         """What columns are, beyond what the header says."""
         if self._learns_presence:
-            return learn_columns(parts, self._rows, names)
+            return learn_columns(parts, self._rows, names, keep)
         if not all(header[name].types for name in names):
-            return as_nullable(learn_columns(parts, self._rows, names))
+            return as_nullable(learn_columns(parts, self._rows, names, keep))
         some = self.format.missing  # a NaN is nothing in any case
         return as_nullable({n: header[n] for n in names if some or has_nan(header[n])})
 
@@ -211,9 +226,15 @@ class RecordRows:
     def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[Listed]:
         named = layout.roles.named()
         wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *layout.written])
-        for file, section, listed in sections_of(sections):
+        kept = None if layout.kept is None else layout.kept.take(sections, wanted)
+        for number, (file, section, listed) in enumerate(sections_of(sections)):
             with reading(file):
-                for rows in self._rows.open(file).read(section, wanted, named):
+                found: Iterable[Rows] = (
+                    self._rows.open(file).read(section, wanted, named)
+                    if kept is None
+                    else kept[number]
+                )
+                for rows in found:
                     typed = self._typed(rows, layout)
                     yield self._records(typed, layout, file=file.key, split=listed[batch.SPLIT])
 

@@ -21,10 +21,11 @@ from transforms.kind import Listed
 from transforms.sources import references
 from transforms.sources.column_kinds import Kinds, join
 from transforms.sources.columnar import small_parts
+from transforms.sources.kept_rows import Keep
 from transforms.sources.references import END, ROW, START, Sections
 from transforms.sources.roles import quoted
 from transforms.sources.row_inputs import RowInput
-from transforms.sources.rows import READ_BYTES, Oddities, Section
+from transforms.sources.rows import READ_BYTES, Oddities, Rows, Section, TypedFile
 from transforms.sources.walks import File, LeftOut
 
 
@@ -95,18 +96,24 @@ def read_header(rows: RowInput) -> Kinds | None:
 
 
 def learn_columns(
-    parts: Iterable[pa.RecordBatch], rows: RowInput, names: Collection[str] | None
+    parts: Iterable[pa.RecordBatch],
+    rows: RowInput,
+    names: Collection[str] | None,
+    keep: Keep | None = None,
 ) -> Kinds:
-    """What all rows say of the columns named, or of all: in encoder processes, a part a task."""
+    """What all rows say of the columns named, or of all: in encoder processes, a part a task.
+
+    keep: where rows are kept that had to be read for it.
+    """
     batches = iter(parts)
     first = list(itertools.islice(batches, 2))
     if len(first) < 2:
-        return join(_kinds_of_part(part, rows, names) for part in first)
+        return join(_kinds_of_part(part, rows, names, keep) for part in first)
     pool = shared_pool()
     waiting: collections.deque[Future[Kinds]] = collections.deque()
     kinds: Kinds = {}
     for part in itertools.chain(first, batches):
-        waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names))
+        waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names, keep))
         if len(waiting) > 2 * pool.workers:
             kinds = join([kinds, waiting.popleft().result()])
     return join([kinds, *(task.result() for task in waiting)])
@@ -158,12 +165,27 @@ def regroup(parts: Iterable[Listed]) -> Iterator[Listed]:
         yield Listed(rows=joined, rejects=rejects, filtered=filtered)
 
 
-def _task(part: bytes, rows: RowInput, names: Collection[str] | None) -> Kinds:
-    return _kinds_of_part(batch.from_bytes(part), rows, names)
+def _task(part: bytes, rows: RowInput, names: Collection[str] | None, keep: Keep | None) -> Kinds:
+    return _kinds_of_part(batch.from_bytes(part), rows, names, keep)
 
 
-def _kinds_of_part(part: pa.RecordBatch, rows: RowInput, names: Collection[str] | None) -> Kinds:
-    return join(rows.open(file).kinds(section, names) for file, section, _ in sections_of(part))
+def _kinds_of_part(
+    part: pa.RecordBatch, rows: RowInput, names: Collection[str] | None, keep: Keep | None
+) -> Kinds:
+    kinds: list[Kinds] = []
+    kept: list[list[Rows]] = []
+    for file, section, _ in sections_of(part):
+        opened = rows.open(file)
+        if keep is None or not isinstance(opened, TypedFile):
+            kinds.append(opened.kinds(section, names))
+            continue
+        kept.append([])
+        for found, of in opened.typed(section, names, keep.text):
+            kinds.append(found)
+            kept[-1].append(of)
+    if keep is not None and kept:  # the files of an input are of one format
+        keep.put(part, kept)
+    return join(kinds)
 
 
 @contextlib.contextmanager

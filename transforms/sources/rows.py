@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import BinaryIO, Literal, NamedTuple, Protocol
+from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -112,6 +112,18 @@ class RowFile(Protocol):
         """The rows of a section, with the columns that are wanted.
 
         text: those that have to be text or numbers, and come as written.
+        """
+
+
+@runtime_checkable
+class TypedFile(Protocol):
+    """A file of rows that do not say what they are: who has found out has read them."""
+
+    def typed(
+        self, section: Section, names: Collection[str] | None, text: Collection[str]
+    ) -> Iterator[tuple[Kinds, Rows]]:
+        """What some rows of a section say of the columns named, or of all, and those rows: with
+        the columns of `text` as written, and the others as what these rows say.
         """
 
 

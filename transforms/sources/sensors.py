@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.files import Location
 from transforms.sources.cells import Cells, Mask
 from transforms.sources.record_columns import OURS_FIELDS, Fault
 from transforms.sources.record_rows import RowLayout
@@ -66,11 +67,11 @@ class SensorRows(TableRows):
         """Of windows: a series has one at a time."""
         return True
 
-    def layout(self, parts: Iterable[pa.RecordBatch]) -> RowLayout:
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
         """Also raises ConfigError where no time of the first rows can be read."""
         parts = iter(parts)
         first = list(itertools.islice(parts, 1))
-        layout = super().layout(itertools.chain(first, parts))
+        layout = super().layout(itertools.chain(first, parts), keep)
         for part in first:
             listed = next(self.read(part, layout), None)
             if listed is not None and listed.rows is None:

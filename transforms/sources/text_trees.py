@@ -105,9 +105,9 @@ class TextTree:
         if not found.totals["rows"]:
             raise ConfigError(nothing_usable(root, found))
 
-    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         """Raises ConfigError if there is no such folder."""
-        del parts
+        del parts, keep
         layout = read_layout(Location.parse(self.root))
         return Layout(
             columns=pa.schema(TEXT_FIELDS),

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject, did_you_mean
-from recordmill.files import is_uri
+from recordmill.files import Location, is_uri
 from transforms import batch
 from transforms.encoders.film_pictures import Coded, FramePictures, too_many_pixels
 from transforms.encoders.image_options import ImageOptions
@@ -140,8 +140,9 @@ class Films:
         if not kept and first is not None:
             raise ConfigError(f"no film can be used; the first: {first.key}: {first.detail}")
 
-    def layout(self, parts: Iterable[pa.RecordBatch]) -> Layout:
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         """Raises ConfigError where there is no film."""
+        del keep
         labelled = presplit = False
         users: list[pa.Field] | None = None
         for rows in parts:
