@@ -12,7 +12,7 @@ from pipelines import values
 from pipelines.options import Group, option, options_of
 from pipelines.statistics_options import StatisticsConfig
 from recordmill.errors import ConfigError
-from recordmill.split_names import in_order
+from recordmill.split_names import TRAIN, in_order
 
 # Kinds of data put their own groups between these, by the order they give them.
 PLACES = Group(10, "Input and output")
@@ -25,7 +25,6 @@ FLINK = Group(85, "On Flink")
 
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
-TRAIN = "train"
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 

@@ -8,19 +8,20 @@ thresholds, pieces. Each pass reads the listing anew, which is cheaper than keep
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import AsList, AsSingleton
 
-from recordmill.staging import Listing, Part, Staging, to_json
+from recordmill.staging import Listing, Staging, to_json
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.analyze import Learned, learn
 from transforms.check import PrepareParts, check_part, read_rows_of
 from transforms.cut_windows import CutWindows
 from transforms.distinct import DropDuplicates
 from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout, Preprocessing
+from transforms.look import Look, Seen
 from transforms.passes import Passes, SplitReader
 from transforms.plan import Plan, PlanOptions, make_plan
 from transforms.publish import Publication, Publish
@@ -97,9 +98,6 @@ class Road:
             parts, hopeless = parts | CutWindows(self.windowing, workers)
             problems.append(hopeless)
         passes = Passes(parts=parts, reader=reader)
-        if not self.unique_keys:
-            keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
-            problems.append(find_repeated_keys(keys))
         if self.stratify:
             strata, too_small = find_strata(
                 passes.read,
@@ -114,7 +112,17 @@ class Road:
             by_content = self.duplicates is not None and self.duplicates.mode == "group"
             instead = "take --dedup drop" if by_content else "leave --group-column out"
             problems.append(find_torn_groups(passes.read_split, instead=instead))
-        plan = AsSingleton(self._plan(passes, rows, problems))
+        look = Look(
+            keys=not self.unique_keys,
+            analysis=None if isinstance(self.analysis, Preprocessing) else self.analysis,
+            examiner=None if self.examination is None else self.examination.of_records,
+        )
+        seen = look.over(passes, "Look", workers=self.options.workers)
+        if look.keys:
+            hashes = seen | "Hashes" >> beam.FlatMap(_hashes).with_output_types(tuple[int, bytes])
+            keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
+            problems.append(find_repeated_keys(hashes, keys))
+        plan = AsSingleton(self._plan(seen, passes, rows, problems))
         if self.dry_run:
             return
         infos = (
@@ -130,14 +138,17 @@ class Road:
         infos | Publish(self.publication, plan)
 
     def _plan(
-        self, passes: Passes, rows: Passes, problems: Sequence[beam.PCollection[str]]
+        self,
+        seen: beam.PCollection[Seen],
+        passes: Passes,
+        rows: Passes,
+        problems: Sequence[beam.PCollection[str]],
     ) -> beam.PCollection[Plan]:
         """rows: of which windows are cut; otherwise the records, before they have their strata."""
         pipeline = passes.parts.pipeline
         survey = (
-            passes.parts
-            | "Survey"
-            >> beam.Map(_survey, *passes.sides, reader=passes.reader).with_output_types(Survey)
+            seen
+            | "Survey" >> beam.Map(_survey).with_output_types(Survey)
             | "SumSurveys" >> beam.CombineGlobally(Survey.sum).without_defaults()
         )
         survey = AsSingleton(survey, default_value=Survey())
@@ -155,12 +166,7 @@ class Road:
             )
         elif self.analysis is not None:
             learned = AsSingleton(
-                learn(
-                    passes,
-                    analysis=self.analysis,
-                    given=self.artifacts,
-                    workers=self.options.workers,
-                )
+                learn(seen, analysis=self.analysis, given=self.artifacts, staging=self.staging)
             )
         quotas: AsSingleton | Mapping[str, Quota] = {}
         if self.balance in ("oversample", "undersample"):
@@ -177,7 +183,7 @@ class Road:
         if self.examination is not None:
             examined = AsSingleton(
                 examine(
-                    passes,
+                    seen,
                     rows=rows,
                     examination=self.examination,
                     workers=self.options.workers,
@@ -213,8 +219,12 @@ class Road:
         )
 
 
-def _survey(part: Part, strata: Strata | None = None, *, reader: SplitReader) -> Survey:
-    return Survey.of(reader.read(part.name, strata), part, seed=reader.seed)
+def _survey(seen: Seen) -> Survey:
+    return seen.survey
+
+
+def _hashes(seen: Seen) -> Iterable[tuple[int, bytes]]:
+    return seen.hashes
 
 
 def _plan(

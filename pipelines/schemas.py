@@ -89,7 +89,6 @@ class Asked:
         if not (config.statistics or self.infers or self.rules is not None):
             return None
         examiner = Examiner(
-            staging=staging,
             labelled=layout.labelled,
             headers=self._headers(),
             rules=self.rules,
@@ -99,6 +98,7 @@ class Asked:
             inside = fields_of_rows(layout.columns, self.kind.windows)
             windows = dataclasses.replace(examiner, rules=None, inside=inside)
         return Examination(
+            staging=staging,
             examiner=examiner,
             windows=windows,
             on_violation=config.on_violation,

@@ -42,12 +42,12 @@ from recordmill.manifest import (
 from recordmill.raw_arrays import RawArray
 from recordmill.schema import schema_text
 from recordmill.shard_index import index_bytes, schema
+from recordmill.split_names import TRAIN
 from recordmill.staging import Staging, to_json
 from recordmill.tfds import tfds_files
 
 KIND = "adopt"
 
-_TRAIN = "train"
 _KEYS = 1 << 20  # of an index, made at once
 _TOLD = 3  # pairs of equal files
 
@@ -218,7 +218,7 @@ def describe(
     files = {**tfds.files, REJECTS: b"", SCHEMA: text.encode()}
     if labels:
         files[LABELS] = "".join(f"{label}\n" for label in labels).encode()
-    in_train = splits[_TRAIN].classes if _TRAIN in splits else {}
+    in_train = splits[TRAIN].classes if TRAIN in splits else {}
     records = findings.records
     manifest = Manifest(
         digest=digest_of(splits),

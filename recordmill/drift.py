@@ -15,12 +15,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.split_names import TRAIN
 from recordmill.statistics_file import WHOLE, ColumnView, SliceView
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["skew", "drift"]
 
-TRAIN = "train"
 
 _BUCKETS = 10
 _TOLERANCE = 1e-9

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_FIRST = ("train", "validation", "test")
+TRAIN = "train"  # the one that is learned from, and balanced
+_FIRST = (TRAIN, "validation", "test")
 
 
 def in_order(splits: Iterable[str]) -> list[str]:

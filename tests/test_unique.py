@@ -20,9 +20,10 @@ def rows(keys, hashes=None):
 class FindRepeatedKeys(beam.PTransform):
     def expand(self, batches):
         return find_repeated_keys(
+            batches | "Hash" >> beam.FlatMap(partition_hashes).with_output_types(tuple[int, bytes]),
             lambda label, after=None: (
                 batches | label >> beam.Map(_same).with_output_types(pa.RecordBatch)
-            )
+            ),
         )
 
 

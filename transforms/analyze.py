@@ -9,31 +9,25 @@ survey would cost memory.
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-import pyarrow.compute as pc
 from apache_beam.pvalue import AsList
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import RunError
-from recordmill.pool import shared_pool
 from recordmill.staging import Staging
 from transforms import batch, spill
-from transforms.encode import count_rows
 from transforms.kind import Analysis, Artifact, Prepared
 from transforms.listing import SYSTEM
-from transforms.passes import Passes, SplitReader
+from transforms.look import Seen
 from transforms.spill import Piece
-from transforms.splits import TRAIN
 
 ITEM = "item"
 
 _RECORDS = "records"  # the column of the bucket after those
 _BUFFER = 32 << 20  # bytes of counts that a bundle collects before it passes them on
-_CHUNK = 1 << 14  # rows of a task: what comes often in them is looked up once
 
 
 def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -77,13 +71,11 @@ class Learned:
     problem: str | None = None
 
 
-class _CountItems(beam.DoFn):
-    """(bucket, piece of counts) of the parts that it is named."""
+class _CollectCounts(beam.DoFn):
+    """(bucket, piece of counts) of what was seen of parts."""
 
-    def __init__(self, analysis: Analysis, reader: SplitReader, workers: int) -> None:
-        self._analysis = analysis
-        self._reader = reader
-        self._workers = workers
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
         self._counts: list[pa.RecordBatch] = []
         self._bytes = self._records = 0
 
@@ -91,21 +83,12 @@ class _CountItems(beam.DoFn):
         self._counts = []
         self._bytes = self._records = 0
 
-    def process(self, name: str, *sides: Any) -> Iterator[tuple[int, Piece]]:
-        columns = [*SYSTEM, *self._analysis.columns]
-        rows = self._reader.read(name, *sides, columns=columns)
-        looked_at = rows.select([batch.KEY, *self._analysis.columns])
-        train = looked_at.filter(pc.equal(rows[batch.SPLIT], TRAIN))
-        self._records += len(train)
-        pool = shared_pool(self._workers)
-        futures = [
-            pool.submit(count_rows, self._analysis, batch.to_bytes(train.slice(start, _CHUNK)))
-            for start in range(0, len(train), _CHUNK)
-        ]
-        for future in futures:
-            counts = batch.from_bytes(future.result())
-            self._counts.append(counts)
-            self._bytes += counts.nbytes
+    def process(self, seen: Seen) -> Iterator[tuple[int, Piece]]:
+        assert seen.counts is not None
+        self._records += seen.counts.records
+        counts = batch.from_bytes(seen.counts.items)
+        self._counts.append(counts)
+        self._bytes += counts.nbytes
         if self._bytes >= _BUFFER:
             self._counts = [add_up(self._counts)]
             self._bytes = self._counts[0].nbytes
@@ -122,7 +105,7 @@ class _CountItems(beam.DoFn):
         counts = add_up(self._counts)
         records = pa.RecordBatch.from_pydict({_RECORDS: pa.array([self._records])})
         self.start_bundle()
-        pieces = spill.into_buckets(counts, ITEM, self._reader.staging)
+        pieces = spill.into_buckets(counts, ITEM, self._staging)
         return [(spill.BUCKETS, spill.inline(records)), *pieces]
 
 
@@ -157,25 +140,26 @@ class _Learner:
 
 
 def learn(
-    passes: Passes,
+    seen: beam.PCollection[Seen],
     *,
     analysis: Analysis,
     given: Mapping[str, Artifact],
-    workers: int,
+    staging: Staging,
 ) -> beam.PCollection[Learned]:
-    """All artifacts, given and learned, as the one element of a PCollection."""
-    learner = _Learner(analysis, given, passes.reader.staging)
+    """All artifacts, given and learned, as the one element of a PCollection.
+
+    seen: of all parts, what the analysis counts among it.
+    """
+    learner = _Learner(analysis, given, staging)
     selected = (
-        passes.again("Learn")
-        | "CountItems"
-        >> beam.ParDo(
-            _CountItems(analysis, passes.reader, workers), *passes.sides
-        ).with_output_types(tuple[int, Piece])
+        seen
+        | "CollectCounts"
+        >> beam.ParDo(_CollectCounts(staging)).with_output_types(tuple[int, Piece])
         | "MeetByItem" >> beam.GroupByKey()
         | "SelectItems" >> beam.Map(learner.select).with_output_types(pa.RecordBatch)
     )
     return (
-        passes.parts.pipeline
+        seen.pipeline
         | "OnceToLearn" >> beam.Impulse()
         | "Learn" >> beam.Map(learner.learn, AsList(selected)).with_output_types(Learned)
     )

@@ -1,6 +1,4 @@
-"""The tasks of encoder processes, the same for every kind of data: check rows, count what stands in
-them, or make Examples.
-"""
+"""The tasks of encoder processes, the same for every kind of data: check rows, or make Examples."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from recordmill.errors import Reject
 from recordmill.example import encode_frames
 from recordmill.framing import gzip_member
 from transforms import batch
-from transforms.kind import Analysis, Check, Context, Encoder, Sorted
+from transforms.kind import Check, Context, Encoder, Sorted
 
 # With its first arrays Arrow imports other modules: now, and not in each process that is forked.
 pa.array(np.zeros(1))
@@ -59,7 +57,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     """Loads, encodes, frames and compresses rows (as IPC bytes)."""
     encoder, context = _unpack_encoder(packed)
     table = batch.from_bytes(rows)
-    with _named(table):
+    with naming(table):
         encoded = encoder.encode(table, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
         steps = {context.name(feature): count for feature, count in encoded.steps.items()}
@@ -82,22 +80,15 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
 def check_rows(check: Check, rows: bytes) -> Sorted:
     """Runs a check on rows (as IPC bytes)."""
     table = batch.from_bytes(rows)
-    with _named(table):
+    with naming(table):
         return check.check(table)
-
-
-def count_rows(analysis: Analysis, rows: bytes) -> bytes:
-    """Counts the items of rows (as IPC bytes, both)."""
-    table = batch.from_bytes(rows)
-    with _named(table):
-        return batch.to_bytes(analysis.count(table))
 
 
 def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:
     """Loads and encodes rows (as IPC bytes): the features of the kept ones, beside our columns."""
     encoder, context = _unpack_encoder(packed)
     table = batch.from_bytes(rows)
-    with _named(table):
+    with naming(table):
         encoded = encoder.encode(table, context)
     kept = table.take(pa.array(encoded.rows.kept))
     ours = [name for name in kept.schema.names if name.startswith("__")]
@@ -109,7 +100,7 @@ def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]
 
 
 @contextmanager
-def _named(rows: pa.RecordBatch) -> Iterator[None]:
+def naming(rows: pa.RecordBatch) -> Iterator[None]:
     """Whoever looks for a bug is told with which rows it shows."""
     try:
         yield

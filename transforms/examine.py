@@ -1,16 +1,22 @@
-"""Statistics of records, and what of a schema they do not keep: a task of encoder processes."""
+"""What is found out about records before they are planned: counts of what is learned from train,
+statistics, and what of a schema they do not keep. A task of encoder processes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.schema_rules import Rules
+from recordmill.split_names import TRAIN
 from recordmill.staging import Staging
 from transforms import batch
-from transforms.kind import Headers
+from transforms.encode import naming
+from transforms.kind import Analysis, Headers
 from transforms.listing import read_part
 from transforms.statistics import Statistics, columns_of
 from transforms.violations import Violations
@@ -34,6 +40,13 @@ class Findings:
         )
 
 
+class Counts(NamedTuple):
+    """Of records of train: how many there are, and what an analysis counts in them (IPC bytes)."""
+
+    records: int
+    items: bytes
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examiner:
     """What is to be found out.
@@ -43,16 +56,13 @@ class Examiner:
     windows of them, which are about no rules.
     """
 
-    staging: Staging
     labelled: bool
     headers: Headers | None = None
     rules: Rules | None = None
     inside: pa.Schema | None = None
 
-    def examine(self, part: str, splits: pa.Array) -> Findings:
-        """A part of the listing, by its name. splits: string[n], of its rows."""
-        rows = read_part(part, staging=self.staging)
-        rows = batch.set_column(rows, batch.SPLIT, splits)
+    def examine(self, rows: pa.RecordBatch) -> Findings:
+        """Rows, which have their splits."""
         if self.inside is not None:
             rows = rows_of(rows, self.inside)
         made = None
@@ -66,6 +76,30 @@ class Examiner:
         return Findings(statistics=Statistics.of(rows, columns), violations=violations)
 
 
-def examine_rows(examiner: Examiner, part: str, splits: bytes) -> Findings:
-    """The task; splits: a batch (as IPC bytes) of that column alone."""
-    return examiner.examine(part, batch.from_bytes(splits)[batch.SPLIT])
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """What encoder processes find out about the records of a part, as far as it is asked for."""
+
+    staging: Staging
+    analysis: Analysis | None
+    examiner: Examiner | None
+
+    def run(self, part: str, splits: pa.Array) -> tuple[Counts | None, Findings]:
+        """A part of the listing, by its name. splits: string[n], of its rows."""
+        rows = read_part(part, staging=self.staging)
+        rows = batch.set_column(rows, batch.SPLIT, splits)
+        with naming(rows):
+            counts = None if self.analysis is None else _count(self.analysis, rows)
+            findings = Findings() if self.examiner is None else self.examiner.examine(rows)
+        return counts, findings
+
+
+def run_task(task: Task, part: str, splits: bytes) -> tuple[Counts | None, Findings]:
+    """splits: a batch (as IPC bytes) of that column alone."""
+    return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
+
+
+def _count(analysis: Analysis, rows: pa.RecordBatch) -> Counts:
+    looked_at = rows.select([batch.KEY, *analysis.columns])
+    train = looked_at.filter(pc.equal(rows[batch.SPLIT], TRAIN))
+    return Counts(len(train), batch.to_bytes(analysis.count(train)))

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pool import shared_pool
+from recordmill.split_names import TRAIN
 from recordmill.staging import Part, Staging, Verdict, to_json
 from transforms import batch
 from transforms.encode import EncodedChunk, encode_chunk, pack_encoder
 from transforms.kind import Artifact, Context, Encoder
 from transforms.listing import located, outcome, read_part
 from transforms.rebalance import Quota
-from transforms.splits import TRAIN
 from transforms.statistics_pass import Examined
 from transforms.survey import Survey
 from transforms.window_options import WindowOptions

@@ -33,12 +33,12 @@ from recordmill.manifest import (
     file_info,
 )
 from recordmill.schema import schema_text
+from recordmill.split_names import TRAIN
 from recordmill.staging import Part, ShardInfo, Staging, Verdict, reject_line, to_json
 from recordmill.tfds import tfds_files
 from transforms.kind import Encoder
 from transforms.listing import outcome
 from transforms.plan import Plan, nothing_left, refusal_of
-from transforms.splits import TRAIN
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

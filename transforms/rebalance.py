@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.split_names import TRAIN
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.label_sets import Held, RepeatFactors
 from transforms.passes import Read, read_again
 from transforms.quota import NOTHING, Cut, Histogram, Threshold, boundary_rows, thresholds, within
-from transforms.splits import TRAIN
 
 Balance = Literal["none", "oversample", "undersample", "weights"]
 Target = int | Literal["median"] | RepeatFactors | None

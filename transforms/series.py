@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import Reason, Reject, RunError
+from recordmill.split_names import TRAIN
 from recordmill.staging import Part, Staging
 from transforms import batch, spill
 from transforms.listing import outcome, read_part, write_kept, write_part
 from transforms.spill import Piece
-from transforms.splits import TRAIN
 from transforms.time_survey import NAMES, SERIES, TIME, Ints, TimeSurvey, buckets_of
 from transforms.window_options import WindowOptions, cuts_of
 from transforms.windows import (

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.quota import NOTHING, Threshold, within
 
-TRAIN = "train"
 UNIT_KEY = "unit"  # the key of every unit of grouped records: not empty, as thresholds expect
 
 Fractions = Mapping[str, float]

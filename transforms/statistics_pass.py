@@ -6,20 +6,17 @@ from collections.abc import Mapping
 from typing import Literal
 
 import apache_beam as beam
-import pyarrow as pa
 
 from recordmill import drift, statistics_file
-from recordmill.pool import shared_pool
 from recordmill.schema_rules import Rules
 from recordmill.staging import Staging, Verdict
 from recordmill.statistics_file import STATISTICS
-from transforms import batch
 from transforms.analyze import store_artifacts
-from transforms.examine import Examiner, Findings, examine_rows
+from transforms.examine import Examiner, Findings
 from transforms.infer_schema import infer_schema
 from transforms.kind import Artifact
-from transforms.passes import Passes, SplitReader
-from transforms.splits import Strata
+from transforms.look import Look, Seen
+from transforms.passes import Passes
 from transforms.statistics import Statistics
 from transforms.statistics_proto import to_bytes
 from transforms.violations import of_dataset, too_far
@@ -52,6 +49,7 @@ class Examination:
     is written. infer: a schema is all that is wanted.
     """
 
+    staging: Staging
     examiner: Examiner
     windows: Examiner | None = None
     on_violation: OnViolation = "reject"
@@ -60,8 +58,9 @@ class Examination:
     infer: bool = False
 
     @property
-    def staging(self) -> Staging:
-        return self.examiner.staging
+    def of_records(self) -> Examiner:
+        """Of the records: rows, or windows of them."""
+        return self.windows or self.examiner
 
     def conclude(self, findings: Findings, counted: Statistics) -> Examined:
         """What follows; of no records nothing. counted: what is published."""
@@ -108,17 +107,8 @@ class Examination:
         self.staging.place(INFERRED).write_bytes(schema.encode())
 
 
-def _examine(
-    part: str,
-    strata: Strata | None = None,
-    *,
-    reader: SplitReader,
-    examiner: Examiner,
-    workers: int,
-) -> Findings:
-    splits = reader.read(part, strata)[batch.SPLIT].cast(pa.string())
-    only = batch.to_bytes(pa.RecordBatch.from_pydict({batch.SPLIT: splits}))
-    return shared_pool(workers).submit(examine_rows, examiner, part, only).result()
+def _findings(seen: Seen) -> Findings:
+    return seen.findings
 
 
 def _write_schema(_: bytes, findings: Findings, *, examination: Examination) -> None:
@@ -131,35 +121,38 @@ def _conclude(
     return examination.conclude(counted if of_rows is None else of_rows, counted.statistics)
 
 
-def _found(label: str, passes: Passes, examiner: Examiner, workers: int) -> beam.pvalue.AsSingleton:
-    examine = functools.partial(_examine, reader=passes.reader, examiner=examiner, workers=workers)
+def _summed(seen: beam.PCollection[Seen], label: str) -> beam.pvalue.AsSingleton:
     findings = (
-        passes.again(label)
-        | f"{label}Examine" >> beam.Map(examine, *passes.sides).with_output_types(Findings)
+        seen
+        | f"{label}Findings" >> beam.Map(_findings).with_output_types(Findings)
         | f"{label}Sum" >> beam.CombineGlobally(Findings.sum).without_defaults()
     )
     return beam.pvalue.AsSingleton(findings, default_value=Findings())
 
 
 def examine(
-    passes: Passes, *, rows: Passes, examination: Examination, workers: int
+    seen: beam.PCollection[Seen], *, rows: Passes, examination: Examination, workers: int
 ) -> beam.PCollection[Examined]:
     """What follows from all records, as the one element of a PCollection.
 
-    rows: those that windows are cut from; otherwise the records.
+    seen: of all records, what `examination.of_records` finds among it. rows: those that windows are
+    cut from; otherwise the records.
     """
-    examiner, windows = examination.examiner, examination.windows
-    found = [_found("Statistics", passes, windows or examiner, workers)]
-    if windows is not None and examiner.rules is not None:
-        found.append(_found("Schema", rows, examiner, workers))
+    found = [_summed(seen, "Statistics")]
+    examiner = examination.examiner
+    if examination.windows is not None and examiner.rules is not None:
+        found.append(
+            _summed(Look(examiner=examiner).over(rows, "LookAtRows", workers=workers), "Schema")
+        )
     conclude = functools.partial(_conclude, examination=examination)
-    once = passes.parts.pipeline | "OnceToExamine" >> beam.Impulse()
+    once = seen.pipeline | "OnceToExamine" >> beam.Impulse()
     return once | "Conclude" >> beam.Map(conclude, *found).with_output_types(Examined)
 
 
 def infer(rows: Passes, *, examination: Examination, workers: int) -> None:
     """Writes a schema of all records, or of the rows of windows to be, into staging."""
-    findings = _found("Schema", rows, examination.examiner, workers)
+    look = Look(examiner=examination.examiner)
+    findings = _summed(look.over(rows, "LookAtRows", workers=workers), "Schema")
     write = functools.partial(_write_schema, examination=examination)
     once = rows.parts.pipeline | "OnceToInfer" >> beam.Impulse()
     once | "InferSchema" >> beam.Map(write, findings)

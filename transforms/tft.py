@@ -26,13 +26,14 @@ from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 
 from recordmill.errors import ConfigError
 from recordmill.features import DType, Feature
+from recordmill.split_names import TRAIN
 from recordmill.staging import to_json
 from transforms import batch
 from transforms.analyze import Learned
 from transforms.encoders.preprocessed import FEATURES_FILE, FOLDER, as_lists, load_function
 from transforms.kind import Artifact
 from transforms.passes import Passes, SplitReader
-from transforms.splits import TRAIN, Strata
+from transforms.splits import Strata
 from transforms.user_columns import user_feature, user_fields
 
 _ROWS = 1000  # of a batch that it analyses

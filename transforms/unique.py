@@ -1,5 +1,6 @@
 """Proof that no key repeats, over 8-byte hashes: only keys whose hashes are equal ever meet."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
@@ -18,8 +19,10 @@ def partition_hashes(rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
     """(partition, its hashes as uint64 bytes) of a batch."""
     found = np.sort(batch.hashes(rows))
     parts = batch.scale(found, _PARTITIONS)
-    for part in np.unique(parts).tolist():
-        yield part, found[parts == part].tobytes()
+    edges = np.searchsorted(parts, np.arange(_PARTITIONS + 1)).tolist()
+    for part, (start, end) in enumerate(itertools.pairwise(edges)):
+        if start < end:
+            yield part, found[start:end].tobytes()
 
 
 def repeated(met: tuple[int, Iterable[bytes]]) -> list[str]:
@@ -63,14 +66,15 @@ def _complain(_: bytes, counted: Sequence[tuple[str, int]]) -> list[str]:
     return complain(counted)
 
 
-def find_repeated_keys(read: Read) -> beam.PCollection[str]:
+def find_repeated_keys(
+    hashes: beam.PCollection[tuple[int, bytes]], read: Read
+) -> beam.PCollection[str]:
     """A sentence about the keys that repeat, if there are any.
 
-    read: gives the batches for a pass.
+    hashes: of all batches, as `partition_hashes` gives them. read: gives the batches for a pass.
     """
     hashes = beam.pvalue.AsList(
-        read("HashKeys")
-        | "PartitionHashes" >> beam.FlatMap(partition_hashes).with_output_types(tuple[int, bytes])
+        hashes
         | "MeetByHash" >> beam.GroupByKey()
         | "Repeated" >> beam.FlatMap(repeated).with_output_types(str)
     )

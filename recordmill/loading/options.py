@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.files import Location
+from recordmill.split_names import TRAIN
 
 Padding = Literal["pad", "ragged"]
 Normalize = Literal["unit", "signed", "imagenet"]
 Augmentation = Literal["crop", "flip", "rotate", "brightness", "contrast"]
 
 AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
-TRAIN = "train"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
