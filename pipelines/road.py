@@ -130,7 +130,7 @@ class Road:
             | ReshuffleIntoShards(
                 plan,
                 self.staging,
-                read=functools.partial(_balanced_rows, reader=reader),
+                read=functools.partial(_balanced_rows, reader=reader, grouped=self.layout.grouped),
                 sides=passes.sides,
             )
             | WriteShards(self._writer(), plan)
@@ -259,7 +259,9 @@ def _plan(
 
 
 def _balanced_rows(
-    part: str, plan: Plan, strata: Strata | None = None, *, reader: SplitReader
+    part: str, plan: Plan, strata: Strata | None = None, *, reader: SplitReader, grouped: bool
 ) -> Iterator[pa.RecordBatch]:
     rows = reader.read(part, strata, columns=None)
+    if not grouped:  # there are nulls in it
+        rows = rows.drop_columns([batch.GROUP])
     return replicate(rows, quotas=plan.quotas, seed=plan.seed)

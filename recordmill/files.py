@@ -20,7 +20,7 @@ import os
 import re
 import urllib.parse
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import pyarrow as pa
 from pyarrow import fs
@@ -37,6 +37,9 @@ from recordmill.storage_errors import (
     shown,
 )
 from recordmill.stores import ArrowFiles, Entry, ExplainedStream, Guard, Store
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = [
     "ChangedInputError",
@@ -215,7 +218,7 @@ class Location:
             with explained("read", self):  # entered here only: it takes as long as to open a file
                 raise
 
-    def write_bytes(self, data: bytes | bytearray) -> None:
+    def write_bytes(self, data: ReadableBuffer) -> None:
         """The file has the old content or all of the new, never a part."""
         with explained("write", self):
             self.store.write_bytes(self.path, data)

@@ -9,9 +9,12 @@ import os
 import shutil
 import stat as modes
 import uuid
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from recordmill.stores import Entry, Kind
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # What filesystems answer that have no hard links.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -52,7 +55,7 @@ class LocalFiles:
         finally:
             os.close(descriptor)
 
-    def write_bytes(self, path: str, data: bytes | bytearray) -> None:
+    def write_bytes(self, path: str, data: ReadableBuffer) -> None:
         temporary = _write_temporary(path, data)
         try:
             os.replace(temporary, path)
@@ -109,7 +112,7 @@ def _entry(name: str, status: os.stat_result) -> Entry:
     return Entry(name=name, kind=kind, size=status.st_size, mtime_ns=status.st_mtime_ns)
 
 
-def _write_temporary(path: str, data: bytes | bytearray) -> str:
+def _write_temporary(path: str, data: ReadableBuffer) -> str:
     """Writes beside `path` and returns the name; on disk before it gets its real name."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     try:

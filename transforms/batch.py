@@ -6,7 +6,8 @@ once; what splits, balances and orders it are ranks, mixed from that hash with a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +148,11 @@ def set_column(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBa
     return rows.append_column(name, values) if at < 0 else rows.set_column(at, name, values)
 
 
+def constant(text: str, count: int) -> pa.DictionaryArray:
+    """The same string n times, in a byte each."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([text]))
+
+
 def hash_rows(rows: pa.RecordBatch) -> tuple[UInt64Array, UInt64Array]:
     """Two independent hashes of each whole row, whatever its columns: (uint64[n], uint64[n]).
 
@@ -174,17 +180,20 @@ def _hash_column(column: pa.Array) -> UInt64Array:
     return hash_strings(pa.array(texts, pa.string()))
 
 
-def to_buffer(rows: pa.RecordBatch) -> pa.Buffer:
-    """One self-describing Arrow IPC stream; a slice takes its own rows only, not its parent's."""
+def to_buffer(rows: pa.RecordBatch, form: Callable[..., Any] = pa.ipc.new_stream) -> pa.Buffer:
+    """One self-describing Arrow IPC stream, or file; a slice takes its own rows only, not its
+    parent's.
+    """
     measured = pa.MockOutputStream()  # a stream that grows is copied again and again
-    _write_stream(rows, measured)
+    write(rows, measured, form)
     data = pa.allocate_buffer(measured.size())
-    _write_stream(rows, pa.FixedSizeBufferWriter(data))
+    write(rows, pa.FixedSizeBufferWriter(data), form)
     return data
 
 
-def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+def write(rows: pa.RecordBatch, sink: Any, form: Callable[..., Any] = pa.ipc.new_stream) -> None:
+    """`to_buffer`, to where it belongs."""
+    with form(sink, rows.schema) as writer:
         writer.write_batch(rows)
 
 
@@ -193,9 +202,15 @@ def to_bytes(rows: pa.RecordBatch) -> bytes:
     return bytes(to_buffer(rows))
 
 
-def from_bytes(data: bytes) -> pa.RecordBatch:
+def from_bytes(data: bytes | pa.Buffer) -> pa.RecordBatch:
     """The inverse of `to_bytes`."""
     return pa.ipc.open_stream(data).read_next_batch()
+
+
+def take(rows: pa.RecordBatch | pa.Table, order: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Rows in an order, of batches that have not been joined: that is done column by column."""
+    taken = rows.take(pa.array(order))
+    return taken if isinstance(taken, pa.RecordBatch) else concat(taken.to_batches())
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

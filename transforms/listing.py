@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
-from recordmill.files import Location
 from recordmill.staging import Listing, Part, Staging, to_json
 from transforms import batch
+from transforms.arrow_files import open_arrow
 from transforms.kind import Source
 
 SYSTEM = (
@@ -115,10 +113,7 @@ def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:
     """Writes rows as one Arrow IPC file; who reads it meanwhile, as another attempt does, reads the
     old one to its end.
     """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    staging.place(name).write_bytes(sink.getvalue().to_pybytes())
+    staging.place(name).write_bytes(batch.to_buffer(rows, pa.ipc.new_file))
     reads = pc.sum(rows[batch.SIZE]).as_py() if batch.SIZE in rows.schema.names else None
     return Part(name=name, rows=len(rows), bytes=rows.nbytes, reads=reads or 0)
 
@@ -199,12 +194,3 @@ def located(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
     names = rows[batch.DATA].dictionary_encode()
     paths = [staging.place(name).spelling for name in names.dictionary.to_pylist()]
     return batch.set_column(rows, batch.PATH, pa.array(paths, pa.string()).take(names.indices))
-
-
-def open_arrow(place: Location) -> Any:
-    """A local file is mapped, not copied, where its name is one that pyarrow can spell."""
-    if place.is_local and os.fsencode(place.local_path) == place.local_path.encode(
-        "utf-8", "replace"
-    ):
-        return pa.memory_map(place.local_path)
-    return place.open_input()

@@ -48,11 +48,12 @@ class _CutIntoPieces(beam.DoFn):
         self._staging = staging
         self._read = read
         self._rows: list[pa.RecordBatch] = []
+        self._shards: list[npt.NDArray[np.int64]] = []
         self._bytes = 0
         self._plan: Plan | None = None
 
     def start_bundle(self) -> None:
-        self._rows = []
+        self._rows, self._shards = [], []
         self._bytes = 0
 
     def process(self, name: str, plan: Plan, *sides: Any) -> Iterator[tuple[Shard, Piece]]:
@@ -64,12 +65,15 @@ class _CutIntoPieces(beam.DoFn):
                 yield from self._cut(rows, plan)
 
     def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
+        shards = shard_ids(rows, plan=plan)
+        rows = rows.drop_columns([batch.SPLIT])  # that of the shard
         if not plan.spill:
             names = shard_names(plan)
-            for shard, part in spill.cut(rows, shard_ids(rows, plan=plan)):
+            for shard, part in spill.cut(rows, shards):
                 yield names[shard], spill.inline(part)
             return
         self._rows.append(rows)
+        self._shards.append(shards)
         self._bytes += rows.nbytes
         if self._bytes >= spill.BUFFER:
             yield from self._flush()
@@ -83,9 +87,9 @@ class _CutIntoPieces(beam.DoFn):
             return []
         assert self._plan is not None
         names = shard_names(self._plan)
-        rows = batch.concat(self._rows)
+        rows, shards = pa.Table.from_batches(self._rows), np.concatenate(self._shards)
         self.start_bundle()
-        pieces = spill.spill(rows, shard_ids(rows, plan=self._plan), self._staging)
+        pieces = spill.spill(rows, shards, self._staging)
         return [(names[shard], piece) for shard, piece in pieces]
 
 
@@ -141,7 +145,7 @@ class ReshuffleIntoShards(beam.PTransform):
 
 
 def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch | None:
-    """The rows of a shard in their final order; None where it has none.
+    """The rows of a shard in their final order, without `__split__`; None where it has none.
 
     Raises:
       RunError: a record comes twice. Its rank is the same, so both are in this shard.
@@ -149,11 +153,11 @@ def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.R
     loaded = [spill.load(piece, staging=staging) for piece in pieces]
     if not loaded:
         return None
-    rows = batch.concat(loaded)
-    del loaded  # a shard may be large, and there is to be one more of it
-    ranks = batch.order_ranks(rows, seed=seed)
-    order = batch.sort_order(ranks, rows)
-    rows, ranks = rows.take(pa.array(order)), ranks[order]
+    # A shard may be large, and there are not to be two of it in memory.
+    unordered = pa.Table.from_batches(loaded)
+    ranks = batch.order_ranks(unordered, seed=seed)
+    order = batch.sort_order(ranks, unordered)
+    rows, ranks = batch.take(unordered, order), ranks[order]
     keys, copies = rows[batch.KEY], batch.copies(rows)
     for at in np.flatnonzero(ranks[1:] == ranks[:-1]):
         if keys[at] == keys[at + 1] and copies[at] == copies[at + 1]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from recordmill.order import stable_order
 from recordmill.staging import Staging
 from transforms import batch
+from transforms.arrow_files import read_range
 
 BUFFER = 64 << 20  # bytes a worker collects before it spills
 BUCKETS = 64  # in which rows meet that have a value in common
@@ -28,14 +29,14 @@ Piece = tuple[bytes, str, int, int]
 
 
 def cut(
-    rows: pa.RecordBatch, shards: npt.NDArray[np.int64]
+    rows: pa.RecordBatch | pa.Table, shards: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yields (shard, its rows), by ascending shard: shards int64[n], n > 0."""
     order = stable_order(shards)
     found = shards[order]
     starts = [0, *(np.flatnonzero(found[1:] != found[:-1]) + 1).tolist()]
-    ordered = rows.take(pa.array(order))
-    for start, end in itertools.pairwise([*starts, len(rows)]):
+    ordered = batch.take(rows, order)
+    for start, end in itertools.pairwise([*starts, len(ordered)]):
         yield int(found[start]), ordered.slice(start, end - start)
 
 
@@ -45,20 +46,18 @@ def inline(rows: pa.RecordBatch) -> Piece:
 
 
 def spill(
-    rows: pa.RecordBatch, shards: npt.NDArray[np.int64], staging: Staging
+    rows: pa.RecordBatch | pa.Table, shards: npt.NDArray[np.int64], staging: Staging
 ) -> list[tuple[int, Piece]]:
     """Writes rows into one new file, ordered by shard; the pieces exist once it is closed."""
     name = f"spill/{uuid.uuid4().hex}.arrows"
     place = staging.place(name)
     place.parent.make_dirs()
     pieces: list[tuple[int, Piece]] = []
-    at = 0
     with place.open_output() as sink:
         for shard, part in cut(rows, shards):
-            data = batch.to_buffer(part)  # with its schema and dictionaries: it is read alone
-            sink.write(data)
-            pieces.append((shard, (b"", name, at, len(data))))
-            at += len(data)
+            start = sink.tell()
+            batch.write(part, sink)  # with its schema and dictionaries: it is read alone
+            pieces.append((shard, (b"", name, start, sink.tell() - start)))
     return pieces
 
 
@@ -75,4 +74,4 @@ def into_buckets(rows: pa.RecordBatch, by: str, staging: Staging) -> list[tuple[
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:
     """Reads the rows of a piece back."""
     data, name, offset, length = piece
-    return batch.from_bytes(data or staging.place(name).read_range(offset, length))
+    return batch.from_bytes(data or read_range(staging.place(name), offset, length))

@@ -234,6 +234,7 @@ class ShardWriter:
         temporary = self.staging.place(f"shards/{uuid.uuid4().hex}.tmp")
         if rows is None:
             rows = _no_rows()
+        rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
         tally = _Tally(rows)
         with temporary.open_output() as sink:
             size, sha256 = self._write_rows(rows, sink, tally, plan, split)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from recordmill.errors import Reason
 from recordmill.files import Location
 from transforms import batch
-from transforms.listing import open_arrow
+from transforms.arrow_files import open_arrow
 from transforms.sources.rows import BadRow, Rows
 
 _NUMBERS = pa.field("__numbers__", pa.int64())  # the column after all others
@@ -49,12 +49,12 @@ class Keep(NamedTuple):
 
     def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
         """The rows of each section, with the columns that are wanted; None where they were not
-        kept as these.
+        kept as these, or have been forgotten.
         """
-        place = self._place(sections)
-        if not place.exists():
+        try:
+            reader = pa.ipc.open_file(open_arrow(self._place(sections)))
+        except FileNotFoundError:
             return None
-        reader = pa.ipc.open_file(open_arrow(place))
         found: list[list[Rows]] = [[] for _ in range(len(sections))]
         for number in range(reader.num_record_batches):
             columns, metadata = reader.get_batch_with_custom_metadata(number)
@@ -70,6 +70,10 @@ class Keep(NamedTuple):
             )
             found[told["section"]].append(rows)
         return found
+
+    def forget(self, sections: pa.RecordBatch) -> None:
+        """Their room is needed for what is made of them; another attempt reads the file again."""
+        self._place(sections).delete(missing_ok=True)
 
     def _place(self, sections: pa.RecordBatch) -> Location:
         """Named after what was listed, with times and sizes: of another file nothing is found."""

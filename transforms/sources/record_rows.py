@@ -237,6 +237,8 @@ class RecordRows:
                 for rows in found:
                     typed = self._typed(rows, layout)
                     yield self._records(typed, layout, file=file.key, split=listed[batch.SPLIT])
+        if layout.kept is not None:
+            layout.kept.forget(sections)
 
     def _typed(self, rows: Rows, layout: RowLayout) -> Rows:
         """With null where there is nothing, and the user's columns of their types."""
