@@ -7,7 +7,8 @@ suffer, it runs in processes of its own.
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.portability.api import beam_provision_api_pb2
@@ -18,6 +19,31 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from runners.beam_options import QuickOptions
 
 _THREADS = 8  # at most: they wait for encoder processes, and each makes more bundles of a stage
+
+
+class _BundlesWithWork(fn_runner.ParallelBundleManager):
+    """Beam makes a bundle for each thread, though half of all stages have one element."""
+
+    _num_workers: int
+
+    def process_bundle(self, inputs: Mapping[str, Any], *more: Any, **options: Any) -> Any:
+        count = self._num_workers
+        parts = {name: buffer.partition(count) for name, buffer in inputs.items()}
+        busy = [n for n in range(count) if not n or any(any(part[n]) for part in parts.values())]
+        self._num_workers = len(busy)
+        try:
+            taken = {name: _Parts([part[n] for n in busy]) for name, part in parts.items()}
+            return super().process_bundle(taken, *more, **options)
+        finally:
+            self._num_workers = count
+
+
+class _Parts(list[list[bytes]]):
+    """Encoded elements that have been dealt to threads."""
+
+    def partition(self, count: int) -> list[list[bytes]]:
+        assert count == len(self)
+        return self
 
 
 def run(
@@ -44,6 +70,7 @@ def run(
     logging.getLogger(fn_runner.__name__).setLevel(logging.ERROR)
     # It prints the traceback of what a stage raises, which comes out of here anyway.
     logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
+    fn_runner.ParallelBundleManager = _BundlesWithWork
     runner = fn_runner.FnApiRunner(provision_info=provision)
     pipeline = beam.Pipeline(runner=runner, options=options)
     # Only transforms of other languages use it, and it would stay behind when we are killed.
