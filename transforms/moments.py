@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import operator
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
@@ -29,7 +28,6 @@ _NEXT = _WIDTH + 1  # bits to the next digit, as rounding leaves half a unit on 
 _DIGITS = 4  # so that rarely a value is too small for them
 _RANGE = _WIDTH + (_DIGITS - 1) * _NEXT  # bits of all digits
 _UNITS = [1 << _NEXT * place for place in reversed(range(_DIGITS))]
-_SQUARE_UNITS = [one * other for one in _UNITS for other in _UNITS]
 _SIZES = _RANGE - 52  # powers of two that values may be apart, so that the digits have all bits
 _PLACE = 32  # bits of a digit that integers are carried in
 
@@ -154,10 +152,14 @@ def _digits(values: Floats, exponent: int) -> Floats:
 
 def _sums_of_digits(digits: Floats) -> tuple[int, int]:
     """Of the integers that have these digits, and of their squares."""
-    # Integers: in any order their sums are exact.
-    sums, products = digits.sum(axis=1), digits @ digits.T
-    total = sum(map(operator.mul, sums.astype(np.int64).tolist(), _UNITS))
-    square = sum(map(operator.mul, products.astype(np.int64).ravel().tolist(), _SQUARE_UNITS))
+    # Integers: in any order their sums are exact. As a product of matrices, of which these are few
+    # rows, it would take three times as long.
+    total = square = 0
+    for place, (unit, digit) in enumerate(zip(_UNITS, digits, strict=True)):
+        total += int(digit.sum()) * unit
+        square += int(digit @ digit) * unit * unit
+        for other, lower in zip(_UNITS[place + 1 :], digits[place + 1 :], strict=True):
+            square += int(digit @ lower) * unit * other << 1
     return total, square
 
 

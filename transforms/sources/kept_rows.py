@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from recordmill.errors import Reason
 from recordmill.files import Location
@@ -77,8 +78,7 @@ class Keep(NamedTuple):
 
     def _place(self, sections: pa.RecordBatch) -> Location:
         """Named after what was listed, with times and sizes: of another file nothing is found."""
-        sums = (int(hashes.sum(dtype=np.uint64)) for hashes in batch.hash_rows(sections))
-        return self.folder / f"{''.join(f'{number:016x}' for number in sums)}.arrow"
+        return self.folder / f"{xxhash.xxh3_128_hexdigest(batch.to_bytes(sections))}.arrow"
 
 
 def _schema_of(parts: Sequence[pa.RecordBatch]) -> pa.Schema | None:
