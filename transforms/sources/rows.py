@@ -17,7 +17,7 @@ from recordmill.files import Location, open_file
 from transforms.sources.column_kinds import Kinds
 
 SECTION_BYTES = 8 << 20  # of a file that can be entered in the middle, about
-READ_BYTES = 4 << 20  # of rows in memory at a time, about
+READ_BYTES = 8 << 20  # of rows in memory at a time, about
 
 # What pyarrow, the decompressors and numbers too large for their column raise.
 _UNREADABLE = (

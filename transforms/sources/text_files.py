@@ -291,7 +291,7 @@ class TextFile:
 
 
 def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    size = _FIRST
+    size = _FIRST if length is None else READ_BYTES
     while length is None or length:
         data = file.read(size if length is None else min(size, length))
         if not data:
