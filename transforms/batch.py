@@ -213,6 +213,11 @@ def take(rows: pa.RecordBatch | pa.Table, order: npt.NDArray[np.int64]) -> pa.Re
     return taken if isinstance(taken, pa.RecordBatch) else concat(taken.to_batches())
 
 
+def choose(rows: pa.RecordBatch | pa.Array, kept: npt.NDArray[np.int64]) -> Any:
+    """The rows, or values, that were kept: int64[m], ascending; mostly that is all of them."""
+    return rows if len(kept) == len(rows) else rows.take(pa.array(kept))
+
+
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Joins batches of one schema into one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -145,7 +145,8 @@ class ReshuffleIntoShards(beam.PTransform):
 
 
 def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch | None:
-    """The rows of a shard in their final order, without `__split__`; None where it has none.
+    """The rows of a shard in their final order, without what has brought them there; None where it
+    has none.
 
     Raises:
       RunError: a record comes twice. Its rank is the same, so both are in this shard.
@@ -157,6 +158,8 @@ def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.R
     unordered = pa.Table.from_batches(loaded)
     ranks = batch.order_ranks(unordered, seed=seed)
     order = batch.sort_order(ranks, unordered)
+    if batch.HASH in unordered.schema.names:
+        unordered = unordered.drop_columns([batch.HASH])
     rows, ranks = batch.take(unordered, order), ranks[order]
     keys, copies = rows[batch.KEY], batch.copies(rows)
     for at in np.flatnonzero(ranks[1:] == ranks[:-1]):

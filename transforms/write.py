@@ -175,7 +175,7 @@ class _Tally:
         lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
         ours = (batch.KEY, batch.LABEL, batch.GROUP, batch.COPY)
         there = [name for name in ours if name in self._rows.schema.names]
-        kept = self._rows.select(there).take(pa.array(self.kept))
+        kept = batch.choose(self._rows.select(there), self.kept)
         if self.names is not None:
             kept = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: self.names}))
         columns = {
@@ -303,6 +303,7 @@ class ShardWriter:
         if tally.names is not None:
             packed, kept = len(kept), kept[:0]
         originals = kept[copies[kept] == 0]
+        classes = _count(batch.choose(rows[batch.LABEL], kept))
         return ShardInfo(
             split=shard[0],
             number=shard[1],
@@ -314,10 +315,14 @@ class ShardWriter:
                 records=len(kept) if tally.names is None else len(tally.names),
                 bytes=content[0],
                 sha256=content[1],
-                classes=_count(rows[batch.LABEL].take(pa.array(kept))),
+                classes=classes,
             ),
             copies=len(kept) - len(originals),
-            originals=_count(rows[batch.LABEL].take(pa.array(originals))),
+            originals=(
+                classes
+                if len(originals) == len(kept)
+                else _count(batch.choose(rows[batch.LABEL], originals))
+            ),
             rejects=tuple(tally.rejects),
             rejected=tally.rejected,
             filtered=dict(tally.filtered),
