@@ -24,6 +24,7 @@ from transforms.kind import Layout, RowSource
 from transforms.sources import references, text_files
 from transforms.sources.row_format import RowFormat
 from transforms.sources.row_inputs import holds_rows
+from transforms.sources.rows import READ_BYTES
 from transforms.sources.text_trees import TextTree
 from transforms.sources.texts import TextRows
 
@@ -58,7 +59,7 @@ class Read:
                 if read.rows is not None:
                     assert read.rows.schema == self.layout.columns
                     assert 0 < len(read.rows) <= batch.ROWS
-                    assert read.rows.nbytes < 6 << 20 or len(read.rows) == 1
+                    assert read.rows.nbytes < 3 * READ_BYTES // 2 or len(read.rows) == 1
                     assert not read.rows["text"].null_count
                     read.rows.validate(full=True)
                     self.rows += read.rows.to_pylist()
