@@ -65,6 +65,17 @@ def test_hashes_are_xxh3_of_every_size_wherever_a_text_stands():
     assert batch.hash_strings(pa.array(texts, pa.binary())).tolist() == expected
 
 
+@given(st.lists(st.none() | st.integers(0, 3), max_size=9))
+def test_codes_are_of_values_that_are_there(numbers):
+    names = pa.array(["a", "b", "c", "d"])
+    column = pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int16()), names)
+    expected = column.to_pylist()
+    for some in (column, column.cast(pa.string())):
+        codes, values = batch.encode(some)
+        assert [None if code < 0 else values[code].as_py() for code in codes] == expected
+        assert {*values.to_pylist()} == {*expected} - {None}
+
+
 @given(st.lists(UINT64, min_size=1, unique=True), UINT64)
 def test_mixing_is_a_bijection_as_splitmix64_defines_it(values, salt):
     mixed = batch.mix(np.array(values, np.uint64), salt)

@@ -20,7 +20,7 @@ from transforms.xxh3 import hash_texts
 KEY = "__key__"  # string: unique and stable name of the record
 LABEL = "__label__"  # string, nullable: the class as text
 GROUP = "__group__"  # string, nullable: records of a group never part
-SPLIT = "__split__"  # string, nullable: as the input says, or as assigned
+SPLIT = "__split__"  # string, nullable: as the input says; dictionary<string>: as assigned
 CLASSES = "__classes__"  # list<string>: those of a record that is of several, each once
 STRATUM = "__stratum__"  # string: what is alike to a stratified split, where that is no class
 COPY = "__copy__"  # int32: 0 the record, 1.. an oversampled copy
@@ -131,7 +131,14 @@ def encode(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     """Dictionary-encodes: codes int64[n] (-1 for null) and the distinct values."""
     coded = column.dictionary_encode()
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, coded.dictionary
+    values = coded.dictionary
+    if coded.type == column.type:  # a dictionary may have values that no row has
+        used = np.zeros(len(values) + 1, np.bool_)
+        used[codes] = True
+        if not used[:-1].all():
+            codes = np.append(np.cumsum(used[:-1]) - 1, -1)[codes]
+            values = values.filter(pa.array(used[:-1]))
+    return codes, values
 
 
 def complete(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -26,7 +26,7 @@ def split_ranks(rows: pa.RecordBatch, *, seed: int) -> batch.UInt64Array:
 
 
 def assign(rows: pa.RecordBatch, *, fractions: Fractions, seed: int) -> pa.RecordBatch:
-    """Fills `__split__` (string[n]) where the input did not say it."""
+    """Fills `__split__` where the input did not say it."""
     sums = np.cumsum(list(fractions.values()))[:-1]
     ends = [min(int(end * 2.0**53), 2**53 - 1) << 11 for end in sums]  # sums may round up to 1
     ranks = split_ranks(rows, seed=seed)
@@ -79,7 +79,8 @@ def assign_strata(
         split[within(codes, ranks, ranked["key"], last)] = cut
     exact = _fill(rows, split, fractions)
     known = np.array([end is not None for end in ends])[codes]
-    chosen = pc.if_else(pa.array(known), exact[batch.SPLIT], by_hash[batch.SPLIT])
+    both = (split[batch.SPLIT].cast(pa.string()) for split in (exact, by_hash))
+    chosen = pc.if_else(pa.array(known), *both)
     return batch.set_column(rows, batch.SPLIT, chosen)
 
 
@@ -87,9 +88,9 @@ def _fill(
     rows: pa.RecordBatch, codes: npt.NDArray[np.int64], fractions: Fractions
 ) -> pa.RecordBatch:
     names = pa.array(list(fractions), pa.string())
-    splits = names.take(pa.array(codes))
+    splits = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int16)), names)
     if batch.SPLIT in rows.schema.names and rows[batch.SPLIT].null_count < len(rows):
-        splits = pc.coalesce(rows[batch.SPLIT], splits)
+        splits = pc.coalesce(rows[batch.SPLIT], splits.cast(pa.string()))
     return batch.set_column(rows, batch.SPLIT, splits)
 
 
