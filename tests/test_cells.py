@@ -34,11 +34,20 @@ def test_a_column_is_what_all_of_its_values_can_be(values):
     assert found.types == ((*expected, pa.string()) if texts else ())
 
 
-@pytest.mark.parametrize("odd", ["007", "-01", "+00.5", "x", "1" * 30])
+@pytest.mark.parametrize("odd", ["007", "-01", "+00.5", "0x1F", "0X0a", "x", "1" * 30])
 def test_one_value_after_many_counts(odd):
     column = pa.array(["1"] * MANY + [odd])
     assert Cells().kind("x", column).types == (pa.string(),)
     assert Cells().kind("x", column.slice(1, MANY - 1)).types[0] == pa.int64()
+
+
+def test_what_has_a_point_beside_a_decimal_comma_is_no_number():
+    cells = Cells(decimal=",")
+    assert cells.kind("x", pa.array(["1,5", "-2", ",5"])).types[0] == pa.float64()
+    assert cells.kind("x", pa.array(["1,5", "1.000"])).types == (pa.string(),)
+    values, unfit = cells.fit(pa.array(["1.000", "2,5", "1.000,5", None]), pa.float64())
+    assert values.to_pylist() == [None, 2.5, None, None]
+    assert unfit.tolist() == [True, False, True, False]
 
 
 def test_large_integers_after_a_decimal_number_are_numbers():

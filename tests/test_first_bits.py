@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,45 @@ def test_small_integers_are_told_apart():
     assert len(bits.prefixes) == 513
     places, held = bits.cumulative()
     assert np.interp([-300, 0.5, 3], places, held).tolist() == [0, 257, 259]
+
+
+@pytest.mark.parametrize(
+    ("values", "parts", "expected"),
+    [
+        ([0, 1], 2, [1]),
+        ([0, 1, 2, 3], 4, [1, 2, 3]),
+        ([5, 6, 7], 3, [6, 7]),
+        ([-3, -2, -1, 0], 2, [-1]),
+        ([0, 1, 1, 1], 2, [1]),
+        ([0, 0, 0, 1], 2, [1]),
+        ([-1.5, 0.5], 2, [0.5]),
+        ([0, 1, 2], 9, [1, 2]),
+        ([7, 7], 3, []),
+        ([], 3, []),
+        ([1, 2], 1, []),
+    ],
+)
+def test_boundaries_part_values_as_equally_as_they_can(values, parts, expected):
+    for sign in (1, -1):
+        signed = np.sort(sign * np.array(values, np.float64))
+        found = FirstBits.of(signed).boundaries(parts)
+        above = [min(value for value in signed if value >= one) for one in found]
+        if sign > 0:
+            assert above == expected
+        assert len(found) == len(expected)
+        sizes = np.bincount(np.searchsorted(found, signed, side="right"), minlength=1)
+        assert sizes.min() > 0 or not len(signed)
+
+
+@given(st.lists(st.integers(-256, 256), min_size=1), st.integers(1, 9))
+def test_no_boundaries_part_integers_more_equally(values, parts):
+    found = FirstBits.of(np.array(values, np.float64)).boundaries(parts)
+    below = [sum(value < one for value in values) for one in found]
+    possible = [sum(value < one for value in values) for one in {*values}]
+    for part in range(1, parts):
+        wanted = part * len(values) / parts
+        others = [abs(count - wanted) for count in possible if count]
+        assert not others or min(abs(count - wanted) for count in below) == min(others)
 
 
 def test_quantiles_of_far_and_near_numbers():

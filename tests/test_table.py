@@ -311,6 +311,7 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         ("label/x,label\n1,2\n", ["--rename", "label/x=label"], "would both be named"),
         ("a,a/missing\n1,5\n,6\n", ["--indicator", "a"], "'a/missing' .* that is made here"),
         ("a/missing,a\n5,1\n6,\n", ["--indicator", "a"], "'a/missing' .* that is made here"),
+        ("ab,b\n1,2\n", ["--missing", "a=-1"], "--missing a=-1: no column 'a' .*did you mean 'ab'"),
         (
             "a,a/year\n2026-01-01,2\n",
             ["--types", "a=date", "--date-parts", "a=year"],

@@ -36,6 +36,11 @@ def value_of(prefix: int) -> float:
     return float(np.copysign(bits.view(np.float64), prefix))
 
 
+def _least_of(prefix: int) -> float:
+    """The least number that begins so; what is too small to be told from 0 is 0."""
+    return float(np.nextafter(value_of(prefix - 1), np.inf)) if prefix < 0 else value_of(prefix)
+
+
 def bounds_of(prefixes: Prefixes) -> tuple[Floats, Floats]:
     """Between which numbers begin so, the lesser first: float64[n] each."""
     inner, outer = (
@@ -95,6 +100,18 @@ class FirstBits:
             # The first of which so many are at most as large; in integers: nothing is rounded.
             place = np.searchsorted(ends * parts, part * int(ends[-1]))
             yield value_of(int(self.prefixes[place]))
+
+    def boundaries(self, parts: int) -> list[float]:
+        """What divides the values into parts that are as equal as they can be, ascending: a value
+        belongs above those that are not larger than it. Each is the least value above it, to 1 in
+        128 of itself; there are fewer of them where values are equal.
+        """
+        below = np.cumsum(self.counts)[:-1] * parts  # values below each prefix but the first
+        places = {
+            int(np.abs(below - part * self.total).argmin()) + 1
+            for part in (range(1, parts) if len(below) else ())
+        }
+        return [_least_of(int(self.prefixes[place])) for place in sorted(places)]
 
     def joined(self, parts: int) -> Iterator[tuple[float, float, int]]:
         """(least, most, values) of neighbours that together hold one of so many parts of all values

@@ -269,7 +269,7 @@ def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numb
         deviation=moments.deviation,
         least=min(extremes),
         most=max(extremes),
-        boundaries=tuple(_boundaries(prefixes, recipe.size)) if recipe.size else (),
+        boundaries=tuple(FirstBits.of_counts(prefixes).boundaries(recipe.size or 1)),
     )
 
 
@@ -293,11 +293,6 @@ def _moments(which: str, found: Mapping[tuple[str, ...], int]) -> Moments:
 def _histogram(which: str, found: Mapping[tuple[str, ...], int]) -> collections.Counter[int]:
     prefixes = ((int(what[2]), n) for what, n in found.items() if what[:2] == (which, _PREFIX))
     return collections.Counter(dict(prefixes))
-
-
-def _boundaries(prefixes: Mapping[int, int], buckets: int) -> list[float]:
-    """Fewer where values are equal."""
-    return sorted(set(FirstBits.of_counts(prefixes).quantiles(buckets)))
 
 
 def _batch(items: Any, counts: Any) -> pa.RecordBatch:

@@ -17,6 +17,8 @@ _INTEGER = r"^[+-]?\d+$"
 _SHOWN = 40  # characters of a value that is wrong
 _FEW = 64  # values that mostly show whether all are of a kind
 _PLUS, _MINUS, _ZERO, _NINE = b"+-09"
+_HEX = np.frombuffer(b"xX", np.uint8)  # behind a zero, what Arrow reads as hexadecimal
+_NO_NUMBER = "?"  # what stands in none
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,8 +109,8 @@ class Cells:
         if self.decimal == "." or not numeric or column.type != pa.string():
             return column
         # What has a point is no number here: it stands for thousands, or the option is wrong.
-        pointed = pc.match_substring(column, ".")
-        return pc.if_else(pointed, column, pc.replace_substring(column, self.decimal, "."))
+        without = pc.replace_substring(column, ".", _NO_NUMBER)
+        return pc.replace_substring(without, self.decimal, ".")
 
 
 def misfit(name: str, kind: pa.DataType, value: object) -> str:
@@ -152,7 +154,7 @@ def _are_integers(column: pa.Array) -> bool:
 
 
 def _padded(column: pa.Array) -> bool:
-    """Whether a text begins with a zero before another digit, perhaps behind a sign."""
+    """Whether a text begins with a zero before another digit, or an x, perhaps behind a sign."""
     column = column.drop_null()
     _, offsets, data = column.buffers()
     edges = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
@@ -160,5 +162,5 @@ def _padded(column: pa.Array) -> bool:
     first = text[edges[:-1]]
     at = edges[:-1] + ((first == _PLUS) | (first == _MINUS))
     following = text[at + 1]
-    digit = (following >= _ZERO) & (following <= _NINE) & (at + 1 < edges[1:])
-    return bool((digit & (text[at] == _ZERO)).any())
+    digit = (following >= _ZERO) & (following <= _NINE) | np.isin(following, _HEX)
+    return bool((digit & (at + 1 < edges[1:]) & (text[at] == _ZERO)).any())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, did_you_mean
 from recordmill.files import Location
 from transforms import batch
 from transforms.kind import Layout, Listed
@@ -18,7 +18,7 @@ from transforms.sources.columns import as_text
 from transforms.sources.kept_rows import Keep
 from transforms.sources.record_columns import OURS_FIELDS, Fault, carried, lay_out, our_columns
 from transforms.sources.references import Unlabelled, check_unlabelled
-from transforms.sources.roles import Roles
+from transforms.sources.roles import Roles, quoted
 from transforms.sources.row_files import wanted_columns
 from transforms.sources.row_format import RowFormat
 from transforms.sources.row_inputs import RowInput
@@ -100,6 +100,7 @@ class RecordRows:
         if not kinds:
             raise ConfigError(f"no line of {self.input} is a JSON object with a value in it")
         self._refuse_delimiter(list(kinds))
+        self._refuse_missing(kinds)
         roles = self._roles(list(kinds))
         for name in sorted(roles.named()) if header is not None else ():
             as_text(pa.array([], kinds[name].field(name).type), name)
@@ -175,6 +176,15 @@ class RecordRows:
                 f"{self.input} has one column, {names[0]!r}: if it is several, say --delimiter"
                 f" {shown}; if not, give it a name without {shown}"
             )
+
+    def _refuse_missing(self, names: Collection[str]) -> None:
+        """Raises ConfigError where nothing is spelled in a column that is not there."""
+        for name, spelling in self.format.cells.missing:
+            if name is not None and name not in names:
+                raise ConfigError(
+                    f"--missing {name}={spelling}: no column {name!r} in {self.input}"
+                    f"{did_you_mean(name, names)}: it has {quoted(names)}"
+                )
 
     def _field(self, name: str, kind: Kind) -> pa.Field:
         field = kind.field(name)
