@@ -30,23 +30,22 @@ def prefixes_of(values: Floats) -> Prefixes:
     return bits.astype(np.int32)
 
 
-def value_of(prefix: int) -> float:
-    """The number nearest to 0 that begins so."""
-    bits = np.array(abs(prefix) << _REST, np.int64)
-    return float(np.copysign(bits.view(np.float64), prefix))
+def values_of(prefixes: Prefixes) -> Floats:
+    """The numbers nearest to 0 that begin so: float64[n]."""
+    bits = np.abs(prefixes).astype(np.int64) << _REST
+    found: Floats = np.copysign(bits.view(np.float64), prefixes)
+    return found
 
 
-def _least_of(prefix: int) -> float:
-    """The least number that begins so; what is too small to be told from 0 is 0."""
-    return float(np.nextafter(value_of(prefix - 1), np.inf)) if prefix < 0 else value_of(prefix)
+def _least_of(prefixes: Prefixes) -> Floats:
+    """The least numbers that begin so; what is too small to be told from 0 is 0."""
+    below_0 = np.nextafter(values_of(prefixes - 1), np.inf)
+    return np.where(prefixes < 0, below_0, values_of(prefixes))
 
 
 def bounds_of(prefixes: Prefixes) -> tuple[Floats, Floats]:
     """Between which numbers begin so, the lesser first: float64[n] each."""
-    inner, outer = (
-        np.copysign((np.abs(one).astype(np.int64) << _REST).view(np.float64), one)
-        for one in (prefixes, prefixes + np.where(prefixes < 0, -1, 1))
-    )
+    inner, outer = values_of(prefixes), values_of(prefixes + np.where(prefixes < 0, -1, 1))
     low, high = np.where(prefixes < 0, (outer, inner), (inner, outer))
     return np.maximum(np.where(prefixes == 0, -outer, low), -_MOST), np.minimum(high, _MOST)
 
@@ -93,13 +92,15 @@ class FirstBits:
     def total(self) -> int:
         return int(self.counts.sum())
 
-    def quantiles(self, parts: int) -> Iterator[float]:
+    def quantiles(self, parts: int) -> list[float]:
         """What divides the values into equal parts, to 1 in 128 of itself; of no values nothing."""
+        if not len(self.counts):
+            return []
         ends = np.cumsum(self.counts)
-        for part in range(1, parts) if len(ends) else ():
-            # The first of which so many are at most as large; in integers: nothing is rounded.
-            place = np.searchsorted(ends * parts, part * int(ends[-1]))
-            yield value_of(int(self.prefixes[place]))
+        # The first of which so many are at most as large; in integers: nothing is rounded.
+        places = np.searchsorted(ends * parts, np.arange(1, parts) * ends[-1])
+        found: list[float] = values_of(self.prefixes[places]).tolist()
+        return found
 
     def boundaries(self, parts: int) -> list[float]:
         """What divides the values into parts that are as equal as they can be, ascending: a value
@@ -107,11 +108,12 @@ class FirstBits:
         128 of itself; there are fewer of them where values are equal.
         """
         below = np.cumsum(self.counts)[:-1] * parts  # values below each prefix but the first
-        places = {
-            int(np.abs(below - part * self.total).argmin()) + 1
-            for part in (range(1, parts) if len(below) else ())
-        }
-        return [_least_of(int(self.prefixes[place])) for place in sorted(places)]
+        if not len(below):
+            return []
+        total = self.total
+        places = {int(np.abs(below - part * total).argmin()) + 1 for part in range(1, parts)}
+        found: list[float] = _least_of(self.prefixes[sorted(places)]).tolist()
+        return found
 
     def joined(self, parts: int) -> Iterator[tuple[float, float, int]]:
         """(least, most, values) of neighbours that together hold one of so many parts of all values

@@ -80,15 +80,15 @@ def _fill_numbers(feature: Any, found: ColumnStatistics, numbers: Numbers, *, fi
     if numbers.least is not None and numbers.most is not None:
         least, most = float(numbers.least), float(numbers.most)
         stats.mean, stats.std_dev = numbers.moments.mean, numbers.moments.deviation
-        stats.median = min(max(next(bits.quantiles(2)), least), most)
+        stats.median = min(max(bits.quantiles(2)[0], least), most)
         stats.min, stats.max = least, most
         standard = stats.histograms.add(type=0, num_nan=numbers.nans)
         for low, high, count in _equal_widths(bits, least, most):
             standard.buckets.add(low_value=low, high_value=high, sample_count=count)
         quantiles = stats.histograms.add(type=1, num_nan=numbers.nans)
         edges = np.clip([least, *bits.quantiles(_BUCKETS), most], least, most).tolist()
+        share = bits.total / _BUCKETS
         for low, high in itertools.pairwise(edges):
-            share = bits.total / _BUCKETS
             quantiles.buckets.add(low_value=low, high_value=high, sample_count=share)
     if numbers.below:
         stats.min = -np.inf

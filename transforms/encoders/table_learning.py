@@ -278,7 +278,7 @@ def _fill(impute: str, found: Mapping[tuple[str, ...], int]) -> float | None:
         moments = _moments(_RAW, found)
         return moments.mean if moments.count else None
     if impute == MEDIAN:
-        return next(FirstBits.of_counts(_histogram(_RAW, found)).quantiles(2), None)
+        return next(iter(FirstBits.of_counts(_histogram(_RAW, found)).quantiles(2)), None)
     return float(impute)
 
 
