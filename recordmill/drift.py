@@ -21,7 +21,6 @@ from recordmill.statistics_file import WHOLE, ColumnView, SliceView
 Floats = npt.NDArray[np.float64]
 Kind = Literal["skew", "drift"]
 
-
 _BUCKETS = 10
 _TOLERANCE = 1e-9
 _TINY = float(np.finfo(np.float64).tiny)  # the bucket of 0 has bounds nearer to 0 than this

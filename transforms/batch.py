@@ -46,7 +46,7 @@ def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
         return np.zeros(0, np.uint64)
     _, offsets, data = column.buffers()
     edges = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-    text = memoryview(data or b"")[edges[0] : edges[-1]].tobytes()
+    text = memoryview(data or b"")[edges[0] : edges[-1]]
     found = hash_texts(text, edges - edges[0])
     if column.null_count:
         found[np.asarray(column.is_null())] = 0

@@ -70,8 +70,7 @@ class RowReader:
         inputs = made if listed.inputs is None else listed.inputs
         if self.check is not None:
             outcome = self.check.check(rows)
-            if len(outcome.kept) < len(rows):
-                rows = rows.take(pa.array(outcome.kept))
+            rows = batch.choose(rows, outcome.kept)
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
         cut = self._cut(self._named(rows))

@@ -35,14 +35,14 @@ _SECRET = np.frombuffer(
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-def hash_texts(data: bytes, edges: Ints) -> UInt64Array:
+def hash_texts(data: bytes | memoryview, edges: Ints) -> UInt64Array:
     """xxh3_64 of each text: uint64[n]. edges: int64[n + 1], where they begin and end in data."""
-    padded = data + bytes(_WORD)
+    padded = b"".join((data, bytes(_WORD)))
     words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))  # that begin at each byte
     hashes = np.empty(len(edges) - 1, np.uint64)
     for start in range(0, len(hashes), _ROWS):
         some = edges[start : start + _ROWS + 1]
-        hashes[start : start + _ROWS] = _hash_some(words, data, some[:-1], np.diff(some))
+        hashes[start : start + _ROWS] = _hash_some(words, padded, some[:-1], np.diff(some))
     return hashes
 
 

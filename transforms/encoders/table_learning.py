@@ -278,7 +278,8 @@ def _fill(impute: str, found: Mapping[tuple[str, ...], int]) -> float | None:
         moments = _moments(_RAW, found)
         return moments.mean if moments.count else None
     if impute == MEDIAN:
-        return next(iter(FirstBits.of_counts(_histogram(_RAW, found)).quantiles(2)), None)
+        medians = FirstBits.of_counts(_histogram(_RAW, found)).quantiles(2)
+        return medians[0] if medians else None
     return float(impute)
 
 

@@ -110,7 +110,7 @@ class RecordRows:
                 "a column without name, as pandas writes its index, is left out"
             )
         kept = None
-        if keep is not None and self._looks_at_all:
+        if keep is not None and self._learns_presence:
             kept = Keep(keep, frozenset(roles.named()))
         if header is not None:
             kinds = kinds | self._looked_up(header, [*users, *self._looked_at(roles)], parts, kept)
@@ -148,13 +148,10 @@ class RecordRows:
         return {}
 
     @property
-    def _looks_at_all(self) -> bool:
-        """Whether most that is read of rows is looked at to learn what the user's columns are."""
-        return False
-
-    @property
     def _learns_presence(self) -> bool:
-        """Whether a column that has a value in every row is one that always has one."""
+        """Whether a column that has a value in every row is one that always has one: then all of
+        the user's columns are looked at in all rows.
+        """
         return False
 
     def _looked_at(self, roles: Roles) -> list[str]:

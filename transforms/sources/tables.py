@@ -85,10 +85,6 @@ class TableRows(RecordRows):
         return field.with_type(kind).with_nullable(field.nullable or kind not in found)
 
     @property
-    def _looks_at_all(self) -> bool:
-        return True
-
-    @property
     def _learns_presence(self) -> bool:
         return True
 
