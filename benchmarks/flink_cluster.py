@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from benchmarks.measure import ROOT, python
-from runners.flink_rest import Cluster, ClusterError
+from recordmill.runners.flink_rest import Cluster, ClusterError
 
 HOME = ROOT / "build" / "flink" / "pyflink"
 JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
@@ -143,7 +143,7 @@ class FlinkCluster:
 def worker_pool() -> Iterator[str]:
     """A pool as a machine of a cluster runs it; gives its address."""
     process = subprocess.Popen(
-        python("pipelines.cli", "worker-pool", "--port", 0),
+        python("recordmill", "worker-pool", "--port", 0),
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.measure import FailedError
-from recordmill.features import DType, Feature, Features
-from recordmill.files import Location
-from recordmill.manifest import load
-from transforms import batch
-from transforms.kind import Context, Encoded, Listed, Sorted
+from recordmill.format.features import DType, Feature, Features
+from recordmill.format.manifest import load
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context, Encoded, Listed, Sorted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

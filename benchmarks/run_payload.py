@@ -11,7 +11,7 @@ import sys
 from benchmarks import payload
 from benchmarks.flink_cluster import on_flink
 from recordmill.pool import close_shared_pool
-from runners import direct, flink
+from recordmill.runners import direct, flink
 
 
 def main(batches: int, output: str, *cluster: str) -> None:

@@ -9,10 +9,10 @@ import sys
 
 from benchmarks.flink_cluster import on_flink
 from benchmarks.references import ColumnEncoder, Counted
-from pipelines import run
-from pipelines.config import CommonConfig
+from recordmill.pipelines import run
+from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pool import close_shared_pool
-from transforms.kind import Kind
+from recordmill.transforms.model.data_type import Kind
 
 _CLASSES = 1000
 _SHARDS = 64

@@ -12,20 +12,20 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from pipelines import options as option_machinery
-from pipelines.config import CommonConfig
-from pipelines.labels_file import read_labels
-from pipelines.published import Published, finish_publishing
-from pipelines.road import Road
-from pipelines.schemas import Asked
-from recordmill import lock
 from recordmill.errors import ConfigError, Reject, RunError
-from recordmill.files import Location, shown
-from recordmill.outputs import refuse_foreign
-from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
-from transforms import batch
-from transforms.analyze import store_artifacts
-from transforms.kind import (
+from recordmill.job import lock
+from recordmill.job.outputs import refuse_foreign
+from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
+from recordmill.pipelines.options import declaration as option_machinery
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.labels_file import read_labels
+from recordmill.pipelines.published import Published, finish_publishing
+from recordmill.pipelines.road import Road
+from recordmill.pipelines.schemas import Asked
+from recordmill.storage.files import Location, shown
+from recordmill.transforms.balancing.rebalance import Target
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import (
     Context,
     InformedSource,
     Kind,
@@ -34,14 +34,14 @@ from transforms.kind import (
     check_renames,
     needs_classes,
 )
-from transforms.label_sets import RepeatFactors
-from transforms.listing import read_part, stage_listing
-from transforms.plan import PlanOptions, unknown_splits
-from transforms.publish import Publication
-from transforms.read import RowReader
-from transforms.rebalance import Target
-from transforms.series import Windowing
-from transforms.windows import layout_of
+from recordmill.transforms.model.label_sets import RepeatFactors
+from recordmill.transforms.planning.analyze import store_artifacts
+from recordmill.transforms.planning.plan import PlanOptions, unknown_splits
+from recordmill.transforms.staged.listing import read_part, stage_listing
+from recordmill.transforms.staged.row_reader import RowReader
+from recordmill.transforms.windowing.series import Windowing
+from recordmill.transforms.windowing.windows import layout_of
+from recordmill.transforms.writing.publish import Publication
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]

@@ -28,13 +28,13 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
-from runners import flink_jar, flink_workers, versions
-from runners.beam_options import QuickOptions
-from runners.failures import read_failure
-from runners.flink_embedded import EmbeddedFlink, java
-from runners.flink_rest import TERMINAL, Cluster, ClusterError, JobStatus, NoSuchJobError
-from runners.flink_workers import Environment
-from runners.worker_pool import WorkerPool
+from recordmill.runners import flink_jar, flink_workers, versions
+from recordmill.runners.beam_options import QuickOptions
+from recordmill.runners.failures import read_failure
+from recordmill.runners.flink_embedded import EmbeddedFlink, java
+from recordmill.runners.flink_rest import TERMINAL, Cluster, ClusterError, JobStatus, NoSuchJobError
+from recordmill.runners.flink_workers import Environment
+from recordmill.runners.worker_pool import WorkerPool
 
 _POLL_SECONDS = 0.5
 _LOOK_SECONDS = 3.0  # how often Flink puts its vertices together anew; each time costs it some CPU

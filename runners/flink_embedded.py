@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 from recordmill.errors import ConfigError
-from runners import tether
-from runners.flink_jar import ENTRY
-from runners.flink_rest import Cluster
+from recordmill.runners import tether
+from recordmill.runners.flink_jar import ENTRY
+from recordmill.runners.flink_rest import Cluster
 
 _HOST = "127.0.0.1"
 _FAILED = b'\nException in thread "main"'

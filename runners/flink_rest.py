@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from recordmill.errors import ConfigError, RunError
-from runners.failures import SAID_BY_WORKER
+from recordmill.runners.failures import SAID_BY_WORKER
 
 _DONE = frozenset({"FINISHED", "CANCELED"})
 TERMINAL = _DONE | {"FAILED"}

@@ -8,6 +8,6 @@ from recordmill import environment
 def main() -> int:
     """Runs a worker until the runner lets it go; returns its exit code."""
     environment.set_up()
-    from runners import worker_boot
+    from recordmill.runners import worker_boot
 
     return worker_boot.main()

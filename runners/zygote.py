@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from recordmill import environment
-from runners.lasting import lasting
+from recordmill.runners.lasting import lasting
 
-_BOOT = "runners.worker_boot"
+_BOOT = "recordmill.runners.worker_boot"
 
 
 def main(modules: Sequence[str]) -> None:

@@ -6,9 +6,9 @@ import apache_beam as beam
 import pytest
 
 from recordmill.errors import RunError
-from recordmill.staging import Part
+from recordmill.job.staging import Part
+from recordmill.transforms.checks.prepare import PrepareParts
 from tests.beam_results import results
-from transforms.check import PrepareParts
 
 _begun: list[str] = []
 _all = threading.Barrier(4)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RecordError
-from transforms.sources.clip_cut import ClipCut, Section, sections_of
-from transforms.sources.films import Packets
+from recordmill.transforms.sources.video.clip_plan import ClipCut, Section, sections_of
+from recordmill.transforms.sources.video.video_decoder import Packets
 
 MILLI = Fraction(1, 1000)
 

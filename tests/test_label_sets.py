@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import batch
-from transforms.annotations import OBJECTS, Objects
-from transforms.label_sets import (
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import OBJECTS, Objects
+from recordmill.transforms.model.label_sets import (
     Held,
     LabelCounts,
     RepeatFactors,

@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.files import Location
-from recordmill.staging import Part, Staging, to_json
+from recordmill.job.staging import Part, Staging, to_json
+from recordmill.storage.files import Location
+from recordmill.transforms.balancing.rebalance import Quota
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.quota import NOTHING
+from recordmill.transforms.model.splits import assign
+from recordmill.transforms.planning import plan
+from recordmill.transforms.planning.plan import (
+    PlanOptions,
+    SplitPlan,
+    make_plan,
+    refusal,
+    sample_size,
+)
+from recordmill.transforms.planning.survey import SAMPLE, Survey
+from recordmill.transforms.staged.listing import read_part, stage_listing
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
-from transforms import batch, plan
-from transforms.listing import read_part, stage_listing
-from transforms.plan import PlanOptions, SplitPlan, make_plan, refusal, sample_size
-from transforms.quota import NOTHING
-from transforms.rebalance import Quota
-from transforms.splits import assign
-from transforms.survey import SAMPLE, Survey
 
 SEED = 6
 FRACTIONS = {"train": 0.8, "test": 0.2}

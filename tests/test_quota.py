@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.quota import (
+from recordmill.transforms.model.quota import (
     BUCKETS,
     Cut,
     Histogram,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from recordmill.transforms.imaging import resample
+from recordmill.transforms.imaging.resample import resize
 from tests.pictures import levels
-from transforms.encoders import resample
-from transforms.encoders.resample import resize
 
 SIDES = st.integers(1, 70)
 MODES = st.sampled_from(["L", "RGB", "CMYK"])

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.schema_rules import Rules, parse
-from transforms import batch
-from transforms.infer_schema import infer_schema
-from transforms.kind import Layout, Sorted
-from transforms.schema_check import SchemaCheck
-from transforms.schema_columns import refuse_columns
-from transforms.statistics import Statistics
-from transforms.violations import Violations, of_dataset
+from recordmill.profile.schema_rules import Rules, parse
+from recordmill.transforms.checks.schema_check import SchemaCheck
+from recordmill.transforms.checks.schema_columns import refuse_columns
+from recordmill.transforms.checks.violations import Violations, of_dataset
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout, Sorted
+from recordmill.transforms.statistics.dataset_statistics import Statistics
+from recordmill.transforms.statistics.infer_schema import infer_schema
 
 NAN, INF = float("nan"), float("inf")
 

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from pipelines.watch import JobProgress
-from recordmill.files import Location
-from recordmill.staging import Listing, Part, Staging, to_json
+from recordmill.job.staging import Listing, Part, Staging, to_json
+from recordmill.pipelines.watch import JobProgress
+from recordmill.storage.files import Location
 
 PLAN = {"splits": {"train": {"records": 100, "bytes": 5000}}, "rejected": 2}
 

@@ -14,8 +14,8 @@ import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from recordmill.errors import ConfigError
-from runners import versions, worker_boot
-from runners.worker_pool import WorkerPool
+from recordmill.runners import versions, worker_boot
+from recordmill.runners.worker_pool import WorkerPool
 
 _PATIENCE = 60  # s
 
@@ -90,7 +90,8 @@ def test_its_workers_end_with_it(tmp_path):
 
 def test_its_workers_end_when_it_is_killed(tmp_path):
     program = (
-        "import sys; from tests.test_worker_pool import start; from runners.worker_pool import *\n"
+        "import sys; from tests.test_worker_pool import start\n"
+        "from recordmill.runners.worker_pool import *\n"
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
         "    (worker,) = pool._all()\n"
@@ -159,7 +160,7 @@ def test_a_worker_clears_up_behind_dead_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = (
         "import sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
-        "from runners.worker_boot import _own_folder; print(_own_folder(), flush=True)\n"
+        "from recordmill.runners.worker_boot import _own_folder; print(_own_folder(), flush=True)\n"
         "sys.stdin.read()"
     )
     live = subprocess.Popen(

@@ -16,9 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Filtered, Reason, RecordError, Reject, RunError
-from recordmill.features import Feature, Features
-from recordmill.files import Location
-from transforms.kind import Artifact, Context, Encoded, Layout, Listed, Sorted, Sorter
+from recordmill.format.features import Feature, Features
+from recordmill.storage.files import Location
+from recordmill.transforms.model.data_type import (
+    Artifact,
+    Context,
+    Encoded,
+    Layout,
+    Listed,
+    Sorted,
+    Sorter,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

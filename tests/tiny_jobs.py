@@ -3,11 +3,11 @@
 import pathlib
 from typing import Any
 
-from pipelines.config import CommonConfig
-from pipelines.job import Job, Outcome
-from runners import direct
+from recordmill.pipelines.job import Job, Outcome
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.runners import direct
+from recordmill.transforms.model.data_type import Analysis, Cutter, Duplicates, Kind, Source
 from tests.tiny import TinyCheck, TinyEncoder, TinyPacker
-from transforms.kind import Analysis, Cutter, Duplicates, Kind, Source
 
 
 def tiny_job(

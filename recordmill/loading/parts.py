@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from recordmill import dealing
+from recordmill.checking.shard_check import compare, measure
 from recordmill.errors import ConfigError
-from recordmill.files import Location
-from recordmill.manifest import FileInfo, Manifest, Shard
-from recordmill.reader import DatasetDamagedError
-from recordmill.shard_check import compare, measure
-from recordmill.split_names import in_order
+from recordmill.format.manifest import FileInfo, Manifest, Shard
+from recordmill.format.split_names import in_order
+from recordmill.reading import worker_sharding
+from recordmill.reading.reader import DatasetDamagedError
+from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def part_of(
         every, longest = range(records // hosts * hosts), 0
     else:
         every, longest = range(records), -(-records // hosts)
-    mine = dealing.part_of(every, hosts, index)
+    mine = worker_sharding.part_of(every, hosts, index)
     return Part(
         pieces=tuple(_between(whole, mine.start, mine.stop)),
         first=next((piece for piece in whole if piece.count), None),

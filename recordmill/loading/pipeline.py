@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.errors import ConfigError
-from recordmill.loading import parse, pictures, stream
+from recordmill.loading import images, parse, stream
 from recordmill.loading.cache_files import claim
 from recordmill.loading.elements import Elements
 from recordmill.loading.options import LoadOptions
@@ -208,14 +208,14 @@ class Pipeline:
     def _one_picture(self, name: str, content: Any) -> Any:
         feature, size = self._features[name], self._options.image_size
         shape = feature.raw_shape or (None, None, channels_of(feature))
-        picture = pictures.decode(content, shape, is_jpeg=self._is_jpeg)
-        return picture if size is None else pictures.resize(picture, size)
+        picture = images.decode(content, shape, is_jpeg=self._is_jpeg)
+        return picture if size is None else images.resize(picture, size)
 
     def _varied(self, picture: Any, *, number: Any, seed: Any) -> Any:
         """It, as it comes in the epoch of this seed as the record of this number."""
         if not self._options.augment:
             return picture
-        return pictures.augment(picture, self._options.augment, tf.stack([seed, number]))
+        return images.augment(picture, self._options.augment, tf.stack([seed, number]))
 
     def _shape(self, name: str) -> tuple[int | None, ...]:
         """Of a picture, or a clip, as far as it is the same for all."""

@@ -7,13 +7,13 @@ import os
 from collections.abc import Mapping, Sequence
 
 from recordmill.errors import ConfigError
-from recordmill.files import Location
+from recordmill.format.manifest import Manifest, class_weights, load
+from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.parts import Part, check_files, part_of, shards_of
 from recordmill.loading.selection import Selection, select
-from recordmill.manifest import Manifest, class_weights, load
-from recordmill.reader import Folder
-from recordmill.split_names import TRAIN
+from recordmill.reading.reader import Folder
+from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.framing import Compression
+from recordmill.format.framing import Compression
 from recordmill.loading.parts import Part, Piece
 
 # Of records that wait to be drawn from. They come in an order that is random already, as a dataset

@@ -11,20 +11,20 @@ import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
-from recordmill.features import Feature, Features
-from recordmill.files import open_file, read_file
-from transforms import batch
-from transforms.annotations import OBJECTS
-from transforms.encoders import resample
-from transforms.encoders.augment import check_names, generator_for
-from transforms.encoders.headers import read_header
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.objects import ObjectOptions, Objects, object_features
-from transforms.encoders.pixels import Picture, process
-from transforms.encoders.ragged import binary_array
-from transforms.kind import Context, Encoded, Sorted, Sorter, needs_classes
-from transforms.user_columns import user_fields, with_users
+from recordmill.format.features import Feature, Features
+from recordmill.storage.files import open_file, read_file
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.objects import ObjectOptions, Objects, object_features
+from recordmill.transforms.imaging import resample
+from recordmill.transforms.imaging.augment import check_names, generator_for
+from recordmill.transforms.imaging.headers import read_header
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.pixels import Picture, process
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import OBJECTS
+from recordmill.transforms.model.data_type import Context, Encoded, Sorted, Sorter, needs_classes
+from recordmill.transforms.model.ragged import binary_array
+from recordmill.transforms.model.user_columns import user_fields, with_users
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

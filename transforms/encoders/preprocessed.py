@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RunError, did_you_mean
-from recordmill.features import Feature, Features
-from recordmill.files import Location
-from recordmill.weave import Ints, offsets_of
-from transforms import batch
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import list_array
-from transforms.kind import Artifact, Context, Encoded, Sorted
-from transforms.user_columns import is_list, user_feature, user_fields
+from recordmill.format.features import Feature, Features
+from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.storage.files import Location
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Sorted
+from recordmill.transforms.model.ragged import list_array
+from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
 
 FOLDER = "transform_fn"  # in the dataset: what tft.TFTransformOutput reads
 FEATURES_FILE = f"{FOLDER}/features.json"  # what it makes

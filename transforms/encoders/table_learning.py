@@ -1,7 +1,7 @@
 """What is learned of a table's columns from the records of train.
 
 All of it is counted, so that it is the same whatever the parts that rows come in: sums of values
-and of their squares as integers (`transforms.moments`), how many values there are by their first
+and of their squares as integers (`statistics.moments`), how many values there are by their first
 bits, how often each text comes.
 """
 
@@ -21,15 +21,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
-from transforms import batch
-from transforms.encoders.artifacts import read_artifact
-from transforms.encoders.ragged import string_array
-from transforms.encoders.table_options import LEARNED_VALUES, MEAN, MEDIAN, Recipe, TableOptions
-from transforms.encoders.vocabulary import Vocabulary, most_frequent
-from transforms.first_bits import FirstBits, prefixes_of
-from transforms.kind import Artifact
-from transforms.moments import Moments, digits, from_digits
-from transforms.user_columns import flat
+from recordmill.transforms.encoders.table_options import (
+    LEARNED_VALUES,
+    MEAN,
+    MEDIAN,
+    Recipe,
+    TableOptions,
+)
+from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary, most_frequent
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.artifacts import read_artifact
+from recordmill.transforms.model.data_type import Artifact
+from recordmill.transforms.model.ragged import string_array
+from recordmill.transforms.model.user_columns import flat
+from recordmill.transforms.statistics.bit_histogram import FirstBits, prefixes_of
+from recordmill.transforms.statistics.moments import Moments, digits, from_digits
 
 Floats = npt.NDArray[np.float64]
 

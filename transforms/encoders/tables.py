@@ -12,12 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.features import Feature, Features
-from transforms import batch
-from transforms.encoders.farmhash import fingerprint64
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import fixed_lists
-from transforms.encoders.table_learning import (
+from recordmill.format.features import Feature, Features
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.table_learning import (
     Numbers,
     compute,
     filled,
@@ -27,7 +24,7 @@ from transforms.encoders.table_learning import (
     text_of,
     vocabulary_file,
 )
-from transforms.encoders.table_options import (
+from recordmill.transforms.encoders.table_options import (
     MEAN,
     MEDIAN,
     NUMBERED,
@@ -37,9 +34,18 @@ from transforms.encoders.table_options import (
     Recipe,
     TableOptions,
 )
-from transforms.encoders.vocabulary import Vocabulary
-from transforms.kind import Context, Encoded, Sorted, Sorter
-from transforms.user_columns import flat, is_list, merged, user_feature, user_fields
+from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context, Encoded, Sorted, Sorter
+from recordmill.transforms.model.farmhash import fingerprint64
+from recordmill.transforms.model.ragged import fixed_lists
+from recordmill.transforms.model.user_columns import (
+    flat,
+    is_list,
+    merged,
+    user_feature,
+    user_fields,
+)
 
 _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "year": pc.year,

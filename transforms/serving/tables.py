@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from transforms.encoders.table_learning import Numbers
-from transforms.encoders.table_options import NUMBERED, DatePart, Recipe
-from transforms.serving.models import Lines, argument_names
+from recordmill.transforms.encoders.table_learning import Numbers
+from recordmill.transforms.encoders.table_options import NUMBERED, DatePart, Recipe
+from recordmill.transforms.serving.models import Lines, argument_names
 
 NONE = -1  # of a bucket, a hash or a part of a date
 

@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from transforms.encoders.text_options import TextOptions
-from transforms.encoders.word_pattern import SPLIT_WORDS, SPLIT_WORDS_REWRITE
-from transforms.serving.models import Lines
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.encoders.tokenization.word_pattern import (
+    SPLIT_WORDS,
+    SPLIT_WORDS_REWRITE,
+)
+from recordmill.transforms.serving.models import Lines
 
 _TEXTS = [tf.TensorSpec([None], tf.string, name="texts")]
 
