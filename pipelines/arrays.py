@@ -21,7 +21,7 @@ from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_b
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.casts import DTYPES
-from recordmill.transforms.model.data_type import Kind
+from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.arrays.array_headers import ArrayLook
 from recordmill.transforms.sources.arrays.arrays import Arrays
 from recordmill.transforms.sources.arrays.chunking import ArrayCut
@@ -174,13 +174,13 @@ class ArraysConfig(FilesConfig):
         )
 
 
-def kind(config: ArraysConfig) -> Kind:
+def kind(config: ArraysConfig) -> DataType:
     """What arrays put on the road."""
     elsewhere = config.label_array or config.label_input or config.label_pattern
     files = files_of(
         config, leave_out=NOT_ARRAYS, unlabelled="keep" if elsewhere else config.unlabelled
     )
-    return Kind(
+    return DataType(
         name="arrays",
         source=Arrays(
             files=files,

@@ -21,7 +21,7 @@ from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
 from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder, PictureHeaders
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model.data_type import Kind
+from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.files.folders import NOT_PICTURES
 
 PICTURES = Group(30, "Pictures")
@@ -130,13 +130,13 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         return ImageOptions(**{name: getattr(self, name) for name in names})
 
 
-def kind(config: ImagesConfig) -> Kind:
+def kind(config: ImagesConfig) -> DataType:
     """What pictures put on the road."""
     source = files_of(config, leave_out=NOT_PICTURES, unlabelled=config.listed_unlabelled)
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)
-    return Kind(
+    return DataType(
         name="images",
         source=annotated(config, source) if config.annotations else source,
         encoder=ImageEncoder(

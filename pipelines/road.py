@@ -35,7 +35,7 @@ from recordmill.transforms.model.splits import Strata
 from recordmill.transforms.planning.analyze import Learned, learn
 from recordmill.transforms.planning.examination import Examination, Examined, examine, infer
 from recordmill.transforms.planning.plan import Plan, PlanOptions, make_plan
-from recordmill.transforms.planning.planning_pass import Look, Seen
+from recordmill.transforms.planning.planning_pass import PartSummary, PlanningPass
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing_scans import Passes, SplitReader
 from recordmill.transforms.staged.row_reader import RowReader
@@ -120,12 +120,12 @@ class Road:
             by_content = self.duplicates is not None and self.duplicates.mode == "group"
             instead = "take --dedup drop" if by_content else "leave --group-column out"
             problems.append(find_torn_groups(passes.read_split, instead=instead))
-        look = Look(
+        look = PlanningPass(
             keys=not self.unique_keys,
             analysis=None if isinstance(self.analysis, Preprocessing) else self.analysis,
             examiner=None if self.examination is None else self.examination.of_records,
         )
-        seen = look.over(passes, "Look", workers=self.options.workers)
+        seen = look.over(passes, "PlanningPass", workers=self.options.workers)
         if look.keys:
             hashes = seen | "Hashes" >> beam.FlatMap(_hashes).with_output_types(tuple[int, bytes])
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
@@ -147,7 +147,7 @@ class Road:
 
     def _plan(
         self,
-        seen: beam.PCollection[Seen],
+        seen: beam.PCollection[PartSummary],
         passes: Passes,
         rows: Passes,
         problems: Sequence[beam.PCollection[str]],
@@ -229,11 +229,11 @@ class Road:
         )
 
 
-def _survey(seen: Seen) -> Survey:
+def _survey(seen: PartSummary) -> Survey:
     return seen.survey
 
 
-def _hashes(seen: Seen) -> Iterable[tuple[int, bytes]]:
+def _hashes(seen: PartSummary) -> Iterable[tuple[int, bytes]]:
     return seen.hashes
 
 

@@ -15,7 +15,7 @@ from recordmill.errors import RunError
 from recordmill.format.manifest import load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER
-from recordmill.pipelines.job import Job, Outcome
+from recordmill.pipelines.job import Job, JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
@@ -26,7 +26,7 @@ from recordmill.runners.failures import without_step
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
 from recordmill.transforms.checks.violations import too_far
-from recordmill.transforms.model.data_type import Kind, RowSource
+from recordmill.transforms.model.data_type import DataType, RowSource
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from recordmill.runners import flink
 
 
-def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:
+def run(config: CommonConfig, kind: DataType, beam_options: Sequence[str], *, prog: str) -> int:
     """Runs a job to its end and returns its exit code.
 
     Raises:
@@ -120,7 +120,7 @@ def _is_running(cluster: str, job: str) -> bool:
         ) from error
 
 
-def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
+def _say(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
     # Tables take a tenth of a second to import, which who wants --quiet need not wait for.
     from recordmill.pipelines.terminal import report
 

@@ -18,7 +18,7 @@ from recordmill.pipelines.options import values
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.pipelines.options.config import refuse_given
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.transforms.model.data_type import Kind
+from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.sources.rows.sensors import SensorRows
 
@@ -200,9 +200,9 @@ class SensorConfig(ColumnsConfig):
         )
 
 
-def kind(config: SensorConfig) -> Kind:
+def kind(config: SensorConfig) -> DataType:
     """What series put on the road."""
-    return Kind(
+    return DataType(
         name="sensor",
         source=SensorRows(
             unlabelled="keep",  # a window's class is what counts

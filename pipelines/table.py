@@ -12,7 +12,7 @@ import dataclasses
 import sys
 
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
-from recordmill.transforms.model.data_type import Kind
+from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.rows.tables import TableRows
 
 
@@ -21,9 +21,9 @@ class TableConfig(ColumnsConfig):
     """The options of `recordmill table`."""
 
 
-def kind(config: TableConfig) -> Kind:
+def kind(config: TableConfig) -> DataType:
     """What tables put on the road."""
-    return Kind(
+    return DataType(
         name="table",
         source=TableRows(unlabelled=config.unlabelled, **reading(config)),
         **making(config),

@@ -48,7 +48,13 @@ from recordmill.transforms.encoders.tokenization.text_options import (
     Unicode,
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import VocabularyAnalysis
-from recordmill.transforms.model.data_type import Analysis, Kind, Prepared, Preprocessing, RowSource
+from recordmill.transforms.model.data_type import (
+    Analysis,
+    DataType,
+    Prepared,
+    Preprocessing,
+    RowSource,
+)
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.text_trees import Documents, TextTree
@@ -281,7 +287,7 @@ class TextConfig(RowsConfig):
         return TextOptions(tokenizer=tokenizer, **shapes)  # type: ignore[arg-type]
 
 
-def kind(config: TextConfig) -> Kind:
+def kind(config: TextConfig) -> DataType:
     """What texts put on the road."""
     file = None
     name = config.tokenizer
@@ -290,7 +296,7 @@ def kind(config: TextConfig) -> Kind:
         name = file.tokenizer
     options = config.text_options(name)
     of_texts = functools.partial(
-        Kind,
+        DataType,
         name="text",
         source=_source(config),
         check=TextCheck(options=options) if options.filters else None,

@@ -19,7 +19,7 @@ from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, files_of
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model.data_type import Kind
+from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.files.folders import NOT_PICTURES, SOUND_AND_VIDEO
 from recordmill.transforms.sources.rows.listings import FileList
 from recordmill.transforms.sources.video.clip_plan import ClipCut
@@ -173,14 +173,14 @@ class VideoConfig(FilesConfig):
         )
 
 
-def kind(config: VideoConfig) -> Kind:
+def kind(config: VideoConfig) -> DataType:
     """What films put on the road."""
     files = files_of(config, leave_out=NOT_FILMS, columns=_SEGMENTS)
     root = None
     if isinstance(files, FileList) and files.key_column is not None:
         root = str(files.root)
     pictures = config.image_options()
-    return Kind(
+    return DataType(
         name="video",
         source=Films(
             files=files,

@@ -14,7 +14,7 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import ChangedInputError, Location
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Listed
+from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.video.clip_plan import ClipCut
 from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, pictures_of
@@ -63,7 +63,7 @@ def source_of(path: pathlib.Path, cut: ClipCut, pictures: ImageOptions = RAW, **
     return Films(files=FileTree(input=str(path), leave_out=()), cut=cut, pictures=pictures, **more)
 
 
-def read(source: Films) -> list[Listed]:
+def read(source: Films) -> list[ListingPart]:
     """All that workers give of all parts."""
     parts = [part.rows for part in source.scan() if part.rows is not None]
     layout = source.layout(parts)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.adopt import class_numbers
-from recordmill.adopt.class_numbers import LabelError, Numbers, decide
+from recordmill.adopt.class_numbers import ClassNumberCandidate, LabelError, decide
 from recordmill.adopt.feature_inference import (
     Inference,
     UnlikeError,
@@ -195,7 +195,10 @@ def look(parts, payloads, cut):
 
 
 def classes(*records: dict, asked=None, names=None, offset=0):
-    seen, found = Inference(), {name: Numbers() for name in class_numbers.candidates(asked)}
+    seen, found = (
+        Inference(),
+        {name: ClassNumberCandidate() for name in class_numbers.candidates(asked)},
+    )
     for record in records:
         class_numbers.add_record(found, seen.add(example(record)))
     made = decide(seen.seen, found, asked=asked, names=names, offset=offset)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.job.staging import Part, Staging, to_json
+from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.balancing.rebalance import Quota
 from recordmill.transforms.model import batch
@@ -80,7 +80,7 @@ def test_a_survey_counts_and_samples_whatever_the_parts(rows, size):
         }
     )
     surveys = [
-        Survey.of(table.slice(at, size), Part(name=f"{at}", rows=0, bytes=0), seed=SEED)
+        Survey.of(table.slice(at, size), StagedPart(name=f"{at}", rows=0, bytes=0), seed=SEED)
         for at in range(0, len(rows), size)
     ]
     found = Survey.sum([Survey.sum(surveys[1:]), *surveys[:1]])
@@ -264,7 +264,7 @@ def test_what_the_checks_filtered_is_told_by_option(new, monkeypatch):
     staging.place("checked").make_dirs()
     outcome = to_json({"rejects": [], "filtered": {"min-size": 3}})
     staging.place("checked/part.arrow.json").write_bytes(outcome)
-    part = Part(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
+    part = StagedPart(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
     found = planned(Survey(), (part,), staging)
     assert found.verdict.message == (
         "nothing is left to write: of 3 inputs 3 were filtered by --min-size:"

@@ -17,7 +17,7 @@ from recordmill.errors import Reject, RunError
 from recordmill.format.decode import decode_example
 from recordmill.format.framing import read_frames
 from recordmill.format.shard_index import read_index
-from recordmill.job.staging import Part, Staging
+from recordmill.job.staging import StagedPart, Staging
 from recordmill.storage.files import Location, StorageError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context
@@ -163,7 +163,7 @@ def test_a_shard(tmp_path_factory, values, copies, task_rows, compression):
 
 
 def _part(rows):
-    return Part(name="part", rows=rows, bytes=0)
+    return StagedPart(name="part", rows=rows, bytes=0)
 
 
 class Late:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recordmill.adopt.adoption import Adopted
     from recordmill.adopt.file_scan import Scan
     from recordmill.format.manifest import Manifest
-    from recordmill.pipelines.commands.adopt_job import Outcome
+    from recordmill.pipelines.commands.adopt_job import AdoptOutcome
 
 _ROWS = 20  # patterns of names shown
 
@@ -84,7 +84,7 @@ class _Counted:
         )
 
 
-def _say(outcome: Outcome, config: AdoptConfig, *, seconds: float) -> None:
+def _say(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float) -> None:
     from recordmill.pipelines.terminal import report
     from recordmill.pipelines.terminal.tables import count_of, stack
 

@@ -29,7 +29,7 @@ _OF_MANY = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Listed:
+class AdoptListing:
     """What an input is. left_out: files of folders that are no TFRecords. notes: sentences."""
 
     originals: tuple[Original, ...]
@@ -38,7 +38,7 @@ class Listed:
     notes: tuple[str, ...]
 
 
-def list_input(places: Sequence[str], *, output: Location, split: str | None) -> Listed:
+def list_input(places: Sequence[str], *, output: Location, split: str | None) -> AdoptListing:
     """Lists files, patterns and folders, in the natural order of their names.
 
     split: of all files; None for what their names say.
@@ -72,7 +72,7 @@ def list_input(places: Sequence[str], *, output: Location, split: str | None) ->
         )
     originals.sort(key=lambda one: natural(one.key))
     keys = [one.key for one in originals]
-    return Listed(
+    return AdoptListing(
         originals=tuple(originals),
         compression=_compression(originals),
         left_out=left_out,

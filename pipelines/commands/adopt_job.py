@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from recordmill.adopt import adoption
-from recordmill.adopt.adoption import Adopted, Findings, IndexTask
+from recordmill.adopt.adoption import Adopted, AdoptedContents, IndexTask
 from recordmill.adopt.class_numbers import LabelError
 from recordmill.adopt.feature_inference import UnlikeError
 from recordmill.adopt.file_scan import Scan, ScanTask, scan
@@ -20,7 +20,7 @@ from recordmill.job import lock, publishing
 from recordmill.job.outputs import refuse_foreign
 from recordmill.job.staging import FOLDER, Staging, to_json
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
-from recordmill.pipelines.commands.adopt_input import Listed, check_output, list_input
+from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
 from recordmill.pipelines.commands.in_processes import in_processes
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.labels_file import read_labels
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class AdoptOutcome:
     """How a job ended. manifest: of the dataset; with --dry-run the one that there would be.
 
     copied: files that could not be linked. resumed: it finished the publishing of another run.
@@ -65,7 +65,7 @@ class AdoptJob:
 
     def run(
         self, *, on_listed: Callable[[int], None], on_scanned: Callable[[Scan], None]
-    ) -> Outcome:
+    ) -> AdoptOutcome:
         """Does what is left to do. on_listed: told how many files there are.
 
         Raises:
@@ -86,14 +86,14 @@ class AdoptJob:
                 raise
 
     def _run(
-        self, listed: Listed, adopted: Sequence[Adopted], on_scanned: Callable[[Scan], None]
-    ) -> Outcome:
+        self, listed: AdoptListing, adopted: Sequence[Adopted], on_scanned: Callable[[Scan], None]
+    ) -> AdoptOutcome:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
         job = self._job(adopted)
         there = Published.find(self.output)
         if there is not None and self._is_same(there, job):
             self.staging.sweep()
-            return Outcome(
+            return AdoptOutcome(
                 status="unchanged",
                 manifest=there.manifest,
                 adopted=tuple(adopted),
@@ -142,7 +142,7 @@ class AdoptJob:
             publishing.stage_files(staging, manifest, files)
             publishing.publish(staging)
             staging.sweep()
-        return Outcome(
+        return AdoptOutcome(
             status="planned" if staging is None else "published",
             manifest=manifest,
             adopted=tuple(adopted),
@@ -218,7 +218,7 @@ class AdoptJob:
             raise RunError(f"nothing was adopted: no record is in {len(scans)} files")
         return scans
 
-    def _conclude(self, scans: Sequence[Scan]) -> Findings:
+    def _conclude(self, scans: Sequence[Scan]) -> AdoptedContents:
         try:
             return adoption.conclude(
                 scans,

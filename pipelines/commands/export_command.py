@@ -21,7 +21,7 @@ from recordmill.pipelines.options.declaration import Group, option, parse_comman
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.encoders.table_learning import (
     NUMBERS_FILE,
-    Numbers,
+    LearnedNumbers,
     parse_numbers,
     vocabulary_file,
 )
@@ -116,7 +116,7 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
         raise ConfigError("the dataset's columns are as they were: there is nothing to export")
     from recordmill.transforms.serving import models, tables
 
-    numbers: Mapping[str, Numbers] = {}
+    numbers: Mapping[str, LearnedNumbers] = {}
     if NUMBERS_FILE in manifest.files:
         numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
     vocabularies: dict[str, pathlib.Path] = {}

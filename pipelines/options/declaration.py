@@ -355,7 +355,7 @@ def _show_config(
     for one in options.values():
         value = shown.get(one.name, None if one.required else one.default)
         entries.append(
-            job_file.Entry(
+            job_file.PrintedOption(
                 key=one.key,
                 help=one.help,
                 group=one.group.title,
@@ -364,7 +364,7 @@ def _show_config(
             )
         )
     entries += [
-        job_file.Entry(key=key, help="", group="Beam's own options", value=value)
+        job_file.PrintedOption(key=key, help="", group="Beam's own options", value=value)
         for key, value in beam_options.by_name(passthrough).items()
     ]
     return job_file.show(entries, heading=f"{prog} --config FILE reads this.")

@@ -41,7 +41,7 @@ class Given:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
+class PrintedOption:
     """An option to print. A `value` of None is one that is not given."""
 
     key: str
@@ -88,7 +88,7 @@ def read(path: pathlib.Path) -> Iterator[Given]:
         )
 
 
-def show(entries: Iterable[Entry], *, heading: str) -> str:
+def show(entries: Iterable[PrintedOption], *, heading: str) -> str:
     """The text of a job file that reads back as the entries; a missing required one is a form."""
     lines = [f"# {heading}"]
     group = None

@@ -85,7 +85,7 @@ def assign(originals: Sequence[Original], compression: Compression) -> list[Adop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Findings:
+class AdoptedContents:
     """What all files together hold."""
 
     features: Features
@@ -100,7 +100,7 @@ def conclude(
     labels: Sequence[str] | None,
     label_offset: int,
     raw: Mapping[str, RawArray],
-) -> Findings:
+) -> AdoptedContents:
     """What the dataset's features and classes are, by all files, none of which is damaged.
 
     label_feature, labels, raw: what was given, not inferred.
@@ -125,7 +125,7 @@ def conclude(
         features[name] = dataclasses.replace(
             features[name], kind="raw", raw_dtype=array.dtype, raw_shape=array.shape
         )
-    return Findings(features=features, classes=classes, records=records)
+    return AdoptedContents(features=features, classes=classes, records=records)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ def describe(
     adopted: Sequence[Adopted],
     scans: Sequence[Scan],
     counts: Sequence[Mapping[str, int]],
-    findings: Findings,
+    findings: AdoptedContents,
     *,
     options: Mapping[str, Any],
     label_offset: int,

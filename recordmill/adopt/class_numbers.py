@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from recordmill.adopt.feature_inference import Seen, single_number
+from recordmill.adopt.feature_inference import FeatureSummary, single_number
 from recordmill.errors import did_you_mean
 from recordmill.format.decode import Value
 
@@ -20,7 +20,7 @@ class LabelError(ValueError):
 
 
 @dataclasses.dataclass(kw_only=True)
-class Numbers:
+class ClassNumberCandidate:
     """What was seen of a feature that may hold class numbers.
 
     low, high: the least and the greatest, None where there was none. names: {number: name}; None
@@ -41,7 +41,7 @@ class Numbers:
         if text is None or self.names.setdefault(number, text) != text or len(self.names) > MOST:
             self.names = None
 
-    def merge(self, other: Numbers) -> None:
+    def merge(self, other: ClassNumberCandidate) -> None:
         """Adds what was seen in another file."""
         for number in (other.low, other.high):
             if number is not None:
@@ -83,7 +83,9 @@ def candidates(asked: str | None) -> tuple[str, ...]:
     return CONVENTIONAL if asked is None else (asked,)
 
 
-def add_record(found: Mapping[str, Numbers], record: Mapping[str, Value]) -> dict[str, int | None]:
+def add_record(
+    found: Mapping[str, ClassNumberCandidate], record: Mapping[str, Value]
+) -> dict[str, int | None]:
     """Counts a record's numbers and returns them by feature."""
     numbers = {}
     for name, seen in found.items():
@@ -94,8 +96,8 @@ def add_record(found: Mapping[str, Numbers], record: Mapping[str, Value]) -> dic
 
 
 def decide(
-    seen: Mapping[str, Seen],
-    numbers: Mapping[str, Numbers],
+    seen: Mapping[str, FeatureSummary],
+    numbers: Mapping[str, ClassNumberCandidate],
     *,
     asked: str | None,
     names: Sequence[str] | None,
@@ -138,7 +140,7 @@ def decide(
     return Classes(notes=notes)
 
 
-def _no_label(name: str, seen: Mapping[str, Seen]) -> str | None:
+def _no_label(name: str, seen: Mapping[str, FeatureSummary]) -> str | None:
     """Why a feature cannot hold the class of a record."""
     one = seen.get(name)
     if one is None:
@@ -155,7 +157,12 @@ def _no_label(name: str, seen: Mapping[str, Seen]) -> str | None:
 
 
 def _classes(
-    feature: str, numbers: Numbers, *, names: Sequence[str] | None, offset: int, named: bool
+    feature: str,
+    numbers: ClassNumberCandidate,
+    *,
+    names: Sequence[str] | None,
+    offset: int,
+    named: bool,
 ) -> Classes:
     low, high = numbers.low, numbers.high
     assert low is not None, "it has a value in some record"
@@ -188,10 +195,10 @@ def _classes(
     return Classes(feature=feature, labels=labels, notes=notes)
 
 
-def total(parts: Iterable[Mapping[str, Numbers]]) -> dict[str, Numbers]:
+def total(parts: Iterable[Mapping[str, ClassNumberCandidate]]) -> dict[str, ClassNumberCandidate]:
     """What was seen in all files."""
-    found: dict[str, Numbers] = {}
+    found: dict[str, ClassNumberCandidate] = {}
     for part in parts:
         for name, numbers in part.items():
-            found.setdefault(name, Numbers()).merge(numbers)
+            found.setdefault(name, ClassNumberCandidate()).merge(numbers)
     return found

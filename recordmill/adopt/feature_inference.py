@@ -32,7 +32,7 @@ _NO_TEXT = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 
 @dataclasses.dataclass(kw_only=True)
-class Seen:
+class FeatureSummary:
     """What was seen of a feature.
 
     dtype: None where no record has a list of values. first: the first record that has one.
@@ -64,7 +64,7 @@ class Inference:
 
     def __init__(self) -> None:
         self.records = 0
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, FeatureSummary] = {}
 
     def add(self, payload: bytes) -> Mapping[str, Value]:
         """Looks at a serialised Example, or SequenceExample, and returns its features, or context.
@@ -92,10 +92,10 @@ class Inference:
         self.records += 1
         return context
 
-    def _of(self, name: str, value: Value, *, sequence: bool) -> Seen:
+    def _of(self, name: str, value: Value, *, sequence: bool) -> FeatureSummary:
         one = self.seen.get(name)
         if one is None:
-            one = self.seen[name] = Seen(sequence=sequence, first=self.records)
+            one = self.seen[name] = FeatureSummary(sequence=sequence, first=self.records)
         if one.sequence != sequence:
             raise UnlikeError(_unlike(name, one, f"in record {one.first}", sequence=sequence))
         if value is None:
@@ -110,18 +110,18 @@ class Inference:
         return one
 
 
-def _widen(one: Seen, count: int) -> None:
+def _widen(one: FeatureSummary, count: int) -> None:
     one.records += 1
     one.least = count if one.least < 0 else min(one.least, count)
     one.most = max(one.most, count)
 
 
-def _widen_steps(one: Seen, count: int) -> None:
+def _widen_steps(one: FeatureSummary, count: int) -> None:
     one.step_least = count if one.step_least < 0 else min(one.step_least, count)
     one.step_most = max(one.step_most, count)
 
 
-def _look_at(one: Seen, values: Iterable[bytes]) -> None:
+def _look_at(one: FeatureSummary, values: Iterable[bytes]) -> None:
     for value in values:
         one.filled = one.filled or bool(value)
         one.pictures = one.pictures and is_picture(value)
@@ -149,13 +149,13 @@ def is_text(value: bytes) -> bool:
     return True
 
 
-def merged(files: Iterable[tuple[str, Mapping[str, Seen]]]) -> dict[str, Seen]:
+def merged(files: Iterable[tuple[str, Mapping[str, FeatureSummary]]]) -> dict[str, FeatureSummary]:
     """What was seen in all files: (name of the file, what was seen there).
 
     Raises:
       UnlikeError: names file, record and feature, where one is not what it is in others.
     """
-    found: dict[str, Seen] = {}
+    found: dict[str, FeatureSummary] = {}
     homes: dict[str, str] = {}  # where a feature was seen first with what it holds
     for file, seen in files:
         for name, one in seen.items():
@@ -175,11 +175,11 @@ def merged(files: Iterable[tuple[str, Mapping[str, Seen]]]) -> dict[str, Seen]:
     return found
 
 
-def _together(one: Seen, other: Seen) -> Seen:
+def _together(one: FeatureSummary, other: FeatureSummary) -> FeatureSummary:
     def least(a: int, b: int) -> int:
         return max(a, b) if min(a, b) < 0 else min(a, b)
 
-    return Seen(
+    return FeatureSummary(
         dtype=one.dtype or other.dtype,
         first=other.first if one.dtype is None else one.first,
         sequence=one.sequence,
@@ -196,7 +196,7 @@ def _together(one: Seen, other: Seen) -> Seen:
 
 def _unlike(
     name: str,
-    before: Seen,
+    before: FeatureSummary,
     where: str,
     *,
     dtype: DType | None = None,
@@ -208,12 +208,12 @@ def _unlike(
     return f"{name!r} is {kinds[sequence]}, {where} it is {kinds[not sequence]}"
 
 
-def features_of(seen: Mapping[str, Seen], *, records: int) -> Features:
+def features_of(seen: Mapping[str, FeatureSummary], *, records: int) -> Features:
     """The features to declare for `records` records in which this was seen, sorted by name."""
     return {name: _feature(one, records) for name, one in sorted(seen.items())}
 
 
-def _feature(one: Seen, records: int) -> Feature:
+def _feature(one: FeatureSummary, records: int) -> Feature:
     least = one.least if one.records == records else 0
     shape: tuple[int | None, ...] = (_size(least, one.most),)
     if one.sequence:
@@ -234,7 +234,7 @@ def _size(least: int, most: int) -> int | None:
     return most if least == most > 0 else None
 
 
-def _kind(one: Seen) -> Kind:
+def _kind(one: FeatureSummary) -> Kind:
     if one.dtype != "string" or not one.filled:
         return "value"
     if one.pictures:

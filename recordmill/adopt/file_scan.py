@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.adopt import class_numbers
-from recordmill.adopt.class_numbers import Numbers
-from recordmill.adopt.feature_inference import Inference, Seen, UnlikeError
+from recordmill.adopt.class_numbers import ClassNumberCandidate
+from recordmill.adopt.feature_inference import FeatureSummary, Inference, UnlikeError
 from recordmill.checking.shard_check import Damage
 from recordmill.format import framing
 from recordmill.format.decode import ExampleError
@@ -89,20 +89,20 @@ class Scan:
     records: int = 0
     bytes: int = 0
     sha256: str = ""
-    seen: Mapping[str, Seen] = dataclasses.field(default_factory=dict)
-    numbers: Mapping[str, Numbers] = dataclasses.field(default_factory=dict)
+    seen: Mapping[str, FeatureSummary] = dataclasses.field(default_factory=dict)
+    numbers: Mapping[str, ClassNumberCandidate] = dataclasses.field(default_factory=dict)
     damage: Damage | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Scan:
         """The inverse of what `to_json` makes of it; the damaged are not written."""
-        seen = {name: Seen(**one) for name, one in data["seen"].items()}
+        seen = {name: FeatureSummary(**one) for name, one in data["seen"].items()}
         numbers = {}
         for name, one in data["numbers"].items():
             names = one["names"]
             if names is not None:  # JSON has made texts of the numbers
                 names = {int(number): text for number, text in names.items()}
-            numbers[name] = Numbers(low=one["low"], high=one["high"], names=names)
+            numbers[name] = ClassNumberCandidate(low=one["low"], high=one["high"], names=names)
         return cls(**{**data, "seen": seen, "numbers": numbers})
 
 
@@ -234,7 +234,7 @@ class _Columns:
     """What the index will have of each record: its place, and the numbers of its class."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self.found = {name: Numbers() for name in names}
+        self.found = {name: ClassNumberCandidate() for name in names}
         self._offsets, self._lengths = array.array("q"), array.array("q")
         self._numbers = {name: (array.array("q"), array.array("b")) for name in names}
 

@@ -28,8 +28,8 @@ from recordmill.format.framing import HEAD, TAIL, frame_heads, mask_crcs
 from recordmill.format.row_assembly import (
     Bytes,
     Field,
+    FieldLayout,
     Ints,
-    Strand,
     fixed,
     items,
     lay,
@@ -112,7 +112,7 @@ def encode_frames(columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS) 
 
 def _examples(
     columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS
-) -> Iterator[list[Strand]]:
+) -> Iterator[list[FieldLayout]]:
     """What Examples are woven of, some rows at a time: their head and an entry per feature; then
     the same of feature lists, where there are any.
     """
@@ -131,7 +131,7 @@ def _examples(
         yield strands
 
 
-def _message(tag: bytes, fields: Sequence[Field], start: int, stop: int) -> list[Strand]:
+def _message(tag: bytes, fields: Sequence[Field], start: int, stop: int) -> list[FieldLayout]:
     """A field of the record that holds a map: its head and its entries."""
     entries = [lay(field.rows(start, stop)) for field in fields]
     sizes = sum_sizes(entries) if entries else np.zeros(stop - start, np.int64)

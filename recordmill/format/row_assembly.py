@@ -65,7 +65,7 @@ class _Group:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Strand:
+class FieldLayout:
     """A field whose rows are grouped, so that it is known how much space each of them takes.
 
     sizes: int64[n], bytes of head and value, and of the hole.
@@ -94,7 +94,7 @@ class _Hole:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Woven:
+class AssembledRows:
     """Rows one after another.
 
     buffer: uint8[...], the rows without what is in the holes.
@@ -157,7 +157,7 @@ def fixed(rows: Bytes) -> Field:
     return Field(data=rows.reshape(-1), starts=starts, sizes=sizes)
 
 
-def lay(field: Field) -> Strand:
+def lay(field: Field) -> FieldLayout:
     """Groups the rows of a field."""
     values = np.maximum(field.sizes, 0)
     if int(values.sum()) > _LONG * values.size:
@@ -169,16 +169,16 @@ def lay(field: Field) -> Strand:
     groups = _groups(field)
     for group in groups:
         values[group.rows] += len(group.head)
-    return Strand(field=field, groups=groups, sizes=values)
+    return FieldLayout(field=field, groups=groups, sizes=values)
 
 
-def weave(strands: Sequence[Strand]) -> Woven:
+def weave(strands: Sequence[FieldLayout]) -> AssembledRows:
     """Weaves strands of the same number of rows, one or more, in the order given."""
     sizes = sum_sizes(strands)
     if len(sizes) and all(strand.is_even for strand in strands):
         alike, stretches = _alike(strands)
         edges = np.arange(len(sizes) + 1) * alike.shape[1]
-        return Woven(
+        return AssembledRows(
             buffer=alike.reshape(-1), edges=edges, sizes=sizes, holes=[], stretches=stretches
         )
     laid = sizes.copy()
@@ -198,10 +198,10 @@ def weave(strands: Sequence[Strand]) -> Woven:
             gaps = np.maximum(strand.hole.sizes, 0)
             at -= gaps
             holes.append(_Hole(data=data, starts=starts, stops=starts + gaps, at=at.copy()))
-    return Woven(buffer=buffer, edges=edges, sizes=sizes, holes=holes)
+    return AssembledRows(buffer=buffer, edges=edges, sizes=sizes, holes=holes)
 
 
-def _alike(strands: Sequence[Strand]) -> tuple[Bytes, list[tuple[int, int]]]:
+def _alike(strands: Sequence[FieldLayout]) -> tuple[Bytes, list[tuple[int, int]]]:
     """Rows of even strands, uint8[n, width], n > 0, and where in them the values are."""
     groups = [strand.groups[0] for strand in strands]
     row = b"".join(group.head + bytes(group.size) for group in groups)
@@ -219,7 +219,7 @@ def _alike(strands: Sequence[Strand]) -> tuple[Bytes, list[tuple[int, int]]]:
     return buffer.reshape(-1, len(row)), stretches
 
 
-def _fewer(strands: Sequence[Strand]) -> Iterator[Strand]:
+def _fewer(strands: Sequence[FieldLayout]) -> Iterator[FieldLayout]:
     """The same with one strand for even ones that follow each other."""
     for even, several in itertools.groupby(strands, key=operator.attrgetter("is_even")):
         run = list(several)
@@ -228,10 +228,10 @@ def _fewer(strands: Sequence[Strand]) -> Iterator[Strand]:
             continue
         field = fixed(_alike(run)[0])
         group = _Group(head=b"", size=int(field.sizes[0]), rows=slice(None))
-        yield Strand(field=field, groups=[group], sizes=field.sizes)
+        yield FieldLayout(field=field, groups=[group], sizes=field.sizes)
 
 
-def sum_sizes(strands: Sequence[Strand]) -> Ints:
+def sum_sizes(strands: Sequence[FieldLayout]) -> Ints:
     """Bytes of every row, int64[n], of one strand or more."""
     total = strands[0].sizes.copy()
     for strand in strands[1:]:

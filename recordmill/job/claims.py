@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from recordmill.storage.files import Location, MissingError, StorageError, shown
-from recordmill.storage.stores import Entry
+from recordmill.storage.stores import DirectoryEntry
 
 PREFIX = "claim-"
 _ATTEMPTS = 10
@@ -128,7 +128,7 @@ def _others(mine: Location, folder: Location, rhythm: Rhythm) -> list[dict[str, 
     return [claim for claim in found if claim]
 
 
-def _read(folder: Location, entry: Entry) -> dict[str, Any]:
+def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:
     """What a claim says; nothing where it was withdrawn since it was listed."""
     try:
         claim = json.loads((folder / entry.name).read_bytes())

@@ -40,7 +40,7 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
+class StagedPart:
     """A file of the staged listing, by its name in staging; travels instead of its rows."""
 
     name: str
@@ -59,7 +59,7 @@ class Part:
 class Listing:
     """What listing.json says. `fingerprint` does not depend on the order of the rows."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[StagedPart, ...]
     fingerprint: str
     labelled: int  # rows with a label
     grouped: int  # rows with a group
@@ -134,7 +134,7 @@ class Staging:
         data = self.read_json("listing.json")
         if data is None:
             return None
-        data["parts"] = tuple(Part(**part) for part in data["parts"])
+        data["parts"] = tuple(StagedPart(**part) for part in data["parts"])
         data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
         return Listing(**data)
 

@@ -24,7 +24,7 @@ class Piece:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
+class HostPart:
     """What one host reads of a split.
 
     padding: records at its end that only fill up, so that all hosts have equally many; they are
@@ -62,7 +62,7 @@ def part_of(
     *,
     shard: tuple[int, int] | None,
     drop_remainder: bool,
-) -> Part:
+) -> HostPart:
     """Cuts a split into ranges for hosts, of which no two are of different length.
 
     shard: hosts, and which of them this is. drop_remainder: leave out what is over, instead of
@@ -77,7 +77,7 @@ def part_of(
     else:
         every, longest = range(records), -(-records // hosts)
     mine = worker_sharding.part_of(every, hosts, index)
-    return Part(
+    return HostPart(
         pieces=tuple(_between(whole, mine.start, mine.stop)),
         first=next((piece for piece in whole if piece.count), None),
         padding=max(0, longest - len(mine)),

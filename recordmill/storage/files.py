@@ -36,14 +36,14 @@ from recordmill.storage.storage_errors import (
     reason,
     shown,
 )
-from recordmill.storage.stores import ArrowFiles, Entry, ExplainedStream, Guard, Store
+from recordmill.storage.stores import ArrowFiles, DirectoryEntry, ExplainedStream, Guard, Store
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 __all__ = [
     "ChangedInputError",
-    "Entry",
+    "DirectoryEntry",
     "InputFile",
     "Location",
     "MissingError",
@@ -165,7 +165,7 @@ class Location:
         """The filesystem, connected once per process."""
         return _LOCAL if self.is_local else arrow_store(self.root, self.query)
 
-    def stat(self) -> Entry:
+    def stat(self) -> DirectoryEntry:
         with explained("look at", self):
             found = self.store.stat(self.path)
             if found is None:
@@ -185,7 +185,7 @@ class Location:
         """Bytes."""
         return self.stat().size
 
-    def list_dir(self) -> list[Entry]:
+    def list_dir(self) -> list[DirectoryEntry]:
         """What stands in this folder, sorted by name."""
         with explained("list", self):
             return self.store.list_dir(self.path)

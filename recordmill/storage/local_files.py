@@ -11,7 +11,7 @@ import stat as modes
 import uuid
 from typing import TYPE_CHECKING, BinaryIO
 
-from recordmill.storage.stores import Entry, Kind
+from recordmill.storage.stores import DirectoryEntry, Kind
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -23,13 +23,13 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 class LocalFiles:
     """The local `Store`; raises plain OSError."""
 
-    def stat(self, path: str) -> Entry | None:
+    def stat(self, path: str) -> DirectoryEntry | None:
         try:
             return _entry(os.path.basename(path), os.stat(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def list_dir(self, path: str) -> list[Entry]:
+    def list_dir(self, path: str) -> list[DirectoryEntry]:
         entries = []
         with os.scandir(path) as found:
             for item in found:
@@ -107,9 +107,9 @@ def read_exactly(descriptor: int, offset: int, length: int) -> bytes:
     return data
 
 
-def _entry(name: str, status: os.stat_result) -> Entry:
+def _entry(name: str, status: os.stat_result) -> DirectoryEntry:
     kind: Kind = "dir" if modes.S_ISDIR(status.st_mode) else "file"
-    return Entry(name=name, kind=kind, size=status.st_size, mtime_ns=status.st_mtime_ns)
+    return DirectoryEntry(name=name, kind=kind, size=status.st_size, mtime_ns=status.st_mtime_ns)
 
 
 def _write_temporary(path: str, data: ReadableBuffer) -> str:

@@ -22,7 +22,7 @@ Guard = AbstractContextManager[None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
+class DirectoryEntry:
     """What stands in a folder; links are followed. size: bytes; mtime_ns: since the epoch."""
 
     name: str
@@ -34,8 +34,8 @@ class Entry:
 class Store(Protocol):
     """Operations on paths; they raise OSError or pa.ArrowException, `Location` says it in words."""
 
-    def stat(self, path: str) -> Entry | None: ...
-    def list_dir(self, path: str) -> list[Entry]: ...
+    def stat(self, path: str) -> DirectoryEntry | None: ...
+    def list_dir(self, path: str) -> list[DirectoryEntry]: ...
     def open_input(self, path: str) -> BinaryIO: ...
     def open_output(self, path: str) -> BinaryIO: ...
     def read_range(self, path: str, offset: int, length: int) -> bytes: ...
@@ -63,11 +63,11 @@ class ArrowFiles:
         """The path as the pyarrow filesystem wants it."""
         return f"{self.base}/{path}".rstrip("/") if path else self.base or "/"
 
-    def stat(self, path: str) -> Entry | None:
+    def stat(self, path: str) -> DirectoryEntry | None:
         info = self.filesystem.get_file_info(self.path(path))
         return None if info.type == fs.FileType.NotFound else entry(info)
 
-    def list_dir(self, path: str) -> list[Entry]:
+    def list_dir(self, path: str) -> list[DirectoryEntry]:
         found = self.filesystem.get_file_info(fs.FileSelector(self.path(path)))
         return sorted((entry(info) for info in found), key=lambda item: item.name)
 
@@ -119,9 +119,9 @@ class ArrowFiles:
             self.filesystem.create_dir(self.path(path), recursive=True)
 
 
-def entry(info: Any) -> Entry:
+def entry(info: Any) -> DirectoryEntry:
     """A pyarrow FileInfo as an Entry."""
-    return Entry(
+    return DirectoryEntry(
         name=info.base_name,
         kind="dir" if info.type == fs.FileType.Directory else "file",
         size=info.size or 0,

@@ -19,8 +19,8 @@ from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: re
 from recordmill.transforms.model.label_sets import Held, RepeatFactors
 from recordmill.transforms.model.quota import (
     NOTHING,
-    Cut,
     Histogram,
+    RankCut,
     Threshold,
     boundary_rows,
     thresholds,
@@ -30,7 +30,7 @@ from recordmill.transforms.staged.listing_scans import Read, read_again
 
 Balance = Literal["none", "oversample", "undersample", "weights"]
 Target = int | Literal["median"] | RepeatFactors | None
-Cuts = Mapping[str, tuple[Cut, ...]]
+Cuts = Mapping[str, tuple[RankCut, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Goal:
 
     size: int
     repeats: int
-    cut: Cut
+    cut: RankCut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ def goals(
     for label, row in zip(histogram.labels, histogram.counts, strict=True):
         if label is not None:
             repeats, extra = divmod(wanted[label], counts[label])
-            out[label] = Goal(wanted[label], repeats, Cut.of(row, extra))
+            out[label] = Goal(wanted[label], repeats, RankCut.of(row, extra))
     return out
 
 
@@ -186,7 +186,7 @@ class FindThresholds(beam.PTransform):
         )
 
 
-def _cuts(goals: Mapping[str, Goal]) -> dict[str, tuple[Cut, ...]]:
+def _cuts(goals: Mapping[str, Goal]) -> dict[str, tuple[RankCut, ...]]:
     return {label: (goal.cut,) for label, goal in goals.items()}
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.transforms.balancing.rebalance import FindThresholds
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.quota import Cut, Histogram, Threshold, thresholds
+from recordmill.transforms.model.quota import Histogram, RankCut, Threshold, thresholds
 from recordmill.transforms.model.splits import UNIT_KEY, Fractions, Strata, apportion, strata_rows
 from recordmill.transforms.staged.listing_scans import Read
 
@@ -28,14 +28,14 @@ def undecided(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.filter(open_)
 
 
-def split_cuts(histogram: Histogram, *, fractions: Fractions) -> dict[str, tuple[Cut, ...]]:
+def split_cuts(histogram: Histogram, *, fractions: Fractions) -> dict[str, tuple[RankCut, ...]]:
     """{label: a cut between each two splits}, for classes that fill every split."""
     cuts = {}
     for label, row in zip(histogram.labels, histogram.counts, strict=True):
         total = int(row.sum())
         if label is not None and total >= len(fractions):
             ends = np.cumsum(apportion(total, fractions))[:-1]
-            cuts[label] = tuple(Cut.of(row, int(end)) for end in ends)
+            cuts[label] = tuple(RankCut.of(row, int(end)) for end in ends)
     return cuts
 
 
@@ -104,7 +104,7 @@ def _histogram(ranked: pa.RecordBatch) -> Histogram:
 
 
 def _strata(
-    cuts: Mapping[str, tuple[Cut, ...]],
+    cuts: Mapping[str, tuple[RankCut, ...]],
     met: Mapping[str, tuple[Threshold, ...]],
     units: Sequence[pa.RecordBatch],
 ) -> Strata:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.job.staging import Part, Staging, to_json
+from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import outcome, read_part, write_kept
@@ -26,10 +26,10 @@ OPTION = "dedup"  # that filters them
 _PART = "part"  # the column of the bucket after all others
 
 # Of a part: (True, it as JSON), or (False, rows that are to go as int64 bytes).
-Told = tuple[bool, bytes]
+BucketMessage = tuple[bool, bytes]
 
 
-def candidates(part: Part, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
+def candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
     """(bucket, piece) of a part's rows: what tells which are the same, the key, and the place; and
     of the part.
     """
@@ -46,7 +46,9 @@ def candidates(part: Part, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
     yield from spill.into_buckets(found, "same", staging)
 
 
-def surplus(met: tuple[int, Iterable[Piece]], *, staging: Staging) -> Iterator[tuple[str, Told]]:
+def surplus(
+    met: tuple[int, Iterable[Piece]], *, staging: Staging
+) -> Iterator[tuple[str, BucketMessage]]:
     """(name of a part, what is told of it)."""
     found = batch.concat([spill.load(piece, staging=staging) for piece in met[1]])
     if met[0] == spill.BUCKETS:
@@ -62,10 +64,10 @@ def surplus(met: tuple[int, Iterable[Piece]], *, staging: Staging) -> Iterator[t
         yield name, (False, rows[codes == code].tobytes())
 
 
-def keep_distinct(met: tuple[str, Iterable[Told]], *, staging: Staging) -> Part:
+def keep_distinct(met: tuple[str, Iterable[BucketMessage]], *, staging: Staging) -> StagedPart:
     """Writes the rows of a part that stay, with the outcome so far; or gives it as it is."""
     told = list(met[1])
-    part = Part(**json.loads(next(data for is_part, data in told if is_part)))
+    part = StagedPart(**json.loads(next(data for is_part, data in told if is_part)))
     goes = [np.frombuffer(data, np.int64) for is_part, data in told if not is_part]
     if not goes:
         return part
@@ -97,15 +99,17 @@ class DropDuplicates(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, parts: beam.PCollection[Part]) -> beam.PCollection[Part]:
+    def expand(self, parts: beam.PCollection[StagedPart]) -> beam.PCollection[StagedPart]:
         return (
             parts
             | "Candidates"
             >> beam.FlatMap(candidates, staging=self.staging).with_output_types(tuple[int, Piece])
             | "MeetBySame" >> beam.GroupByKey()
             | "Surplus"
-            >> beam.FlatMap(surplus, staging=self.staging).with_output_types(tuple[str, Told])
+            >> beam.FlatMap(surplus, staging=self.staging).with_output_types(
+                tuple[str, BucketMessage]
+            )
             | "MeetByPart" >> beam.GroupByKey()
             | "KeepDistinct"
-            >> beam.Map(keep_distinct, staging=self.staging).with_output_types(Part)
+            >> beam.Map(keep_distinct, staging=self.staging).with_output_types(StagedPart)
         )

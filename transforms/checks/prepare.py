@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import Reject
-from recordmill.job.staging import Part, Staging
+from recordmill.job.staging import StagedPart, Staging
 from recordmill.pool import process_count, shared_pool
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Check
@@ -24,16 +24,20 @@ from recordmill.transforms.staged.row_reader import RowReader, read_rows
 _CHUNK = 256  # rows of a task
 
 
-def check_part(part: Part, *, check: Check, staging: Staging, workers: int) -> list[Part]:
+def check_part(
+    part: StagedPart, *, check: Check, staging: Staging, workers: int
+) -> list[StagedPart]:
     """Writes the rows of a part that pass, beside what did not; done already on resume."""
 
-    def make(stem: str) -> list[Part]:
+    def make(stem: str) -> list[StagedPart]:
         return [_check(part, f"{stem}.arrow", check=check, staging=staging, workers=workers)]
 
     return prepare(part, staging, make)
 
 
-def _check(part: Part, name: str, *, check: Check, staging: Staging, workers: int) -> Part:
+def _check(
+    part: StagedPart, name: str, *, check: Check, staging: Staging, workers: int
+) -> StagedPart:
     rows = read_part(part.name, staging=staging)
     pool = shared_pool(workers)
     starts = range(0, len(rows), _CHUNK)
@@ -52,7 +56,7 @@ def _check(part: Part, name: str, *, check: Check, staging: Staging, workers: in
     )
 
 
-def read_rows_of(part: Part, *, reader: RowReader, workers: int) -> list[Part]:
+def read_rows_of(part: StagedPart, *, reader: RowReader, workers: int) -> list[StagedPart]:
     """Reads, in an encoder process, a part that only says where its rows stand."""
     return shared_pool(workers).submit(read_rows, reader, part).result()
 
@@ -64,7 +68,7 @@ class _Prepare(beam.DoFn):
     process would be idle at the end while another still has many before it.
     """
 
-    def __init__(self, make: Callable[[Part], list[Part]], at_once: int) -> None:
+    def __init__(self, make: Callable[[StagedPart], list[StagedPart]], at_once: int) -> None:
         self._make = make
         self._at_once = at_once
 
@@ -74,9 +78,9 @@ class _Prepare(beam.DoFn):
         )
 
     def start_bundle(self) -> None:
-        self._parts: list[Part] = []
+        self._parts: list[StagedPart] = []
 
-    def process(self, part: Part) -> None:
+    def process(self, part: StagedPart) -> None:
         self._parts.append(part)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -103,15 +107,16 @@ class PrepareParts(beam.PTransform):
     one per core: `read_rows_of` keeps one encoder process busy, `check_part` all of them.
     """
 
-    make: Callable[[Part], list[Part]]
+    make: Callable[[StagedPart], list[StagedPart]]
     at_once: int = 1
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, parts: beam.PCollection[Part]) -> beam.PCollection[Part]:
+    def expand(self, parts: beam.PCollection[StagedPart]) -> beam.PCollection[StagedPart]:
         return (
             parts
-            | "Prepare" >> beam.ParDo(_Prepare(self.make, self.at_once)).with_output_types(Part)
+            | "Prepare"
+            >> beam.ParDo(_Prepare(self.make, self.at_once)).with_output_types(StagedPart)
             | "Spread" >> beam.Reshuffle()
         )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import Reason, RecordError
 from recordmill.profile.schema_rules import ColumnRules, Range, Rules, Truth, Words
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Check, Headers, Sorted, Sorter
+from recordmill.transforms.model.data_type import Check, Headers, OutcomeCollector, RowOutcome
 from recordmill.transforms.statistics.column_statistics import numbers_of, spread
 from recordmill.transforms.statistics.dataset_statistics import columns_of
 
@@ -24,7 +24,7 @@ _SHOWN = 60  # characters of a value
 _LISTED = 5  # values of a domain
 
 
-class Fault(NamedTuple):
+class RuleViolation(NamedTuple):
     """Records of which a column is out of its rules. values: how many values are. hard: each such
     record is out of the schema; otherwise it is the dataset that is judged.
     """
@@ -35,17 +35,17 @@ class Fault(NamedTuple):
     hard: bool = True
 
 
-def faults_of(column: pa.Array, rules: ColumnRules) -> Iterator[Fault]:
+def faults_of(column: pa.Array, rules: ColumnRules) -> Iterator[RuleViolation]:
     """What is wrong with a column, as far as it is, the missing first."""
     valid, sizes, values = spread(column)
     if rules.required and not valid.all():
-        yield Fault(~valid, lambda row: "no value, where the schema has min_fraction 1", 0)
+        yield RuleViolation(~valid, lambda row: "no value, where the schema has min_fraction 1", 0)
     least, most = rules.values
     wrong = valid & (sizes < least)
     if most is not None:
         wrong |= valid & (sizes > most)
     if wrong.any():
-        yield Fault(wrong, lambda row: _count_told(int(sizes[row]), least, most), 0)
+        yield RuleViolation(wrong, lambda row: _count_told(int(sizes[row]), least, most), 0)
     if rules.domain is None or not len(values):
         return
     outside, told = _outside(values, rules.domain)
@@ -60,7 +60,7 @@ def faults_of(column: pa.Array, rules: ColumnRules) -> Iterator[Fault]:
         place = places[np.searchsorted(of_row[places], row)]
         return told(int(place))
 
-    yield Fault(rows, why, len(places), hard=rules.mass >= 1)
+    yield RuleViolation(rows, why, len(places), hard=rules.mass >= 1)
 
 
 def _count_told(count: int, least: int, most: int | None) -> str:
@@ -184,7 +184,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def all_faults(columns: Mapping[str, pa.Array], rules: Rules) -> Iterator[tuple[str, Fault]]:
+def all_faults(
+    columns: Mapping[str, pa.Array], rules: Rules
+) -> Iterator[tuple[str, RuleViolation]]:
     """(column, fault) of all columns that are asked for, in the order of the schema."""
     for name, one in rules.columns.items():
         for fault in faults_of(columns[name], one):
@@ -203,9 +205,11 @@ class SchemaCheck:
     first: Check | None = None
     headers: Headers | None = None
 
-    def check(self, rows: pa.RecordBatch) -> Sorted:
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Runs in an encoder process."""
-        before = Sorted(kept=np.arange(len(rows))) if self.first is None else self.first.check(rows)
+        before = (
+            RowOutcome(kept=np.arange(len(rows))) if self.first is None else self.first.check(rows)
+        )
         left = rows.take(pa.array(before.kept))
         made = None
         if self.headers is not None:
@@ -214,15 +218,15 @@ class SchemaCheck:
             before = _then(before, read)
         return _then(before, self._own(left, made))
 
-    def _own(self, rows: pa.RecordBatch, made: pa.RecordBatch | None) -> Sorted:
+    def _own(self, rows: pa.RecordBatch, made: pa.RecordBatch | None) -> RowOutcome:
         bad: dict[int, str] = {}
         columns = columns_of(rows, made, labelled=self.labelled)
         for name, fault in all_faults(columns, self.rules):
             for row in np.flatnonzero(fault.rows).tolist() if fault.hard else ():
                 bad.setdefault(row, f"column {name!r}: {fault.why(row)}")
         if not bad:
-            return Sorted(kept=np.arange(len(rows)))
-        sorter = Sorter("check")
+            return RowOutcome(kept=np.arange(len(rows)))
+        sorter = OutcomeCollector("check")
         for row, key in enumerate(rows[batch.KEY].to_pylist()):
             if row in bad:
                 sorter.leave_out(key, RecordError(Reason.OUT_OF_SCHEMA, bad[row]))
@@ -231,9 +235,9 @@ class SchemaCheck:
         return sorter.result()
 
 
-def _then(before: Sorted, after: Sorted) -> Sorted:
+def _then(before: RowOutcome, after: RowOutcome) -> RowOutcome:
     """The outcome of two checks, the second of which saw what the first kept."""
-    return Sorted(
+    return RowOutcome(
         kept=before.kept[after.kept],
         rejects=[*before.rejects, *after.rejects],
         filtered=[*before.filtered, *after.filtered],

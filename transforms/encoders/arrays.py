@@ -22,7 +22,7 @@ from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import cast_array
-from recordmill.transforms.model.data_type import Context, Encoded, Sorter
+from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.arrays.array_file import ArrayFile
@@ -117,7 +117,7 @@ class ArrayEncoder:
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Reads every array, file by file; what cannot be read is left out."""
-        sorter = Sorter("encode")
+        sorter = OutcomeCollector("encode")
         arrays: list[Array] = []
         found = self._read(rows)
         for row, key in enumerate(rows[batch.KEY].to_pylist()):

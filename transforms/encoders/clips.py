@@ -18,7 +18,7 @@ from recordmill.format.features import Feature, Features
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Context, Encoded, Sorted
+from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.video import video_decoder
@@ -148,6 +148,6 @@ class ClipEncoder:
         steps = {} if raw else dict.fromkeys(("image/encoded", "image/timestamp"), self.frames)
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
-            rows=Sorted(kept=np.arange(count)),
+            rows=RowOutcome(kept=np.arange(count)),
             steps=steps,
         )

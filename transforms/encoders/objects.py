@@ -164,7 +164,7 @@ class _Placed(NamedTuple):
     to_picture: Affine
 
 
-class Objects:
+class PlacedObjects:
     """The objects of some rows, and where they are on the pictures of those that are kept."""
 
     def __init__(self, rows: pa.RecordBatch, options: ObjectOptions) -> None:
@@ -264,7 +264,7 @@ class Objects:
 
 
 def object_features(rows: pa.Schema) -> dict[str, Feature]:
-    """What `Objects.columns` makes of rows of these columns."""
+    """What `PlacedObjects.columns` makes of rows of these columns."""
     text = Feature(dtype="string", shape=_ANY, kind="text")
     declared: dict[str, Feature] = {}
     if CAPTIONS in rows.names:

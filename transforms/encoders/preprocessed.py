@@ -23,7 +23,7 @@ from recordmill.format.row_assembly import Ints, offsets_of
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Sorted
+from recordmill.transforms.model.data_type import Artifact, Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
 
@@ -93,7 +93,7 @@ class PreprocessedEncoder:
         columns = apply({field.name: rows[field.name] for field in user_fields(rows.schema)})
         if context.labels:
             columns["label"] = label_numbers(rows[batch.LABEL], context)
-        kept = Sorted(kept=np.arange(len(rows)))
+        kept = RowOutcome(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 
 

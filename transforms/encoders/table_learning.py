@@ -81,7 +81,7 @@ def filled(recipe: Recipe, column: pa.Array) -> pa.Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Numbers:
+class LearnedNumbers:
     """What was learned of a column of numbers.
 
     fill: what stands where there was nothing, None where that stays so. mean, deviation, least,
@@ -96,20 +96,20 @@ class Numbers:
     boundaries: tuple[float, ...] = ()
 
 
-def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, Numbers]:
+def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, LearnedNumbers]:
     """By column; read once per process."""
     return _load_numbers(artifacts[NUMBERS_FILE]) if NUMBERS_FILE in artifacts else {}
 
 
 @functools.lru_cache(maxsize=4)
-def _load_numbers(artifact: Artifact) -> Mapping[str, Numbers]:
+def _load_numbers(artifact: Artifact) -> Mapping[str, LearnedNumbers]:
     return parse_numbers(read_artifact(artifact))
 
 
-def parse_numbers(content: bytes) -> Mapping[str, Numbers]:
+def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:
     """What the file of numbers holds, by column."""
     return {
-        column: Numbers(**(one | {"boundaries": tuple(one["boundaries"])}))
+        column: LearnedNumbers(**(one | {"boundaries": tuple(one["boundaries"])}))
         for column, one in json.loads(content).items()
     }
 
@@ -249,7 +249,7 @@ def _count_floats(
             yield (which, _PREFIX, str(prefix)), count
 
 
-def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numbers | None:
+def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> LearnedNumbers | None:
     """None where there is no value to learn from."""
     missing = found.get((_MISSING,), 0)
     fill = None
@@ -258,7 +258,7 @@ def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numb
         if fill is None:
             return None
     if recipe.last is None:
-        return Numbers(fill=fill)
+        return LearnedNumbers(fill=fill)
     moments = _moments(_COMPUTED, found)
     extremes = [float.fromhex(what[2]) for what in found if what[:2] == (_COMPUTED, _EXTREME)]
     prefixes = _histogram(_COMPUTED, found)
@@ -269,7 +269,7 @@ def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numb
         prefixes[int(prefixes_of(computed)[0])] += missing
     if not moments.count:
         return None
-    return Numbers(
+    return LearnedNumbers(
         fill=fill,
         mean=moments.mean,
         deviation=moments.deviation,

@@ -11,7 +11,7 @@ Size = tuple[int, int]  # (width, height), as Pillow has it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
+class ResizePlan:
     """The centred `window` (pixels of the source) becomes `inner`; that stands centred on `canvas`.
 
     All are (width, height).
@@ -32,15 +32,17 @@ class Plan:
         """Where the left and top edge of `inner` are on the canvas."""
         return (self.canvas[0] - self.inner[0]) // 2, (self.canvas[1] - self.inner[1]) // 2
 
-    def turned(self) -> Plan:
+    def turned(self) -> ResizePlan:
         """The same for the picture lying on its side."""
-        return Plan(window=self.window[::-1], inner=self.inner[::-1], canvas=self.canvas[::-1])
+        return ResizePlan(
+            window=self.window[::-1], inner=self.inner[::-1], canvas=self.canvas[::-1]
+        )
 
 
-def plan_resize(source: Size, options: ImageOptions) -> Plan:
+def plan_resize(source: Size, options: ImageOptions) -> ResizePlan:
     """How an upright picture of a size gets to the size that the options ask for."""
     if options.size is None:
-        return Plan(window=source, inner=source, canvas=source)
+        return ResizePlan(window=source, inner=source, canvas=source)
     width, height = source
     target = (options.size[1], options.size[0])
     across, down = target[0] / width, target[1] / height
@@ -48,15 +50,15 @@ def plan_resize(source: Size, options: ImageOptions) -> Plan:
         case "crop":
             cover = max(across, down)
             window = (min(target[0] / cover, width), min(target[1] / cover, height))
-            return Plan(window=window, inner=target, canvas=target)
+            return ResizePlan(window=window, inner=target, canvas=target)
         case "pad":
             inner = _scaled(source, min(across, down))
-            return Plan(window=source, inner=inner, canvas=target)
+            return ResizePlan(window=source, inner=inner, canvas=target)
         case "fit":
             inner = _scaled(source, min(across, down, 1.0))
-            return Plan(window=source, inner=inner, canvas=inner)
+            return ResizePlan(window=source, inner=inner, canvas=inner)
         case _:
-            return Plan(window=source, inner=target, canvas=target)
+            return ResizePlan(window=source, inner=target, canvas=target)
 
 
 def _scaled(source: Size, scale: float) -> Size:

@@ -32,7 +32,7 @@ from recordmill.transforms.imaging.colour import (
     srgb_transform,
     to_mode,
 )
-from recordmill.transforms.imaging.geometry import Plan, Size, plan_resize
+from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.headers import (
     DECODE_ERRORS,
     Header,
@@ -220,8 +220,8 @@ def _is_plain(image: PngImageFile, data: bytes) -> bool:
     return True
 
 
-def _as_it_is(size: tuple[int, int]) -> Plan:
-    return Plan(window=size, inner=size, canvas=size)
+def _as_it_is(size: tuple[int, int]) -> ResizePlan:
+    return ResizePlan(window=size, inner=size, canvas=size)
 
 
 def _open(data: bytes, options: ImageOptions) -> ImageFile:
@@ -252,7 +252,7 @@ def _finish(image: ImageFile, options: ImageOptions) -> _Finished:
     return _Finished(result, source, upright(turn, stored), standing.moves(source))
 
 
-def _draft(image: ImageFile, plan: Plan, options: ImageOptions) -> tuple[float, float]:
+def _draft(image: ImageFile, plan: ResizePlan, options: ImageOptions) -> tuple[float, float]:
     """Has a JPEG decoded at a fraction of its size where that will do.
 
     Returns the (width, height) that the picture takes of what will be decoded.
@@ -281,7 +281,7 @@ def _load(image: ImageFile, options: ImageOptions) -> None:
 
 
 def _resize(
-    image: Image.Image, plan: Plan, *, stored: Size, full: tuple[float, float]
+    image: Image.Image, plan: ResizePlan, *, stored: Size, full: tuple[float, float]
 ) -> Image.Image:
     """Cuts out the window and scales it in one go.
 
@@ -297,7 +297,7 @@ def _resize(
     return resize(image, plan.inner, box)
 
 
-def _pad(image: Image.Image, plan: Plan, options: ImageOptions) -> Image.Image:
+def _pad(image: Image.Image, plan: ResizePlan, options: ImageOptions) -> Image.Image:
     canvas = blank(plan.canvas, mode=options.mode, background=options.background)
     canvas.paste(image, plan.corner)
     return canvas

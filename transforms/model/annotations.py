@@ -58,7 +58,7 @@ class Annotated:
     faults: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
-class Book(Protocol):
+class AnnotationReader(Protocol):
     """The annotations of many pictures."""
 
     @property
@@ -90,7 +90,7 @@ class Book(Protocol):
 
 
 @dataclasses.dataclass
-class Objects:
+class ObjectCollector:
     """Collects objects of many pictures in little memory, whatever picture each is of.
 
     more: fields beside the box and the class.

@@ -22,7 +22,7 @@ from recordmill.transforms.model.window_options import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Listed:
+class ListingPart:
     """A part of a listing: up to `batch.ROWS` rows, and what did not become a row.
 
     Where a `RowSource` makes several records of an input, `inputs` is how many inputs the part
@@ -49,7 +49,7 @@ class Source(Protocol):
     def unique_keys(self) -> bool:
         """Whether keys cannot repeat (a folder walk); otherwise the road proves it."""
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Yields the listing in parts, in any order. Raises ConfigError for an unusable input."""
 
 
@@ -85,7 +85,7 @@ class RowSource(Source, Protocol):
           where rows may stay that were read for it, so that `read` finds them.
         """
 
-    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """The rows of a part of the listing, in parts of up to `batch.ROWS` rows and a few MiB.
 
         Runs in an encoder process; the same rows in the same parts whenever it is called.
@@ -106,7 +106,7 @@ class InformedSource(Source, Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sorted:
+class RowOutcome:
     """Rows of a batch, sorted into kept, rejected and filtered (int64 indices of the kept)."""
 
     kept: npt.NDArray[np.int64]
@@ -118,7 +118,7 @@ class Sorted:
 class Check(Protocol):
     """Finds the rows that can be known to be bad before planning."""
 
-    def check(self, rows: pa.RecordBatch) -> Sorted:
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Runs in an encoder process."""
 
 
@@ -130,7 +130,7 @@ class Headers(Protocol):
     def fields(self) -> pa.Schema:
         """The columns that it makes."""
 
-    def read(self, rows: pa.RecordBatch) -> tuple[Sorted, pa.RecordBatch]:
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
         """Which rows could be read, and the columns of those. Runs in an encoder process."""
 
 
@@ -221,7 +221,7 @@ class Encoded:
     """
 
     columns: pa.RecordBatch
-    rows: Sorted
+    rows: RowOutcome
     names: pa.Array | None = None
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
@@ -258,7 +258,7 @@ class Duplicates(Protocol):
 
 
 @runtime_checkable
-class Cutter(Protocol):
+class Chunker(Protocol):
     """Makes several records of a long one. Needs a `RowSource`.
 
     The road names them, and keeps those of one record in one split.
@@ -309,7 +309,7 @@ class Preprocessing:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Kind:
+class DataType:
     """A kind of data: all that it takes beside the road.
 
     artifacts: files of the user's that the encoder needs, {name in the dataset: content}, and what
@@ -326,7 +326,7 @@ class Kind:
     check: Check | None = None
     analysis: Analysis | Preprocessing | None = None
     duplicates: Duplicates | None = None
-    cutter: Cutter | None = None
+    cutter: Chunker | None = None
     windows: WindowOptions | None = None
     headers: Headers | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
@@ -342,7 +342,7 @@ class Kind:
         return sorted({type(part).__module__ for part in parts if part is not None})
 
 
-class Sorter:
+class OutcomeCollector:
     """Collects the outcome of a loop over rows."""
 
     def __init__(self, stage: Stage) -> None:
@@ -360,7 +360,7 @@ class Sorter:
         else:
             self._rejects.append(Reject(key, self._stage, error.reason, error.detail))
 
-    def result(self) -> Sorted:
-        return Sorted(
+    def result(self) -> RowOutcome:
+        return RowOutcome(
             kept=np.array(self._kept, np.int64), rejects=self._rejects, filtered=self._filtered
         )

@@ -82,7 +82,7 @@ NOTHING = Threshold(-1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Cut:
+class RankCut:
     """The records of a class with the smallest (rank, key): whole buckets, and `inside` records of
     the boundary bucket (0: none of it, and no rows have to meet).
     """
@@ -91,7 +91,7 @@ class Cut:
     inside: int
 
     @classmethod
-    def of(cls, counts: Counts, size: int) -> Cut:
+    def of(cls, counts: Counts, size: int) -> RankCut:
         """counts int64[BUCKETS] of one class; size 0 .. counts.sum()."""
         reached = np.cumsum(counts)
         if not 0 <= size <= reached[-1]:
@@ -110,7 +110,7 @@ def boundary_rows(
     labels: pa.Array,
     ranks: batch.UInt64Array,
     keys: pa.Array,
-    cuts: Mapping[str, Sequence[Cut]],
+    cuts: Mapping[str, Sequence[RankCut]],
 ) -> Iterable[tuple[str, pa.RecordBatch]]:
     """The rows that decide: per label the (rank uint64, key string) in a boundary bucket of it."""
     codes, names = batch.encode(labels)
@@ -128,12 +128,12 @@ def boundary_rows(
             yield names[int(codes[part[0]])].as_py(), pa.RecordBatch.from_pydict(columns)
 
 
-def thresholds(cuts: Sequence[Cut], met: pa.RecordBatch | None) -> tuple[Threshold, ...]:
+def thresholds(cuts: Sequence[RankCut], met: pa.RecordBatch | None) -> tuple[Threshold, ...]:
     """The last record of each cut of one class, given all its boundary rows."""
     return tuple(cut.threshold() or _last(cut, met) for cut in cuts)
 
 
-def _last(cut: Cut, met: pa.RecordBatch | None) -> Threshold:
+def _last(cut: RankCut, met: pa.RecordBatch | None) -> Threshold:
     assert met is not None, "a cut through a bucket whose rows did not meet"
     ranks = np.asarray(met["rank"])
     inside = np.flatnonzero((ranks >> np.uint64(56)) == np.uint64(cut.boundary))

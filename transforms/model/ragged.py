@@ -22,7 +22,7 @@ _BLOCK = 1 << 18  # bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Coded:
+class DictionaryStrings:
     """Rows of strings, of which equal ones share a code: whatever is done to a string is done once,
     however often it comes. String i is distinct[codes[i]].
 
@@ -44,10 +44,10 @@ class Coded:
         """The row of each string, int64[strings]."""
         return np.repeat(np.arange(len(self.offsets) - 1), self.counts)
 
-    def split(self, parts: Coded) -> Coded:
+    def split(self, parts: DictionaryStrings) -> DictionaryStrings:
         """Every string in its parts: row c of `parts` holds those of the string of code c."""
         codes, edges = picked(parts.codes, parts.offsets, self.codes)
-        return Coded(codes=codes, offsets=edges[self.offsets], distinct=parts.distinct)
+        return DictionaryStrings(codes=codes, offsets=edges[self.offsets], distinct=parts.distinct)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +72,7 @@ class Flat:
         """Where each text ends, int64[texts]."""
         return np.append(self.starts[1:], self.data.size) - 1 if self.starts.size else self.starts
 
-    def cut(self, starts: Places, stops: Places) -> Coded:
+    def cut(self, starts: Places, stops: Places) -> DictionaryStrings:
         """The stretches data[starts[i]:stops[i]], ascending, each within one text."""
         edges = np.empty(2 * len(starts), np.int32)
         edges[::2], edges[1::2] = starts, stops
@@ -81,7 +81,7 @@ class Flat:
         buffers = [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
         both = pa.Array.from_buffers(pa.string(), count, buffers)
         coded = both.take(pa.array(np.arange(0, count, 2, dtype=np.int32))).dictionary_encode()
-        return Coded(
+        return DictionaryStrings(
             codes=np.asarray(coded.indices).astype(np.int64),
             offsets=np.append(np.searchsorted(starts, self.starts), len(starts)),
             distinct=coded.dictionary,

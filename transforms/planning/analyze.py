@@ -20,7 +20,7 @@ from recordmill.errors import RunError
 from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Analysis, Artifact, Prepared
-from recordmill.transforms.planning.planning_pass import Seen
+from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import SYSTEM
 from recordmill.transforms.staged.spill import Piece
@@ -84,7 +84,7 @@ class _CollectCounts(beam.DoFn):
         self._counts = []
         self._bytes = self._records = 0
 
-    def process(self, seen: Seen) -> Iterator[tuple[int, Piece]]:
+    def process(self, seen: PartSummary) -> Iterator[tuple[int, Piece]]:
         assert seen.counts is not None
         self._records += seen.counts.records
         counts = batch.from_bytes(seen.counts.items)
@@ -141,7 +141,7 @@ class _Learner:
 
 
 def learn(
-    seen: beam.PCollection[Seen],
+    seen: beam.PCollection[PartSummary],
     *,
     analysis: Analysis,
     given: Mapping[str, Artifact],

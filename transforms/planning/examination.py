@@ -14,8 +14,8 @@ from recordmill.profile.statistics_file import STATISTICS
 from recordmill.transforms.checks.violations import of_dataset, too_far
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.planning.analyze import store_artifacts
-from recordmill.transforms.planning.examine import Examiner, Findings
-from recordmill.transforms.planning.planning_pass import Look, Seen
+from recordmill.transforms.planning.examine import ExaminationResult, Examiner
+from recordmill.transforms.planning.planning_pass import PartSummary, PlanningPass
 from recordmill.transforms.staged.listing_scans import Passes
 from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.infer_schema import infer_schema
@@ -62,7 +62,7 @@ class Examination:
         """Of the records: rows, or windows of them."""
         return self.windows or self.examiner
 
-    def conclude(self, findings: Findings, counted: Statistics) -> Examined:
+    def conclude(self, findings: ExaminationResult, counted: Statistics) -> Examined:
         """What follows; of no records nothing. counted: what is published."""
         if not counted.cells:
             return Examined()
@@ -75,7 +75,7 @@ class Examination:
         return Examined(files=files, problems=tuple(problems), notes=tuple(notes))
 
     def _judge(
-        self, rules: Rules, findings: Findings, content: bytes
+        self, rules: Rules, findings: ExaminationResult, content: bytes
     ) -> tuple[list[str], list[str]]:
         """(problems, notes): sentences."""
         problems: list[str] = []
@@ -97,7 +97,7 @@ class Examination:
             drifted = list(too_far(moved, rules))
         return [*problems, *skewed, *drifted], []
 
-    def write_schema(self, findings: Findings) -> None:
+    def write_schema(self, findings: ExaminationResult) -> None:
         """Into staging, or a verdict that says why not."""
         if not findings.statistics.cells:
             message = "no record is left to infer a schema from: look at the input"
@@ -107,31 +107,35 @@ class Examination:
         self.staging.place(INFERRED).write_bytes(schema.encode())
 
 
-def _findings(seen: Seen) -> Findings:
+def _findings(seen: PartSummary) -> ExaminationResult:
     return seen.findings
 
 
-def _write_schema(_: bytes, findings: Findings, *, examination: Examination) -> None:
+def _write_schema(_: bytes, findings: ExaminationResult, *, examination: Examination) -> None:
     examination.write_schema(findings)
 
 
 def _conclude(
-    _: bytes, counted: Findings, of_rows: Findings | None = None, *, examination: Examination
+    _: bytes,
+    counted: ExaminationResult,
+    of_rows: ExaminationResult | None = None,
+    *,
+    examination: Examination,
 ) -> Examined:
     return examination.conclude(counted if of_rows is None else of_rows, counted.statistics)
 
 
-def _summed(seen: beam.PCollection[Seen], label: str) -> beam.pvalue.AsSingleton:
+def _summed(seen: beam.PCollection[PartSummary], label: str) -> beam.pvalue.AsSingleton:
     findings = (
         seen
-        | f"{label}Findings" >> beam.Map(_findings).with_output_types(Findings)
-        | f"{label}Sum" >> beam.CombineGlobally(Findings.sum).without_defaults()
+        | f"{label}Findings" >> beam.Map(_findings).with_output_types(ExaminationResult)
+        | f"{label}Sum" >> beam.CombineGlobally(ExaminationResult.sum).without_defaults()
     )
-    return beam.pvalue.AsSingleton(findings, default_value=Findings())
+    return beam.pvalue.AsSingleton(findings, default_value=ExaminationResult())
 
 
 def examine(
-    seen: beam.PCollection[Seen], *, rows: Passes, examination: Examination, workers: int
+    seen: beam.PCollection[PartSummary], *, rows: Passes, examination: Examination, workers: int
 ) -> beam.PCollection[Examined]:
     """What follows from all records, as the one element of a PCollection.
 
@@ -142,7 +146,9 @@ def examine(
     examiner = examination.examiner
     if examination.windows is not None and examiner.rules is not None:
         found.append(
-            _summed(Look(examiner=examiner).over(rows, "LookAtRows", workers=workers), "Schema")
+            _summed(
+                PlanningPass(examiner=examiner).over(rows, "LookAtRows", workers=workers), "Schema"
+            )
         )
     conclude = functools.partial(_conclude, examination=examination)
     once = seen.pipeline | "OnceToExamine" >> beam.Impulse()
@@ -151,7 +157,7 @@ def examine(
 
 def infer(rows: Passes, *, examination: Examination, workers: int) -> None:
     """Writes a schema of all records, or of the rows of windows to be, into staging."""
-    look = Look(examiner=examination.examiner)
+    look = PlanningPass(examiner=examination.examiner)
     findings = _summed(look.over(rows, "LookAtRows", workers=workers), "Schema")
     write = functools.partial(_write_schema, examination=examination)
     once = rows.parts.pipeline | "OnceToInfer" >> beam.Impulse()

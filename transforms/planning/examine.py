@@ -24,14 +24,14 @@ from recordmill.transforms.windowing.windows import rows_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Findings:
+class ExaminationResult:
     """What was found in records."""
 
     statistics: Statistics = Statistics()  # noqa: RUF009, it is frozen
     violations: Violations = Violations()  # noqa: RUF009
 
     @classmethod
-    def sum(cls, several: Iterable[Findings]) -> Findings:
+    def sum(cls, several: Iterable[ExaminationResult]) -> ExaminationResult:
         """Adds them up, in whatever order they come."""
         parts = list(several)
         return cls(
@@ -40,7 +40,7 @@ class Findings:
         )
 
 
-class Counts(NamedTuple):
+class AnalysisCounts(NamedTuple):
     """Of records of train: how many there are, and what an analysis counts in them (IPC bytes)."""
 
     records: int
@@ -61,7 +61,7 @@ class Examiner:
     rules: Rules | None = None
     inside: pa.Schema | None = None
 
-    def examine(self, rows: pa.RecordBatch) -> Findings:
+    def examine(self, rows: pa.RecordBatch) -> ExaminationResult:
         """Rows, which have their splits."""
         if self.inside is not None:
             rows = rows_of(rows, self.inside)
@@ -73,7 +73,7 @@ class Examiner:
         violations = Violations()
         if self.rules is not None:
             violations = Violations.of(rows[batch.KEY], columns, self.rules)
-        return Findings(statistics=Statistics.of(rows, columns), violations=violations)
+        return ExaminationResult(statistics=Statistics.of(rows, columns), violations=violations)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,22 +84,24 @@ class Task:
     analysis: Analysis | None
     examiner: Examiner | None
 
-    def run(self, part: str, splits: pa.Array) -> tuple[Counts | None, Findings]:
+    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, ExaminationResult]:
         """A part of the listing, by its name. splits: string[n], of its rows."""
         rows = read_part(part, staging=self.staging)
         rows = batch.set_column(rows, batch.SPLIT, splits)
         with naming(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
-            findings = Findings() if self.examiner is None else self.examiner.examine(rows)
+            findings = ExaminationResult() if self.examiner is None else self.examiner.examine(rows)
         return counts, findings
 
 
-def run_task(task: Task, part: str, splits: bytes) -> tuple[Counts | None, Findings]:
+def run_task(
+    task: Task, part: str, splits: bytes
+) -> tuple[AnalysisCounts | None, ExaminationResult]:
     """splits: a batch (as IPC bytes) of that column alone."""
     return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
 
 
-def _count(analysis: Analysis, rows: pa.RecordBatch) -> Counts:
+def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:
     looked_at = rows.select([batch.KEY, *analysis.columns])
     train = looked_at.filter(pc.equal(rows[batch.SPLIT], TRAIN))
-    return Counts(len(train), batch.to_bytes(analysis.count(train)))
+    return AnalysisCounts(len(train), batch.to_bytes(analysis.count(train)))

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN
-from recordmill.job.staging import Part, Staging, Verdict, to_json
+from recordmill.job.staging import StagedPart, Staging, Verdict, to_json
 from recordmill.pool import shared_pool
 from recordmill.transforms.balancing.rebalance import Quota
 from recordmill.transforms.model import batch
@@ -106,7 +106,7 @@ class Plan:
     splits: Mapping[str, SplitPlan]
     quotas: Mapping[str, Quota]
     context: Context
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StagedPart, ...] = ()
     spill: bool = False
     rejected: int = 0  # by the checks
     filtered: int = 0

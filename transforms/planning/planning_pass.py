@@ -6,19 +6,25 @@ import dataclasses
 
 import apache_beam as beam
 
-from recordmill.job.staging import Part
+from recordmill.job.staging import StagedPart
 from recordmill.pool import shared_pool
 from recordmill.transforms.checks.unique_keys import partition_hashes
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Analysis
 from recordmill.transforms.model.splits import Strata
-from recordmill.transforms.planning.examine import Counts, Examiner, Findings, Task, run_task
+from recordmill.transforms.planning.examine import (
+    AnalysisCounts,
+    ExaminationResult,
+    Examiner,
+    Task,
+    run_task,
+)
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing_scans import Passes, SplitReader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Seen:
+class PartSummary:
     """What a part has shown.
 
     hashes: of its keys, as `partition_hashes` gives them, where keys may repeat. counts: of what is
@@ -27,12 +33,12 @@ class Seen:
 
     survey: Survey
     hashes: tuple[tuple[int, bytes], ...] = ()
-    counts: Counts | None = None
-    findings: Findings = Findings()  # noqa: RUF009, it is frozen
+    counts: AnalysisCounts | None = None
+    findings: ExaminationResult = ExaminationResult()  # noqa: RUF009, it is frozen
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Look:
+class PlanningPass:
     """What to look for. keys: whether they may repeat."""
 
     keys: bool = False
@@ -40,8 +46,8 @@ class Look:
     examiner: Examiner | None = None
 
     def at(
-        self, part: Part, strata: Strata | None = None, *, reader: SplitReader, workers: int
-    ) -> Seen:
+        self, part: StagedPart, strata: Strata | None = None, *, reader: SplitReader, workers: int
+    ) -> PartSummary:
         """Looks at a part."""
         rows = reader.read(part.name, strata)
         task = None
@@ -54,10 +60,10 @@ class Look:
             )
         survey = Survey.of(rows, part, seed=reader.seed)
         hashes = tuple(partition_hashes(rows)) if self.keys else ()
-        counts, findings = (None, Findings()) if task is None else task.result()
-        return Seen(survey=survey, hashes=hashes, counts=counts, findings=findings)
+        counts, findings = (None, ExaminationResult()) if task is None else task.result()
+        return PartSummary(survey=survey, hashes=hashes, counts=counts, findings=findings)
 
-    def over(self, passes: Passes, label: str, *, workers: int) -> beam.PCollection[Seen]:
+    def over(self, passes: Passes, label: str, *, workers: int) -> beam.PCollection[PartSummary]:
         """Looks at all parts."""
         look = beam.Map(self.at, *passes.sides, reader=passes.reader, workers=workers)
-        return passes.parts | label >> look.with_output_types(Seen)
+        return passes.parts | label >> look.with_output_types(PartSummary)

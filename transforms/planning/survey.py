@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from recordmill.job.staging import Part
+from recordmill.job.staging import StagedPart
 from recordmill.transforms.model import batch
 
 SAMPLE = 256  # records of a split whose encoded size is measured, at most
@@ -23,12 +23,12 @@ class Survey:
     records of smallest rank}, as (rank uint64, key, part string, row int64), by (rank, key).
     """
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StagedPart, ...] = ()
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, part: Part, *, seed: int) -> Survey:
+    def of(cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int) -> Survey:
         """Surveys one part, whose rows have their splits."""
         ranks = batch.order_ranks(rows, seed=seed)
         split_codes, splits = batch.encode(rows[batch.SPLIT])
@@ -57,7 +57,7 @@ class Survey:
     @classmethod
     def sum(cls, surveys: Iterable[Survey]) -> Survey:
         """Adds surveys up, in whatever order they come."""
-        parts: list[Part] = []
+        parts: list[StagedPart] = []
         counts: dict[str, Counter[str | None]] = {}
         samples: dict[str, list[pa.RecordBatch]] = {}
         for survey in surveys:

@@ -16,7 +16,7 @@ from recordmill.errors import Reject
 from recordmill.format.example import encode_frames
 from recordmill.format.framing import gzip_member
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Check, Context, Encoder, Sorted
+from recordmill.transforms.model.data_type import Check, Context, Encoder, RowOutcome
 
 # With its first arrays Arrow imports other modules: now, and not in each process that is forked.
 pa.array(np.zeros(1))
@@ -77,7 +77,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     )
 
 
-def check_rows(check: Check, rows: bytes) -> Sorted:
+def check_rows(check: Check, rows: bytes) -> RowOutcome:
     """Runs a check on rows (as IPC bytes)."""
     table = batch.from_bytes(rows)
     with naming(table):

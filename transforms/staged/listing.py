@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
-from recordmill.job.staging import Listing, Part, Staging, to_json
+from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Source
 from recordmill.transforms.staged.arrow_files import open_arrow
@@ -40,7 +40,7 @@ def stage_listing(
     """
     folder = f"listing/{uuid.uuid4().hex}"
     staging.place(folder).make_dirs()
-    parts: list[Part] = []
+    parts: list[StagedPart] = []
     rejects: list[Reject] = []
     filtered: Counter[str] = Counter()
     sums = np.zeros(2, np.uint64)
@@ -109,13 +109,13 @@ def _forget_older(staging: Staging) -> None:
         staging.place(name).delete_tree()
 
 
-def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> Part:
+def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> StagedPart:
     """Writes rows as one Arrow IPC file; who reads it meanwhile, as another attempt does, reads the
     old one to its end.
     """
     staging.place(name).write_bytes(batch.to_buffer(rows, pa.ipc.new_file))
     reads = pc.sum(rows[batch.SIZE]).as_py() if batch.SIZE in rows.schema.names else None
-    return Part(name=name, rows=len(rows), bytes=rows.nbytes, reads=reads or 0)
+    return StagedPart(name=name, rows=len(rows), bytes=rows.nbytes, reads=reads or 0)
 
 
 def write_kept(
@@ -129,11 +129,11 @@ def write_kept(
     spoilt: int = 0,
     skipped: int = 0,
     extra: int = 0,
-) -> Part:
+) -> StagedPart:
     """Writes what is left of a part, and beside it what was left out.
 
     rejects: of all stages, `unread` of them of reading. filtered: {option: rows}. spoilt, skipped,
-    extra: as `Part` has them.
+    extra: as `StagedPart` has them.
     """
     part = dataclasses.replace(
         write_part(rows, staging, name),
@@ -148,14 +148,16 @@ def write_kept(
     return part
 
 
-def prepare(part: Part, staging: Staging, make: Callable[[str], list[Part]]) -> list[Part]:
+def prepare(
+    part: StagedPart, staging: Staging, make: Callable[[str], list[StagedPart]]
+) -> list[StagedPart]:
     """What `make` makes of a part of the listing, given how the names begin of the parts that it
     writes; done already on resume.
     """
     stem = f"checked/{part.name.rpartition('/')[2].removesuffix('.arrow')}"
     done = staging.read_json(f"{stem}.json")
     if done is not None:
-        return [Part(**one) for one in done]
+        return [StagedPart(**one) for one in done]
     staging.place("checked").make_dirs()
     parts = make(stem)
     # Written last: with it all parts are complete.
@@ -163,7 +165,7 @@ def prepare(part: Part, staging: Staging, make: Callable[[str], list[Part]]) -> 
     return parts
 
 
-def outcome(part: Part, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
+def outcome(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
     """What was left out of a part: (rejects, {option: filtered})."""
     if part.name.startswith("listing/"):
         return [], {}

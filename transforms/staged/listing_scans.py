@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, AsSingleton
 
-from recordmill.job.staging import Part, Staging
+from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.splits import Strata, assign, assign_strata
 from recordmill.transforms.staged.listing import SYSTEM, read_part
@@ -58,11 +58,11 @@ class SplitReader:
         return assign_strata(rows, fractions=self.fractions, strata=strata, seed=self.seed)
 
 
-def _name(part: Part) -> str:
+def _name(part: StagedPart) -> str:
     return part.name
 
 
-def _of_part(part: Part, *, read: ReadPart) -> pa.RecordBatch:
+def _of_part(part: StagedPart, *, read: ReadPart) -> pa.RecordBatch:
     return read(part.name)
 
 
@@ -80,7 +80,7 @@ class Passes:
     parts: the checked ones, as they get ready. strata: a side input, where splits are stratified.
     """
 
-    parts: beam.PCollection[Part]
+    parts: beam.PCollection[StagedPart]
     reader: SplitReader
     strata: AsSingleton | None = None
 

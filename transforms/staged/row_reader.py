@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.job.staging import Part, Staging
+from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
     Check,
-    Cutter,
+    Chunker,
     Duplicates,
     Layout,
-    Listed,
+    ListingPart,
     RowSource,
 )
 from recordmill.transforms.staged.listing import known_labels, prepare, read_part, write_kept
@@ -39,14 +39,14 @@ class RowReader:
     staging: Staging
     check: Check | None = None
     duplicates: Duplicates | None = None
-    cutter: Cutter | None = None
+    cutter: Chunker | None = None
     labels: tuple[str, ...] | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
-    def read(self, part: Part) -> list[Part]:
+    def read(self, part: StagedPart) -> list[StagedPart]:
         """Writes the rows of a part, and beside them what was left out; done already on resume."""
 
-        def make(stem: str) -> list[Part]:
+        def make(stem: str) -> list[StagedPart]:
             sections = read_part(part.name, staging=self.staging)
             return [
                 self._write(listed, f"{stem}-{number:05d}")
@@ -55,7 +55,7 @@ class RowReader:
 
         return prepare(part, self.staging, make)
 
-    def _write(self, listed: Listed, stem: str) -> Part:
+    def _write(self, listed: ListingPart, stem: str) -> StagedPart:
         rejects = list(listed.rejects)
         spoilt = list(listed.spoilt)
         filtered: Counter[str] = Counter()
@@ -122,6 +122,6 @@ class RowReader:
         return batch.set_column(rows, column, self.duplicates.names(rows))
 
 
-def read_rows(reader: RowReader, part: Part) -> list[Part]:
+def read_rows(reader: RowReader, part: StagedPart) -> list[StagedPart]:
     """The task."""
     return reader.read(part)

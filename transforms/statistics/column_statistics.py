@@ -29,7 +29,7 @@ _SALT = batch.salt(0, "distinct")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Numbers:
+class NumberStatistics:
     """What is counted of numbers.
 
     moments, bits, least, most: of the finite ones; of an int column least and most are ints, and
@@ -46,7 +46,9 @@ class Numbers:
     most: float | None = None
 
     @classmethod
-    def of_ranges(cls, values: Ints | Floats, edges: Ints, different: Counted) -> list[Numbers]:
+    def of_ranges(
+        cls, values: Ints | Floats, edges: Ints, different: Counted
+    ) -> list[NumberStatistics]:
         """Of each range of int64[n] or float64[n]. different: those values, counted."""
         floats = values.astype(np.float64, copy=False)
         floats, edges = ranges.choose(floats, np.isfinite(floats), edges)
@@ -77,7 +79,7 @@ class Numbers:
         ]
 
     @classmethod
-    def sum(cls, several: Sequence[Numbers]) -> Numbers:
+    def sum(cls, several: Sequence[NumberStatistics]) -> NumberStatistics:
         """Of all values of several parts."""
         moments = Moments()
         for one in several:
@@ -135,7 +137,7 @@ class ColumnStatistics:
     fewest: int | None = None
     largest: int | None = None
     distinct: Distinct = Distinct()  # noqa: RUF009
-    numbers: Numbers | None = None
+    numbers: NumberStatistics | None = None
     lengths: Lengths | None = None
     top: TopValues | None = None
 
@@ -156,7 +158,7 @@ class ColumnStatistics:
             fewest=min((one.fewest for one in several if one.fewest is not None), default=None),
             largest=max((one.largest for one in several if one.largest is not None), default=None),
             distinct=Distinct.sum(one.distinct for one in several),
-            numbers=Numbers.sum(numbers) if numbers else None,
+            numbers=NumberStatistics.sum(numbers) if numbers else None,
             lengths=Lengths.sum(lengths) if lengths else None,
             top=TopValues.sum(top) if top else None,
         )
@@ -191,12 +193,12 @@ class Column:
         """Of each range of rows, without its top values."""
         sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
         of_values = self._edges[edges]
-        numbers: Sequence[Numbers | None] = [None] * (len(edges) - 1)
+        numbers: Sequence[NumberStatistics | None] = [None] * (len(edges) - 1)
         lengths: Sequence[Lengths | None] = [None] * (len(edges) - 1)
         if self._numbers is not None:
             different = ranges.count_equal(self._numbers, of_values)
             hashes = _hash_numbers(different.values)
-            numbers = Numbers.of_ranges(self._numbers, of_values, different)
+            numbers = NumberStatistics.of_ranges(self._numbers, of_values, different)
         else:
             different = ranges.count_equal(self._codes, of_values)
             hashes = self._hashes[different.values]

@@ -14,7 +14,7 @@ import numpy as np
 
 from recordmill.profile.statistics_file import FINE, WHOLE
 from recordmill.transforms.statistics.bit_histogram import FirstBits
-from recordmill.transforms.statistics.column_statistics import ColumnStatistics, Numbers
+from recordmill.transforms.statistics.column_statistics import ColumnStatistics, NumberStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics, Statistics
 
 _BUCKETS = 10
@@ -69,7 +69,9 @@ def _add_feature(
         common.avg_num_values = found.values / found.records
 
 
-def _fill_numbers(feature: Any, found: ColumnStatistics, numbers: Numbers, *, fine: bool) -> None:
+def _fill_numbers(
+    feature: Any, found: ColumnStatistics, numbers: NumberStatistics, *, fine: bool
+) -> None:
     """Mean, deviation, median and histograms are of the finite values."""
     stats = feature.num_stats
     stats.num_zeros = numbers.zeros

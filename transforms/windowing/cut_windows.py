@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from recordmill.job.staging import Part, to_json
+from recordmill.job.staging import StagedPart, to_json
 from recordmill.pool import shared_pool
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.windowing import series
@@ -19,13 +19,13 @@ _REST = -1  # where parts themselves meet, beside the cells
 _PART = "part"  # instead of a file, in the piece of a part
 
 
-def _survey(part: Part, *, windowing: Windowing, workers: int) -> TimeSurvey:
+def _survey(part: StagedPart, *, windowing: Windowing, workers: int) -> TimeSurvey:
     pool = shared_pool(workers)
     return pool.submit(series.survey_part, part, staging=windowing.staging).result()
 
 
 def _into_cells(
-    part: Part, spans: Spans, *, windowing: Windowing, workers: int
+    part: StagedPart, spans: Spans, *, windowing: Windowing, workers: int
 ) -> Iterator[tuple[int, Piece]]:
     # What was left out of it travels beside its rows: a second reader of the parts costs memory.
     yield _REST, (to_json(part), _PART, 0, 0)
@@ -46,8 +46,8 @@ def _sort(
 
 def _cut(
     met: tuple[int, Iterable[bytes]], spans: Spans, *, windowing: Windowing, workers: int
-) -> list[Part]:
-    bucket, parts = met[0], [Part(**json.loads(part)) for part in met[1]]
+) -> list[StagedPart]:
+    bucket, parts = met[0], [StagedPart(**json.loads(part)) for part in met[1]]
     if bucket == _REST:
         left_out = [
             part for part in parts if part.rejected or part.filtered or part.skipped or part.unread
@@ -71,7 +71,7 @@ class CutWindows(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, parts: beam.PCollection[Part]) -> Any:
+    def expand(self, parts: beam.PCollection[StagedPart]) -> Any:
         given = {"windowing": self.windowing, "workers": self.workers}
         found = (
             parts
@@ -88,7 +88,7 @@ class CutWindows(beam.PTransform):
             | "MeetInCells" >> beam.GroupByKey()
             | "SortCells" >> beam.FlatMap(_sort, **given).with_output_types(tuple[int, bytes])
             | "MeetInBuckets" >> beam.GroupByKey()
-            | "CutWindows" >> beam.FlatMap(_cut, spans, **given).with_output_types(Part)
+            | "CutWindows" >> beam.FlatMap(_cut, spans, **given).with_output_types(StagedPart)
             | "SpreadWindows" >> beam.Reshuffle()
         )
         return windows, found | "NoSeries" >> beam.FlatMap(_problem).with_output_types(str)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recordmill.errors import Reason, Reject, RunError
 from recordmill.format.split_names import TRAIN
-from recordmill.job.staging import Part, Staging
+from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
 from recordmill.transforms.staged import spill
@@ -101,12 +101,12 @@ class Windowing:
         return cuts_of(times, first)
 
 
-def survey_part(part: Part, *, staging: Staging) -> TimeSurvey:
+def survey_part(part: StagedPart, *, staging: Staging) -> TimeSurvey:
     """When the rows of a part are."""
     return TimeSurvey.of(read_part(part.name, staging=staging, columns=(SERIES, TIME)))
 
 
-def into_cells(part: Part, spans: Spans, windowing: Windowing) -> list[tuple[int, Piece]]:
+def into_cells(part: StagedPart, spans: Spans, windowing: Windowing) -> list[tuple[int, Piece]]:
     """(cell, piece) of a part's rows."""
     rows = read_part(part.name, staging=windowing.staging)
     if not len(rows):
@@ -126,14 +126,14 @@ def bucket_of(cell: int) -> int:
     return cell // _SPANS
 
 
-def sort_cell(cell: int, pieces: Sequence[Piece], staging: Staging) -> Part:
+def sort_cell(cell: int, pieces: Sequence[Piece], staging: Staging) -> StagedPart:
     """Writes the rows of a cell in their order."""
     rows = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
     staging.place("cells").make_dirs()
     return write_part(ordered(rows), staging, f"cells/{cell:016x}.arrow")
 
 
-def without_rows(part: Part, windowing: Windowing) -> Part:
+def without_rows(part: StagedPart, windowing: Windowing) -> StagedPart:
     """What of a part goes on beside the windows: what was left out before, as no input of any."""
     rejects, filtered = outcome(part, staging=windowing.staging)
     return _write(
@@ -146,13 +146,13 @@ def without_rows(part: Part, windowing: Windowing) -> Part:
 
 
 def cut_bucket(
-    bucket: int, cells: Iterable[Part], clock: Clock, windowing: Windowing
-) -> list[Part]:
+    bucket: int, cells: Iterable[StagedPart], clock: Clock, windowing: Windowing
+) -> list[StagedPart]:
     """Writes the windows of all series of a bucket."""
     in_order = sorted(cells, key=lambda cell: cell.name)
     spoilt = _with_gaps(in_order, clock, windowing)
     cutter = WindowCutter(windowing.options, clock, windowing.schema)
-    parts: list[Part] = []
+    parts: list[StagedPart] = []
     rejects: list[Reject] = []
     groups: dict[str, tuple[str | None, str]] = {}
     came = used = 0
@@ -211,7 +211,7 @@ def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]
             )
 
 
-def _with_gaps(cells: Sequence[Part], clock: Clock, windowing: Windowing) -> dict[str, str]:
+def _with_gaps(cells: Sequence[StagedPart], clock: Clock, windowing: Windowing) -> dict[str, str]:
     """{series: why} where gaps spoil a series."""
     if windowing.options.gap_policy != "reject":
         return {}
@@ -266,7 +266,7 @@ def _write(
     unread: int = 0,
     skipped: int = 0,
     extra: int = 0,
-) -> Part:
+) -> StagedPart:
     """Writes windows, or none, and what was left out."""
     if windows is None:
         windows = pa.RecordBatch.from_pylist([], schema=windowing.schema)

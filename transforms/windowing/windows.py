@@ -192,7 +192,7 @@ def gaps(rows: pa.RecordBatch, max_gap: int) -> Mask:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cut:
+class WindowedRows:
     """Windows, and what became of the rows: `used` of the input are in a window that was not there
     before.
     """
@@ -217,7 +217,7 @@ class WindowCutter:
         self._schema = schema
         self._carried: pa.RecordBatch | None = None
 
-    def cut(self, cell: pa.RecordBatch) -> Iterator[Cut]:
+    def cut(self, cell: pa.RecordBatch) -> Iterator[WindowedRows]:
         """The windows that end in a cell: of rows that are ordered, without repeats, resampled."""
         rows = self._in_splits(cell)
         if not len(rows):
@@ -316,7 +316,7 @@ class WindowCutter:
         each: int = max(rows.nbytes // len(rows), 1) * self._options.window
         return max(min(_BYTES // each, batch.ROWS), 1)
 
-    def _emit(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> Cut:
+    def _emit(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> WindowedRows:
         window = self._options.window
         inside = (starts[:, None] + np.arange(window)).ravel()
         at = pa.array(starts)
@@ -337,7 +337,7 @@ class WindowCutter:
                 values = values.fill_null(_nothing(kind))
             columns[field.name] = pa.FixedSizeListArray.from_arrays(values, window)
         arrays = [columns[name] for name in self._schema.names]
-        return Cut(
+        return WindowedRows(
             windows=pa.RecordBatch.from_arrays(arrays, schema=self._schema),
             used=self._used(rows, places, starts),
         )

@@ -34,7 +34,7 @@ from recordmill.format.schema import schema_text
 from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job import lock, publishing
-from recordmill.job.staging import Part, ShardInfo, Staging, Verdict, reject_line, to_json
+from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, nothing_left, refusal_of
@@ -67,7 +67,7 @@ class Publication:
 
 def close_ledger(
     plan: Plan,
-    parts: Sequence[Part],
+    parts: Sequence[StagedPart],
     infos: Sequence[ShardInfo],
     *,
     rejects: int,
@@ -127,7 +127,10 @@ def close_ledger(
 
 
 def all_rejects(
-    listing: Iterable[Reject], parts: Iterable[Part], infos: Iterable[ShardInfo], staging: Staging
+    listing: Iterable[Reject],
+    parts: Iterable[StagedPart],
+    infos: Iterable[ShardInfo],
+    staging: Staging,
 ) -> list[Reject]:
     """Every reject once, whatever its copies, sorted by key."""
     checked = [reject for part in parts for reject in outcome(part, staging=staging)[0]]
@@ -135,7 +138,9 @@ def all_rejects(
     return sorted({*listing, *checked, *written})
 
 
-def _filtered(parts: Iterable[Part], infos: Iterable[ShardInfo], staging: Staging) -> Counter[str]:
+def _filtered(
+    parts: Iterable[StagedPart], infos: Iterable[ShardInfo], staging: Staging
+) -> Counter[str]:
     """{option: records that it left out}, by the checks and at writing, without their copies."""
     counts: Counter[str] = Counter()
     for part in parts:

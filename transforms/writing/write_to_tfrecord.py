@@ -23,7 +23,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import MANIFEST, load
 from recordmill.job import publishing
 from recordmill.job.outputs import refuse_foreign
-from recordmill.job.staging import FOLDER, Part, ShardInfo, Staging, to_json
+from recordmill.job.staging import FOLDER, ShardInfo, StagedPart, Staging, to_json
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.data_type import Context, Encoder
@@ -193,7 +193,7 @@ def _publish(
     """Publishes and returns the digest; done already where an engine tries again."""
     staging = publication.staging
     records = sum(sum(split.before.values()) for split in plan.splits.values())
-    parts = [Part(name="batches", rows=records, bytes=0)]
+    parts = [StagedPart(name="batches", rows=records, bytes=0)]
     ledger, problems = close_ledger(plan, parts, infos, rejects=0, filtered=0)
     allowed = publication.max_reject_fraction
     verdict = refusal(ledger.records.rejected, records, allowed, option="max_reject_fraction")

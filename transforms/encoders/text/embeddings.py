@@ -21,7 +21,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, Floats
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
-from recordmill.transforms.model.ragged import Coded, fixed_lists, list_array, padded
+from recordmill.transforms.model.ragged import DictionaryStrings, fixed_lists, list_array, padded
 
 NAME = "embeddings"  # of the artifact
 
@@ -81,7 +81,7 @@ class Embeddings:
         at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
         return np.where(self.hashes[at] == wanted, self.rows[at], -1)
 
-    def of_tokens(self, tokens: Coded, *, length: int | None) -> pa.Array:
+    def of_tokens(self, tokens: DictionaryStrings, *, length: int | None) -> pa.Array:
         """The vectors of the tokens of each row, zeros for a token without one, flat. float32 lists
         of any size; of length * width, where it is given.
         """
@@ -91,7 +91,7 @@ class Embeddings:
         codes, _ = padded(tokens.codes, tokens.offsets, length=length, fill=len(tokens.distinct))
         return fixed_lists(vectors[codes].reshape(len(codes), length * self.width))
 
-    def mean(self, tokens: Coded) -> pa.Array:
+    def mean(self, tokens: DictionaryStrings) -> pa.Array:
         """The mean over the tokens of each row that have a vector, zeros where none has: lists of
         `width` float32.
         """
@@ -105,7 +105,7 @@ class Embeddings:
                 out[row] = vectors[codes].mean(axis=0, dtype=np.float64)
         return fixed_lists(out)
 
-    def _of_distinct(self, tokens: Coded) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    def _of_distinct(self, tokens: DictionaryStrings) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """The vector of each distinct token, zeros where it has none and in one row more, and
         whether it has one, bool[distinct].
         """

@@ -21,7 +21,7 @@ from recordmill.transforms.encoders.tokenization.subwords import (
     library_version,
     load_subwords,
 )
-from recordmill.transforms.encoders.tokenization.terms import Counts, count_by_row, terms_of
+from recordmill.transforms.encoders.tokenization.terms import TermCounts, count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import (
     SUBWORDS,
     TextOptions,
@@ -35,8 +35,14 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
     load_vocabulary,
 )
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Context, Encoded, Sorted
-from recordmill.transforms.model.ragged import Coded, fixed_lists, list_array, padded, string_bytes
+from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
+from recordmill.transforms.model.ragged import (
+    DictionaryStrings,
+    fixed_lists,
+    list_array,
+    padded,
+    string_bytes,
+)
 from recordmill.transforms.model.user_columns import user_fields, with_users
 
 _PADDING = 0  # the id that fills up, but for a tokenizer's file that has its own
@@ -146,7 +152,7 @@ class TextEncoder:
         if context.labels:
             columns["label"] = label_numbers(rows[batch.LABEL], context)
         columns |= {field.name: rows[field.name] for field in _carried(rows.schema)}
-        kept = Sorted(kept=np.arange(len(rows)))
+        kept = RowOutcome(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 
     def _pack(self, texts: pa.StringArray, keys: pa.StringArray, context: Context) -> Encoded:
@@ -164,7 +170,7 @@ class TextEncoder:
         }
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
-            rows=Sorted(kept=np.arange(len(texts))),
+            rows=RowOutcome(kept=np.arange(len(texts))),
             names=packs.names(keys),
             filled=(packs.used, packs.ids.size),
         )
@@ -179,7 +185,7 @@ class TextEncoder:
         others = options.oov_buckets if options.learns else 0
         return 1 + others + options.special_tokens.index(options.end_token)
 
-    def _tokens(self, texts: pa.StringArray) -> Coded | None:
+    def _tokens(self, texts: pa.StringArray) -> DictionaryStrings | None:
         """Split once for all features; None where no feature is of such tokens."""
         options = self.options
         if not options.learns and "embeddings" not in options.outcome:
@@ -188,7 +194,7 @@ class TextEncoder:
         return tokenize(texts, options.splitter)
 
     def _token_ids(
-        self, texts: pa.StringArray, tokens: Coded | None, context: Context
+        self, texts: pa.StringArray, tokens: DictionaryStrings | None, context: Context
     ) -> tuple[Ints, Ints, int]:
         """Ids, where rows begin and end in them, and the one that pads."""
         options = self.options
@@ -235,7 +241,7 @@ class TextEncoder:
             "tokens/length": pa.array(sizes),
         }
 
-    def _term_columns(self, counts: Counts, known: Vocabulary) -> dict[str, pa.Array]:
+    def _term_columns(self, counts: TermCounts, known: Vocabulary) -> dict[str, pa.Array]:
         columns = {}
         if "bow" in self.options.outcome:
             columns["bow/indices"] = list_array(counts.indices, counts.offsets)
@@ -252,7 +258,7 @@ class TextEncoder:
         return columns
 
 
-def _count_lines(tokens: Coded, known: Vocabulary, *, ngrams: int) -> Counts:
+def _count_lines(tokens: DictionaryStrings, known: Vocabulary, *, ngrams: int) -> TermCounts:
     """How often which line of the vocabulary comes in each row; what is in none, does not count."""
     terms = terms_of(tokens, ngrams=ngrams)
     lines = known.find(terms.distinct)[terms.codes]
@@ -265,7 +271,7 @@ def _count_lines(tokens: Coded, known: Vocabulary, *, ngrams: int) -> Counts:
     )
 
 
-def _weigh(counts: Counts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDArray[np.float64]:
+def _weigh(counts: TermCounts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDArray[np.float64]:
     """The count of each term times its inverse document frequency, float64[k].
 
     norm: `l2` divides by the root of the sum of squares over the row.

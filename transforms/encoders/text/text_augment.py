@@ -18,7 +18,7 @@ from recordmill.format.row_assembly import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.tokenizers import split_whitespace
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
-from recordmill.transforms.model.ragged import Coded
+from recordmill.transforms.model.ragged import DictionaryStrings
 
 _CHANCE = 0.1  # of a word to be dropped, of two neighbours to change places
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -49,7 +49,7 @@ def augment_words(
     return pc.replace_with_mask(texts, copied, pc.binary_join(lists, " "))
 
 
-def drop_words(words: Coded, ranks: UInt64Array) -> Coded:
+def drop_words(words: DictionaryStrings, ranks: UInt64Array) -> DictionaryStrings:
     """Leaves each word out with a chance of 0.1, but never all of a text.
 
     ranks: uint64[rows], what the draws of each row are derived from.
@@ -62,14 +62,14 @@ def drop_words(words: Coded, ranks: UInt64Array) -> Coded:
     if filled.size:  # of a text that would lose all, the word of the highest draw stays
         highest = np.maximum.reduceat(draws, starts)
         stays |= draws == np.repeat(highest, sizes[filled])
-    return Coded(
+    return DictionaryStrings(
         codes=words.codes[stays],
         offsets=offsets_of(stays.astype(np.int64))[words.offsets],
         distinct=words.distinct,
     )
 
 
-def swap_words(words: Coded, ranks: UInt64Array) -> Coded:
+def swap_words(words: DictionaryStrings, ranks: UInt64Array) -> DictionaryStrings:
     """Lets each two neighbours change places with a chance of 0.1; a word moves once at most."""
     wish = _draws(words, ranks, "word-swap") < _CHANCE
     sizes = words.counts
@@ -80,10 +80,10 @@ def swap_words(words: Coded, ranks: UInt64Array) -> Coded:
     left = np.flatnonzero(wish & ((places - begins) % 2 == 1))
     codes = words.codes.copy()
     codes[left], codes[left + 1] = words.codes[left + 1], words.codes[left]
-    return Coded(codes=codes, offsets=words.offsets, distinct=words.distinct)
+    return DictionaryStrings(codes=codes, offsets=words.offsets, distinct=words.distinct)
 
 
-def _draws(words: Coded, ranks: UInt64Array, purpose: str) -> npt.NDArray[np.float64]:
+def _draws(words: DictionaryStrings, ranks: UInt64Array, purpose: str) -> npt.NDArray[np.float64]:
     """A number from [0, 1) for each word, by its row's rank and its place in the row."""
     rows: Ints = words.rows
     places = np.arange(len(rows)) - words.offsets[:-1][rows]

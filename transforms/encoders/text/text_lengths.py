@@ -13,7 +13,7 @@ from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Sorted
+from recordmill.transforms.model.data_type import RowOutcome
 from recordmill.transforms.model.ragged import string_bytes
 
 
@@ -23,7 +23,7 @@ class TextCheck:
 
     options: TextOptions
 
-    def check(self, rows: pa.RecordBatch) -> Sorted:
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Names for each text the first limit that it is beyond: characters before tokens."""
         options = self.options
         texts = normalize(rows[TEXT], options.unicode)
@@ -44,7 +44,7 @@ class TextCheck:
         left_out = np.flatnonzero(reasons >= 0)
         keys = rows[batch.KEY].take(pa.array(left_out)).to_pylist()
         options_by_row = [names[reason] for reason in reasons[left_out].tolist()]
-        return Sorted(
+        return RowOutcome(
             kept=np.flatnonzero(reasons < 0),
             filtered=list(zip(keys, options_by_row, strict=True)),
         )

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recordmill.format.row_assembly import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.text_pieces import pieces, splits_at_spaces
-from recordmill.transforms.model.ragged import Coded, flattened, picked, stretches
+from recordmill.transforms.model.ragged import DictionaryStrings, flattened, picked, stretches
 
 _PADDING = ("[PAD]", "<pad>", "<|padding|>")  # tokens that tokenizer.json files pad with
 _KNOWN_PIECES = 1 << 18  # that are remembered
@@ -111,7 +111,7 @@ class _KnownPieces:
         self._ids, self._edges = np.zeros(0, np.int64), np.zeros(1, np.int64)
         self._chars = 0
 
-    def encode(self, parts: Coded) -> tuple[Ints, Ints]:
+    def encode(self, parts: DictionaryStrings) -> tuple[Ints, Ints]:
         """The ids of rows of pieces, int64[...], and the edges of rows in them, int64[rows + 1]."""
         texts = parts.distinct.to_pylist()
         if len(self._numbers) > _KNOWN_PIECES or self._chars > _KNOWN_CHARS:

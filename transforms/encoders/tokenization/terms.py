@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.format.row_assembly import Ints, offsets_of
-from recordmill.transforms.model.ragged import Coded
+from recordmill.transforms.model.ragged import DictionaryStrings
 
 BETWEEN = " "  # joins the tokens of an n-gram, as in TensorFlow and scikit-learn
 
@@ -27,7 +27,7 @@ class Terms:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Counts:
+class TermCounts:
     """How often which index comes in each row; by row, then by index.
 
     indices, counts: int64[k], of row r from offsets[r] to offsets[r + 1]; offsets: int64[rows + 1].
@@ -43,7 +43,7 @@ class Counts:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
-def terms_of(tokens: Coded, *, ngrams: int) -> Terms:
+def terms_of(tokens: DictionaryStrings, *, ngrams: int) -> Terms:
     """Every token, and every n-gram of 2 up to `ngrams` tokens of a row."""
     rows, size = tokens.rows, len(tokens.distinct)
     ends = tokens.offsets[1:][rows]
@@ -75,9 +75,9 @@ def _together(parts: list[Terms]) -> Terms:
     )
 
 
-def count_by_row(codes: Ints, rows: Ints, *, size: int, number: int) -> Counts:
+def count_by_row(codes: Ints, rows: Ints, *, size: int, number: int) -> TermCounts:
     """Counts codes (0 to size - 1; int64[k]) in each of `number` rows."""
     pairs, counts = np.unique(rows * size + codes, return_counts=True)
     found, indices = np.divmod(pairs, max(size, 1))
     offsets = offsets_of(np.bincount(found, minlength=number))
-    return Counts(indices=indices, counts=counts.astype(np.int64), offsets=offsets)
+    return TermCounts(indices=indices, counts=counts.astype(np.int64), offsets=offsets)

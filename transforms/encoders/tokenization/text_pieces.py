@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.format.row_assembly import Ints
-from recordmill.transforms.model.ragged import Coded, Flat, byte_table, translate
+from recordmill.transforms.model.ragged import DictionaryStrings, Flat, byte_table, translate
 
 # They change characters by themselves, or with marks that follow them; none of them goes to the
 # ends of a text, or puts something there.
@@ -64,7 +64,7 @@ def _is_at_spaces(step: Mapping[str, Any]) -> bool:
     return step.get("type") in _AT_SPACES
 
 
-def pieces(texts: pa.StringArray) -> Coded:
+def pieces(texts: pa.StringArray) -> DictionaryStrings:
     """The pieces of texts, string[n], no null; of an empty text one, which is empty too."""
     flat = Flat.of(texts)
     data = flat.data

@@ -13,7 +13,7 @@ from recordmill.format.row_assembly import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.text_options import Tokenizer, Unicode
 from recordmill.transforms.encoders.tokenization.words import find_words, word_edges
 from recordmill.transforms.model.ragged import (
-    Coded,
+    DictionaryStrings,
     Flat,
     Places,
     blocks_of,
@@ -50,7 +50,7 @@ def lower(texts: pa.StringArray) -> pa.StringArray:
     return pc.replace_with_mask(out, special, string_array(mapped))
 
 
-def tokenize(texts: pa.StringArray, tokenizer: Tokenizer) -> Coded:
+def tokenize(texts: pa.StringArray, tokenizer: Tokenizer) -> DictionaryStrings:
     """The tokens of texts (string[n], no null), by `words`, `whitespace` or `chars`."""
     match tokenizer:
         case "words":
@@ -76,14 +76,14 @@ def token_starts(flat: Flat, tokenizer: Tokenizer) -> Ints:
     raise ValueError(f"expected words, whitespace or chars, got {tokenizer}")
 
 
-def words(texts: pa.StringArray) -> Coded:
+def words(texts: pa.StringArray) -> DictionaryStrings:
     """Words in lower case; what a word is stands in `word_pattern`."""
     # No word goes across whitespace, and most of what stands between comes again and again.
     pieces = split_whitespace(texts)
     return pieces.split(find_words(lower(pieces.distinct)))
 
 
-def split_whitespace(texts: pa.StringArray) -> Coded:
+def split_whitespace(texts: pa.StringArray) -> DictionaryStrings:
     r"""What ASCII whitespace separates, as tf.strings.split does: space, \t, \n, \v, \f, \r."""
     flat = Flat.of(texts)
     return flat.cut(*_between_spaces(flat))
@@ -101,7 +101,7 @@ def _between_spaces(flat: Flat) -> tuple[Places, Places]:
     return edges[::2], edges[1::2]
 
 
-def characters(texts: pa.StringArray) -> Coded:
+def characters(texts: pa.StringArray) -> DictionaryStrings:
     """Code points."""
     data, _ = string_bytes(texts)
     points = np.frombuffer(bytes(data).decode().encode("utf-32-le"), np.uint32)
@@ -109,7 +109,7 @@ def characters(texts: pa.StringArray) -> Coded:
     distinct = np.flatnonzero(times)
     codes = np.zeros(len(times), np.int64)
     codes[distinct] = np.arange(distinct.size)
-    return Coded(
+    return DictionaryStrings(
         codes=codes[points],
         offsets=offsets_of(np.asarray(pc.utf8_length(texts)).astype(np.int64)),
         distinct=string_array(list(map(chr, distinct.tolist()))),

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from recordmill.format.row_assembly import Bytes, Ints
 from recordmill.transforms.encoders.tokenization import word_pattern
 from recordmill.transforms.model.ragged import (
-    Coded,
+    DictionaryStrings,
     Flat,
     blocks_of,
     byte_table,
@@ -74,7 +74,7 @@ _BETWEEN = (
 )
 
 
-def find_words(texts: pa.StringArray) -> Coded:
+def find_words(texts: pa.StringArray) -> DictionaryStrings:
     """The words of texts (string[n], no null) as they stand there."""
     flat = Flat.of(texts)
     return flat.cut(*word_edges(flat))

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.annotations import CLASS, OBJECTS, Book
-from recordmill.transforms.model.data_type import Listed, Source
+from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
+from recordmill.transforms.model.data_type import ListingPart, Source
 from recordmill.transforms.model.label_sets import (
     LabelCounts,
     LabelSet,
@@ -50,7 +50,7 @@ class AnnotatedFiles:
     """
 
     files: Source
-    open_book: Callable[[], Book]
+    open_book: Callable[[], AnnotationReader]
     where: str
     unannotated: Unannotated = "reject"
     without_boxes: WithoutBoxes = "keep"
@@ -93,7 +93,7 @@ class AnnotatedFiles:
         labels: tuple[str, ...] | None = self._found.get("labels")
         return labels
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError where annotations cannot be understood, or fit no picture."""
         self._found.clear()
         book = self.open_book()
@@ -117,11 +117,11 @@ class AnnotatedFiles:
             Reject(name, "read", Reason.MISSING, f"{self.where} names it, and the input has none")
             for name in index.unused()
         ]
-        yield Listed(rejects=[*book.rejects, *strays])
+        yield ListingPart(rejects=[*book.rejects, *strays])
         if OBJECTS in book.fields.names:
             self._found["labels"] = self.classes or book.labels()
 
-    def _count(self, book: Book) -> None:
+    def _count(self, book: AnnotationReader) -> None:
         """Counts classes and sets of them, where that is asked for, in a pass over the book."""
         wanted = self.picture_class == "rarest" or self.stratum_size is not None
         if not wanted or OBJECTS not in book.fields.names:
@@ -155,7 +155,9 @@ class AnnotatedFiles:
             found[batch.STRATUM] = pa.array([alike[one] for one in sets], pa.string())
         return found
 
-    def _join(self, rows: pa.RecordBatch, book: Book, index: _Index) -> Iterator[Listed]:
+    def _join(
+        self, rows: pa.RecordBatch, book: AnnotationReader, index: _Index
+    ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
         places = np.array(at, np.int64)
@@ -171,7 +173,7 @@ class AnnotatedFiles:
             names = self._found.setdefault("unannotated", [])
             names += [keys[row] for row in blank[: _NAMED - len(names)]]
         filtered = {"unannotated": len(blank)} if blank and self.unannotated == "drop" else {}
-        yield Listed(rejects=rejects, filtered=filtered)
+        yield ListingPart(rejects=rejects, filtered=filtered)
         for start in range(0, len(known), step):
             chosen = known[start : start + step]
             yield from self._annotate(rows.take(pa.array(chosen)), places[chosen], book)
@@ -181,7 +183,9 @@ class AnnotatedFiles:
             )
             yield from self._finish(rows.take(pa.array(blank)), nothing)
 
-    def _annotate(self, rows: pa.RecordBatch, which: Any, book: Book) -> Iterator[Listed]:
+    def _annotate(
+        self, rows: pa.RecordBatch, which: Any, book: AnnotationReader
+    ) -> Iterator[ListingPart]:
         annotated = book.read(which)
         faults = {**self._unknown(annotated.columns), **annotated.faults}
         if not faults:
@@ -192,7 +196,7 @@ class AnnotatedFiles:
             Reject(keys[row].as_py(), "read", Reason.BAD_VALUE, why)
             for row, why in sorted(faults.items())
         ]
-        yield Listed(rejects=rejects)
+        yield ListingPart(rejects=rejects)
         sound = np.ones(len(rows), np.bool_)
         sound[list(faults)] = False
         mask = pa.array(sound)
@@ -212,7 +216,7 @@ class AnnotatedFiles:
             for at in np.flatnonzero(np.asarray(strange)).tolist()
         }
 
-    def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[Listed]:
+    def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[ListingPart]:
         """Rows with their annotations, in parts that are not too large."""
         if OBJECTS in columns.schema.names:
             for name, values in self._classify(columns).items():  # a folder is no class of objects
@@ -225,17 +229,17 @@ class AnnotatedFiles:
             dropped = len(joined) - pc.sum(some).as_py() if len(joined) else 0
             joined = joined.filter(some)
             if dropped:
-                yield Listed(filtered={"without-boxes": dropped})
+                yield ListingPart(filtered={"without-boxes": dropped})
         parts = max(-(-joined.nbytes // _PART_BYTES), 1)
         step = max(-(-len(joined) // parts), 1)
         for start in range(0, len(joined), step):
-            yield Listed(rows=joined.slice(start, step))
+            yield ListingPart(rows=joined.slice(start, step))
 
 
 class _Index:
     """Finds a picture's annotations by its path; each are those of one picture."""
 
-    def __init__(self, book: Book, where: str) -> None:
+    def __init__(self, book: AnnotationReader, where: str) -> None:
         self._names = book.names
         self._by_stem = book.by_stem
         self._where = where
@@ -317,7 +321,7 @@ def _told(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _nothing(where: str, book: Book) -> str:
+def _nothing(where: str, book: AnnotationReader) -> str:
     some = _told(book.names[:3]) or "no picture"
     return (
         f"no picture of the input is of use with the annotations {where}: they name {some}; a"

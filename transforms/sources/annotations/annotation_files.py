@@ -29,7 +29,7 @@ from recordmill.transforms.model.annotations import (
     Annotated,
     Corners,
     Indices,
-    Objects,
+    ObjectCollector,
     objects_field,
     sides_array,
 )
@@ -63,7 +63,7 @@ class _Files:
         return pa.schema([SIDES_FIELD, objects_field(self._more)])
 
     def read(self, which: Indices) -> Annotated:
-        objects = Objects(more=self._more)
+        objects = ObjectCollector(more=self._more)
         sides: list[tuple[int, int] | None] = []
         faults: dict[int, str] = {}
         for row, at in enumerate(which.tolist()):
@@ -81,13 +81,13 @@ class _Files:
             columns=pa.record_batch(list(columns.values()), schema=self.fields), faults=faults
         )
 
-    def _parse(self, data: bytes, row: int, objects: Objects) -> tuple[int, int] | None:
+    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
         """Adds what a file says, and returns the sides that it says. Raises ValueError."""
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocBook(_Files):
+class VocReader(_Files):
     """A folder of VOC's XML files. Classes are sorted by name."""
 
     _seen: set[str] = dataclasses.field(default_factory=set, repr=False, compare=False)
@@ -99,7 +99,7 @@ class VocBook(_Files):
     def labels(self) -> tuple[str, ...]:
         return tuple(sorted(self._seen, key=str.encode))
 
-    def _parse(self, data: bytes, row: int, objects: Objects) -> tuple[int, int] | None:
+    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
         try:
             root = ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError) as error:
@@ -137,7 +137,7 @@ def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class YoloBook(_Files):
+class YoloReader(_Files):
     """A folder of YOLO's txt files. classes: in the order of their numbers."""
 
     classes: tuple[str, ...]
@@ -145,7 +145,7 @@ class YoloBook(_Files):
     def labels(self) -> tuple[str, ...]:
         return self.classes
 
-    def _parse(self, data: bytes, row: int, objects: Objects) -> None:
+    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> None:
         try:
             lines = data.decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
@@ -172,19 +172,19 @@ class YoloBook(_Files):
             objects.add(row, corners, name)
 
 
-def open_voc(folder: Location) -> VocBook:
+def open_voc(folder: Location) -> VocReader:
     """Lists the XML files of a folder. Raises ConfigError where there are none."""
     files, rejects = _listed(folder, "xml")
-    return VocBook(files=files, rejects=rejects)
+    return VocReader(files=files, rejects=rejects)
 
 
-def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloBook:
+def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
     """Lists the txt files of a folder. classes: where no file beside them names them.
 
     Raises ConfigError where there are none, or none of names.
     """
     files, rejects = _listed(folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt"))
-    return YoloBook(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
+    return YoloReader(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
 
 
 def _listed(

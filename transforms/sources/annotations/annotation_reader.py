@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
-from recordmill.transforms.model.annotations import Book
+from recordmill.transforms.model.annotations import AnnotationReader
 from recordmill.transforms.sources.annotations.annotation_files import open_voc, open_yolo
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import read_coco
@@ -55,7 +55,7 @@ class Annotations:
             raise ConfigError(f"--box-units: {found} says what its corners are: leave it out")
         return found == "yolo" or self.units == "fractions"
 
-    def __call__(self) -> Book:
+    def __call__(self) -> AnnotationReader:
         """Opens them. Raises ConfigError where they cannot be understood."""
         found = self.what
         if found == "coco":

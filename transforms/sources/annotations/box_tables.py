@@ -17,7 +17,7 @@ from recordmill.transforms.model.annotations import (
     SIDES_FIELD,
     Annotated,
     Indices,
-    Objects,
+    ObjectCollector,
     objects_field,
     sides_array,
 )
@@ -44,7 +44,7 @@ _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TableBook:
+class BoxTableReader:
     """What a CSV file says. Classes are sorted by name."""
 
     names: Sequence[str]
@@ -67,13 +67,13 @@ class TableBook:
         return self.classes
 
 
-def read_boxes(file: Location, *, fractions: bool = False) -> TableBook:
+def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
     """fractions: whether corners are fractions of the sides, not pixels.
 
     Raises ConfigError for a file that is no such CSV; the message says which columns it has. So is
     one of pixels where no corner is beyond the first of them.
     """
-    objects = Objects()
+    objects = ObjectCollector()
     pictures: dict[str, int] = {}
     sides: list[tuple[int, int] | None] = []
     faults: dict[int, str] = {}
@@ -113,7 +113,7 @@ def read_boxes(file: Location, *, fractions: bool = False) -> TableBook:
             " pixels: say --box-units fractions"
         )
     columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(pictures))}
-    return TableBook(
+    return BoxTableReader(
         names=list(pictures),
         table=pa.record_batch(
             list(columns.values()), schema=pa.schema([SIDES_FIELD, objects_field()])

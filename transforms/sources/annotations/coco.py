@@ -30,7 +30,7 @@ from recordmill.transforms.model.annotations import (
     Annotated,
     Corners,
     Indices,
-    Objects,
+    ObjectCollector,
     codes,
     grouped,
     objects_field,
@@ -44,7 +44,7 @@ _LARGEST = 2**62  # square pixels of a picture, of which no side has 2**31
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CocoBook:
+class CocoReader:
     """What COCO files say. classes: in the order of their ids."""
 
     names: Sequence[str]
@@ -67,7 +67,7 @@ class CocoBook:
         return self.classes
 
 
-def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoBook:
+def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoReader:
     """Reads all files.
 
     segmentation: whether to keep what they say of it.
@@ -89,7 +89,7 @@ class _Reading:
         self._segmented = False
         self._pictures: dict[str, int] = {}
         self._sides: list[tuple[int, int] | None] = []
-        self._objects = Objects(more=(CROWD, AREA, SEGMENTATION))
+        self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION))
         self._object_ids = AnnotationIds()
         self._captions: list[str] = []
         self._caption_ids = AnnotationIds()
@@ -197,7 +197,7 @@ class _Reading:
             segmentation=None if given is None else _as_text(given),
         )
 
-    def book(self) -> CocoBook:
+    def book(self) -> CocoReader:
         count = len(self._pictures)
         faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
@@ -219,7 +219,7 @@ class _Reading:
         named: dict[str, list[Any]] = {}
         for key, name in categories:
             named.setdefault(name, []).append(key)
-        return CocoBook(
+        return CocoReader(
             names=list(self._pictures),
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
             faults={**faults, **self._faults},

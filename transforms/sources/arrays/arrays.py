@@ -22,7 +22,7 @@ from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import Cast, cast_problem
-from recordmill.transforms.model.data_type import Layout, Listed, Source
+from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_headers import ArrayLook, Looked
@@ -112,7 +112,7 @@ class Arrays:
             return ()
         return (f"{steps} steps at the ends of {files} arrays fill no chunk, and were left out",)
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError for an input that cannot be used."""
         self.seen.files_cut = self.seen.steps_left = 0
         seen = kept = 0
@@ -172,7 +172,7 @@ class Arrays:
             presplit=presplit,
         )
 
-    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Raises ChangedInputError for a file that is not what was listed."""
         declared = Declared.of(layout.columns)
         rejects: list[Reject] = []
@@ -194,7 +194,7 @@ class Arrays:
                 files += first == 0
         inputs = files if self._cut.unit == "chunk" else None
         if not kept:
-            yield Listed(rejects=rejects, inputs=inputs)
+            yield ListingPart(rejects=rejects, inputs=inputs)
             return
         rows = self._records(sections.take(pa.array(kept, pa.int64())), layout.columns)
         spoilt: list[Reject] = []
@@ -203,11 +203,11 @@ class Arrays:
             rows, spoilt = self._labelled(rows)
         if inputs is None:
             rejects, spoilt = rejects + spoilt, []
-        yield Listed(
+        yield ListingPart(
             rows=rows if len(rows) else None, rejects=rejects, spoilt=spoilt, inputs=inputs
         )
 
-    def _look_at(self, rows: pa.RecordBatch) -> Iterator[Listed]:
+    def _look_at(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Files that can be used, a part of the listing each time that they give many records."""
         rows = self.look.named(rows)
         rejects: list[Reject] = []
@@ -231,10 +231,10 @@ class Arrays:
                 room -= last - first
                 first = last
                 if not room:
-                    yield Listed(rows=_listed(rows, at, more), rejects=rejects)
+                    yield ListingPart(rows=_listed(rows, at, more), rejects=rejects)
                     rejects, at, more, room = [], [], [], batch.ROWS
         if at or rejects:
-            yield Listed(rows=_listed(rows, at, more) if at else None, rejects=rejects)
+            yield ListingPart(rows=_listed(rows, at, more) if at else None, rejects=rejects)
 
     def _looked(self, rows: pa.RecordBatch) -> Iterator[Looked | Problem]:
         """What each file is; of those in a store many at a time."""

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location, StorageError, shown
-from recordmill.transforms.model.data_type import Listed
+from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, Problem
 from recordmill.transforms.sources.files.references import (
     References,
@@ -156,7 +156,7 @@ class FileTree:
     def unique_keys(self) -> bool:
         return True
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError if there is nothing to use."""
         found = References()
         for one in self._find():

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Listed
+from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, Section
+from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, FileSection
 
 Unlabelled = Literal["reject", "keep"]
 LINE_BREAK = re.compile("[\n\r]")
@@ -114,13 +114,13 @@ class References:
     def full(self) -> bool:
         return len(self.rows) + len(self.rejects) >= batch.ROWS
 
-    def take(self) -> Listed:
+    def take(self) -> ListingPart:
         """What was collected since the last call."""
         self.totals["rows"] += len(self.rows)
         self.totals.update(f"rejected as {reject.reason}" for reject in self.rejects)
         self.totals.update({f"left out as {by}": n for by, n in self.filtered.items()})
         rows = self._batch() if self.rows else None
-        listed = Listed(rows=rows, rejects=self.rejects, filtered=self.filtered)
+        listed = ListingPart(rows=rows, rejects=self.rejects, filtered=self.filtered)
         self.rows, self.rejects, self.filtered = [], [], {}
         return listed
 
@@ -151,7 +151,7 @@ class Sections(References):
         return self.bytes + size <= PART_BYTES and len(self.rows) < _PART_FILES and not self.full
 
     def add_section(
-        self, file: File, section: Section, *, label: str | None, split: str | None
+        self, file: File, section: FileSection, *, label: str | None, split: str | None
     ) -> None:
         """Under a key such as FILE@START."""
         key, path, size, mtime = file
@@ -159,6 +159,6 @@ class Sections(References):
         self.add(f"{key}@{section.start}", path, size, mtime, *where, label=label, split=split)
         self.bytes += section.size
 
-    def take(self) -> Listed:
+    def take(self) -> ListingPart:
         self.bytes = 0
         return super().take()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.columnar import Columnar, gathered, small_parts
-from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, Section
+from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, FileSection
 
 _SYNC = 16  # bytes between blocks
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -39,7 +39,7 @@ _TIMES: Mapping[str, pa.DataType] = {
 class AvroFile(Columnar):
     """Sections are blocks, by where they stand in the file."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         with self._opened() as (file, _):
             places, units = [file.tell()], []
             while head := _block(file):
@@ -53,7 +53,7 @@ class AvroFile(Columnar):
         with self._opened() as (_, schema):
             return pa.schema([_field(one, self.origin.place) for one in schema["fields"]])
 
-    def _parts(self, section: Section, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._opened() as (file, schema):
             first = file.tell()
             file.seek(0)

@@ -10,7 +10,7 @@ import pyarrow as pa
 NARROW = (pa.int64(), pa.float64(), pa.bool_())
 
 
-class Kind(NamedTuple):
+class ColumnType(NamedTuple):
     """The types that hold all values of a column so far, the best first; () without any value."""
 
     types: tuple[pa.DataType, ...] = ()
@@ -24,24 +24,24 @@ class Kind(NamedTuple):
         )
 
 
-Kinds = dict[str, Kind]  # by the name of the column, in order
+ColumnTypes = dict[str, ColumnType]  # by the name of the column, in order
 
 
-def join(several: Iterable[Kinds]) -> Kinds:
+def join(several: Iterable[ColumnTypes]) -> ColumnTypes:
     """The kinds of all columns, given those in some rows and those in others."""
-    joined: Kinds = {}
+    joined: ColumnTypes = {}
     for kinds in several:
         for name, kind in kinds.items():
             joined[name] = _both(joined[name], kind) if name in joined else kind
     return joined
 
 
-def as_nullable(kinds: Kinds) -> Kinds:
+def as_nullable(kinds: ColumnTypes) -> ColumnTypes:
     """The same columns, of which each may have a row without a value."""
     return {name: kind._replace(nullable=True) for name, kind in kinds.items()}
 
 
-def has_nan(kind: Kind) -> bool:
+def has_nan(kind: ColumnType) -> bool:
     """Whether values may be numbers that are none."""
     return any(pa.types.is_floating(one) for one in kind.types)
 
@@ -54,17 +54,17 @@ def type_of_values(values: list[Any]) -> pa.DataType:
         return pa.string()
 
 
-def kind_of_type(kind: pa.DataType) -> Kind:
+def kind_of_type(kind: pa.DataType) -> ColumnType:
     """Of a column of which that is known."""
-    return Kind() if kind == pa.null() else Kind((kind,))
+    return ColumnType() if kind == pa.null() else ColumnType((kind,))
 
 
-def _both(one: Kind, other: Kind) -> Kind:
+def _both(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     if not one.types or not other.types:
-        return Kind(one.types or other.types, nullable)
+        return ColumnType(one.types or other.types, nullable)
     common = tuple(kind for kind in one.types if kind in other.types)
-    return Kind(common or (_wider(one.types[0], other.types[0]),), nullable)
+    return ColumnType(common or (_wider(one.types[0], other.types[0]),), nullable)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

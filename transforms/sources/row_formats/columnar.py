@@ -13,15 +13,15 @@ import pyarrow.parquet
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.row_formats.column_types import Kind, Kinds
+from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.rows import (
     READ_BYTES,
     SECTION_BYTES,
     BadRow,
+    FileSection,
     Oddities,
     Origin,
     Rows,
-    Section,
 )
 from recordmill.transforms.sources.row_formats.text_columns import as_text, plain, valid_text
 from recordmill.transforms.sources.row_formats.value_parsing import Cells
@@ -38,15 +38,15 @@ class Columnar:
     cells: Cells
     oddities: Oddities = dataclasses.field(default_factory=Oddities)
 
-    def header(self) -> Kinds | None:
+    def header(self) -> ColumnTypes | None:
         schema = self._schema()
         if len(set(schema.names)) < len(schema.names):
             raise ConfigError(
                 f"a column name comes twice in {self.origin.place}: {', '.join(schema.names)}"
             )
-        return {field.name: Kind((_simple(field.type),), field.nullable) for field in schema}
+        return {field.name: ColumnType((_simple(field.type),), field.nullable) for field in schema}
 
-    def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
+    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         """As the header says, but for whether rows have a value."""
         kinds = self.header() or {}
         found = {name: kind for name, kind in kinds.items() if names is None or name in names}
@@ -57,7 +57,9 @@ class Columnar:
                     absent.add(name)
         return {name: kind._replace(nullable=name in absent) for name, kind in found.items()}
 
-    def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
+    def read(
+        self, section: FileSection, wanted: pa.Schema, text: Collection[str]
+    ) -> Iterator[Rows]:
         number = section.row
         for part in self._parts(section, wanted.names):
             with self.origin.parsing():
@@ -72,14 +74,14 @@ class Columnar:
     def _schema(self) -> pa.Schema:
         raise NotImplementedError
 
-    def _parts(self, section: Section, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
 
 class ParquetFile(Columnar):
     """Sections are row groups."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         with self._opened() as file:
             groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
         yield from gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
@@ -88,7 +90,7 @@ class ParquetFile(Columnar):
         with self._opened() as file:
             return file.schema_arrow
 
-    def _parts(self, section: Section, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._opened() as file:
             groups = range(section.start, section.end)
             found = [file.metadata.row_group(group) for group in groups]
@@ -110,11 +112,11 @@ class ParquetFile(Columnar):
 class ArrowFile(Columnar):
     """Sections are record batches of a file; a stream is one section."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         total = self.origin.size or 0
         with self._opened(narrow=True) as reader:
             if isinstance(reader, pa.RecordBatchStreamReader):
-                yield Section(0, 1, 1, total)
+                yield FileSection(0, 1, 1, total)
                 return
             count = reader.num_record_batches
             batches = [(reader.get_batch(n).num_rows, total // count) for n in range(count)]
@@ -124,7 +126,7 @@ class ArrowFile(Columnar):
         with self._opened() as reader:
             return reader.schema
 
-    def _parts(self, section: Section, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._opened() as reader:
             if isinstance(reader, pa.RecordBatchStreamReader):
                 found: Any = reader
@@ -165,16 +167,16 @@ def small_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield rows
 
 
-def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[Section]:
+def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSection]:
     """Sections of several (rows, bytes), of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):
         if unit > start and (taken + weight > size or rows + count > batch.ROWS):
-            yield Section(start, unit, row, taken)
+            yield FileSection(start, unit, row, taken)
             start, row, rows, taken = unit, row + rows, 0, 0
         rows, taken = rows + count, taken + weight
     if rows:
-        yield Section(start, len(units), row, taken)
+        yield FileSection(start, len(units), row, taken)
 
 
 def _simple(kind: pa.DataType) -> pa.DataType:

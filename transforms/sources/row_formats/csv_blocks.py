@@ -20,7 +20,7 @@ from recordmill.errors import Reason
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
 from recordmill.transforms.sources.row_formats.row_format import Shape
 from recordmill.transforms.sources.row_formats.rows import BadRow, Rows
-from recordmill.transforms.sources.row_formats.text_files import Lines
+from recordmill.transforms.sources.row_formats.text_files import LineBlock
 from recordmill.transforms.sources.row_formats.value_parsing import Cells, Mask
 
 # CR ends a row for pyarrow. One that does not stand before LF, or at the end, is data.
@@ -53,7 +53,7 @@ class CsvBlocks:
         self._delimiter = shape.delimiter
         self._surplus = 0  # columns without name that rows have; nothing stands in them
 
-    def parse(self, lines: Lines, names: list[str]) -> Rows:
+    def parse(self, lines: LineBlock, names: list[str]) -> Rows:
         """Rows with some of the columns, as they are written: strings, null where nothing is.
 
         Raises AssertionError where there are not as many as were cut.
@@ -139,7 +139,7 @@ class CsvBlocks:
             spoilt=[(row, count) for row in rows[filled].tolist()],
         )
 
-    def _blank(self, lines: Lines, rows: IntArray, columns: list[pa.Array]) -> Mask:
+    def _blank(self, lines: LineBlock, rows: IntArray, columns: list[pa.Array]) -> Mask:
         """Rows of separators alone: bool[n]. columns: some of theirs."""
         empty = np.ones(len(rows), np.bool_)
         for column in columns:

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.csv
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.row_formats.column_types import Kind, Kinds, join
+from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, join
 from recordmill.transforms.sources.row_formats.csv_blocks import STRAY, CsvBlocks, parse_options
 from recordmill.transforms.sources.row_formats.row_boundaries import LargeRow
 from recordmill.transforms.sources.row_formats.row_format import UTF8, Shape
 from recordmill.transforms.sources.row_formats.rows import (
     SECTION_BYTES,
+    FileSection,
     Oddities,
     Origin,
     Rows,
-    Section,
 )
 from recordmill.transforms.sources.row_formats.text_files import TextFile, to_utf8
 
@@ -41,26 +41,26 @@ class Delimited:
     def oddities(self) -> Oddities:
         return self._file.oddities
 
-    def header(self) -> Kinds | None:
+    def header(self) -> ColumnTypes | None:
         """Names only."""
-        return {name: Kind() for name in self._names}
+        return {name: ColumnType() for name in self._names}
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         begin = self._file.begin if self._shape.columns else self._first_row[1]
         if self._shape.columns:
             self._refuse_header()
         return self._file.sections(begin, size)
 
-    def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
+    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         return join(kinds for kinds, _ in self.typed(section, names, ()))
 
     def typed(
-        self, section: Section, names: Collection[str] | None, text: Collection[str]
-    ) -> Iterator[tuple[Kinds, Rows]]:
+        self, section: FileSection, names: Collection[str] | None, text: Collection[str]
+    ) -> Iterator[tuple[ColumnTypes, Rows]]:
         looked_at = [name for name in self._names if names is None or name in names]
         wanted = [name for name in self._names if name in looked_at or name in text]
         for rows in self._texts(section, wanted):
-            kinds: Kinds = {}
+            kinds: ColumnTypes = {}
             columns = {name: rows.columns[name] for name in wanted}
             for name in looked_at:
                 kinds[name], values = self._shape.cells.typed(name, columns[name])
@@ -68,7 +68,9 @@ class Delimited:
                     columns[name] = values
             yield kinds, dataclasses.replace(rows, columns=pa.RecordBatch.from_pydict(columns))
 
-    def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
+    def read(
+        self, section: FileSection, wanted: pa.Schema, text: Collection[str]
+    ) -> Iterator[Rows]:
         del text
         cells = self._shape.cells
         for rows in self._texts(section, wanted.names):
@@ -131,7 +133,7 @@ class Delimited:
                 "one: leave it out"
             )
 
-    def _texts(self, section: Section, names: list[str]) -> Iterator[Rows]:
+    def _texts(self, section: FileSection, names: list[str]) -> Iterator[Rows]:
         """Some columns as they are written: strings, null where there is nothing."""
         header = self._file.streamed and not self._shape.columns
         for lines in self._file.lines(section, header=header):

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from recordmill.transforms.sources.row_formats.text_files import Lines
+from recordmill.transforms.sources.row_formats.text_files import LineBlock
 
 _BRACKETS = 500  # of a row; Python's parser gives up at a depth of 1000, pyarrow's crashes at some
 
 
-def parse(lines: Lines, wanted: pa.Schema) -> pa.RecordBatch | None:
+def parse(lines: LineBlock, wanted: pa.Schema) -> pa.RecordBatch | None:
     """The rows with these columns, None where they have to be parsed one by one."""
     table = _parse(lines, wanted)
     if table is None:
@@ -24,7 +24,7 @@ def parse(lines: Lines, wanted: pa.Schema) -> pa.RecordBatch | None:
     return pa.record_batch(arrays, schema=wanted)
 
 
-def infer(lines: Lines) -> dict[str, pa.DataType] | None:
+def infer(lines: LineBlock) -> dict[str, pa.DataType] | None:
     """The type of each column, None where the rows have to be looked at one by one."""
     table = _parse(lines, None)
     if table is None or any(map(_is_other, table.columns)):
@@ -32,7 +32,7 @@ def infer(lines: Lines) -> dict[str, pa.DataType] | None:
     return {name: _without_times(table.schema.field(name).type) for name in table.schema.names}
 
 
-def _parse(lines: Lines, wanted: pa.Schema | None) -> pa.Table | None:
+def _parse(lines: LineBlock, wanted: pa.Schema | None) -> pa.Table | None:
     data = lines.data if lines.data.endswith(b"\n") else lines.data + b"\n"
     if not len(lines.ends) or not _are_objects(data, lines):
         return None
@@ -51,7 +51,7 @@ def _parse(lines: Lines, wanted: pa.Schema | None) -> pa.Table | None:
     return table if len(table) == len(lines.ends) else None
 
 
-def _are_objects(data: bytes, lines: Lines) -> bool:
+def _are_objects(data: bytes, lines: LineBlock) -> bool:
     """Whether every line begins and ends as an object does, and none is too deep."""
     raw = np.frombuffer(data, np.uint8)
     starts = np.append(0, lines.ends[:-1])

@@ -12,8 +12,8 @@ import pyarrow as pa
 from recordmill.errors import Reason
 from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
-    Kind,
-    Kinds,
+    ColumnType,
+    ColumnTypes,
     join,
     kind_of_type,
     type_of_values,
@@ -22,13 +22,13 @@ from recordmill.transforms.sources.row_formats.row_format import Shape
 from recordmill.transforms.sources.row_formats.rows import (
     SECTION_BYTES,
     BadRow,
+    FileSection,
     Oddities,
     Origin,
     Rows,
-    Section,
 )
 from recordmill.transforms.sources.row_formats.text_columns import json_text
-from recordmill.transforms.sources.row_formats.text_files import Lines, TextFile
+from recordmill.transforms.sources.row_formats.text_files import LineBlock, TextFile
 
 LINE = "text"  # the column of plain lines
 _DECODER = json.JSONDecoder()
@@ -46,14 +46,14 @@ class JsonLines:
     def oddities(self) -> Oddities:
         return self._file.oddities
 
-    def header(self) -> Kinds | None:
+    def header(self) -> ColumnTypes | None:
         return None
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
-    def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
-        kinds: Kinds = {}
+    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+        kinds: ColumnTypes = {}
         for lines in self._file.lines(section):
             found = json_blocks.infer(lines)
             if found is None:
@@ -66,7 +66,9 @@ class JsonLines:
             kinds = join([kinds, {n: k for n, k in named.items() if names is None or n in names}])
         return kinds
 
-    def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
+    def read(
+        self, section: FileSection, wanted: pa.Schema, text: Collection[str]
+    ) -> Iterator[Rows]:
         for lines in self._file.lines(section):
             parsed = json_blocks.parse(lines, wanted)
             if parsed is not None:
@@ -92,17 +94,19 @@ class PlainLines:
     def oddities(self) -> Oddities:
         return self._file.oddities
 
-    def header(self) -> Kinds | None:
-        return {LINE: Kind((pa.string(),), nullable=False)}
+    def header(self) -> ColumnTypes | None:
+        return {LINE: ColumnType((pa.string(),), nullable=False)}
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
-    def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
+    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         del section, names
         return self.header() or {}
 
-    def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
+    def read(
+        self, section: FileSection, wanted: pa.Schema, text: Collection[str]
+    ) -> Iterator[Rows]:
         del text
         for lines in self._file.lines(section):
             array = pa.array(lines.rows(), pa.string())
@@ -110,7 +114,7 @@ class PlainLines:
             yield Rows(columns=columns, numbers=lines.numbers, bad=lines.bad)
 
 
-def _objects(lines: Lines) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
+def _objects(lines: LineBlock) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
     """(numbers, objects, bad rows)."""
     numbers: list[int] = []
     objects: list[dict[str, Any]] = []

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
-from recordmill.transforms.sources.row_formats.column_types import Kind, Kinds, join
+from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, join
 from recordmill.transforms.sources.row_formats.columnar import ArrowFile, ParquetFile
 from recordmill.transforms.sources.row_formats.delimited import Delimited
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines, PlainLines
 from recordmill.transforms.sources.row_formats.row_format import Shape
-from recordmill.transforms.sources.row_formats.rows import Origin, RowFile, Section
+from recordmill.transforms.sources.row_formats.rows import FileSection, Origin, RowFile
 
 
 def open_rows(origin: Origin, shape: Shape) -> RowFile:
@@ -41,17 +41,17 @@ def open_rows(origin: Origin, shape: Shape) -> RowFile:
 
 
 def learn_kinds(
-    file: RowFile, sections: Iterable[Section], names: Collection[str] | None = None
-) -> Kinds:
+    file: RowFile, sections: Iterable[FileSection], names: Collection[str] | None = None
+) -> ColumnTypes:
     """What the rows of all sections say of the columns named, or of all."""
     return join(file.kinds(section, names) for section in sections)
 
 
-def wanted_columns(text: Iterable[str], others: Iterable[str], kinds: Kinds) -> pa.Schema:
+def wanted_columns(text: Iterable[str], others: Iterable[str], kinds: ColumnTypes) -> pa.Schema:
     """The schema to read: those of `text` as strings, the others as what they are."""
     return pa.schema(
         [
             *(pa.field(name, pa.string()) for name in text),
-            *(kinds.get(name, Kind()).field(name) for name in others),
+            *(kinds.get(name, ColumnType()).field(name) for name in others),
         ]
     )

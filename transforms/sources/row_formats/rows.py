@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, open_file
-from recordmill.transforms.sources.row_formats.column_types import Kinds
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 
 SECTION_BYTES = 8 << 20  # of a file that can be entered in the middle, about
 READ_BYTES = 8 << 20  # of rows in memory at a time, about
@@ -30,7 +30,7 @@ _UNREADABLE = (
 )
 
 
-class Section(NamedTuple):
+class FileSection(NamedTuple):
     """Rows of a file that follow each other; the first has the number `row`, counted from 1.
 
     start, end: bytes of a file of text, row groups of Parquet, record batches of an Arrow file. A
@@ -97,18 +97,20 @@ class RowFile(Protocol):
     def oddities(self) -> Oddities:
         """What has been seen, as far as `sections` has come."""
 
-    def header(self) -> Kinds | None:
+    def header(self) -> ColumnTypes | None:
         """The columns, in order, as far as the file says before its rows; None: not at all."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[Section]:
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         """Consecutive, with every row in one of them; of about `size` bytes and up to `batch.ROWS`
         rows where the file can be cut so.
         """
 
-    def kinds(self, section: Section, names: Collection[str] | None) -> Kinds:
+    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         """What the rows of a section say of the columns named, or of all."""
 
-    def read(self, section: Section, wanted: pa.Schema, text: Collection[str]) -> Iterator[Rows]:
+    def read(
+        self, section: FileSection, wanted: pa.Schema, text: Collection[str]
+    ) -> Iterator[Rows]:
         """The rows of a section, with the columns that are wanted.
 
         text: those that have to be text or numbers, and come as written.
@@ -120,8 +122,8 @@ class TypedFile(Protocol):
     """A file of rows that do not say what they are: who has found out has read them."""
 
     def typed(
-        self, section: Section, names: Collection[str] | None, text: Collection[str]
-    ) -> Iterator[tuple[Kinds, Rows]]:
+        self, section: FileSection, names: Collection[str] | None, text: Collection[str]
+    ) -> Iterator[tuple[ColumnTypes, Rows]]:
         """What some rows of a section say of the columns named, or of all, and those rows: with
         the columns of `text` as written, and the others as what these rows say.
         """

@@ -34,9 +34,9 @@ from recordmill.transforms.sources.row_formats.row_format import (
 from recordmill.transforms.sources.row_formats.rows import (
     READ_BYTES,
     BadRow,
+    FileSection,
     Oddities,
     Origin,
-    Section,
 )
 
 _FIRST = 64 << 10  # bytes of the first chunk: often just the header is wanted
@@ -48,7 +48,7 @@ codecs.register_error(_SPOILT, lambda error: ("\udcff", error.end))  # type: ign
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lines:
+class LineBlock:
     """Up to `batch.ROWS` rows of UTF-8, one after the other; none is blank.
 
     ends: int64[n], where each ends in data. numbers: int64[n]. bad: those that were left out.
@@ -104,7 +104,7 @@ class TextFile:
         """Where rows begin, behind a byte order mark."""
         return len(_MARK) if self._head.startswith(_MARK) and self.shape.encoding == UTF8 else 0
 
-    def sections(self, begin: int, size: int) -> Iterator[Section]:
+    def sections(self, begin: int, size: int) -> Iterator[FileSection]:
         """The sections from `begin` on; a streamed file is one.
 
         Of what is compressed, and has no quotes to look at, nothing is read.
@@ -114,7 +114,7 @@ class TextFile:
                 for _ in self._numbered(0):
                     pass
             bytes_ = (self.origin.size or 0) * (1 if self.shape.compression is None else 4)
-            yield Section(0, self.origin.size or 0, 1, bytes_)
+            yield FileSection(0, self.origin.size or 0, 1, bytes_)
             return
         at, first, count = begin, 1, 0  # the section: where it begins, its first row, lines so far
         offset = begin  # of the block
@@ -130,13 +130,13 @@ class TextFile:
                 if cut == row and not count:
                     cut += 1  # a row by itself
                 place = int(places[cut - 1]) if cut else offset
-                yield Section(at, place, first, place - at)
+                yield FileSection(at, place, first, place - at)
                 at, first, count, row = place, int(numbers[cut]), 0, cut
             offset = int(places[-1])
         if offset > at:
-            yield Section(at, offset, first, offset - at)
+            yield FileSection(at, offset, first, offset - at)
 
-    def lines(self, section: Section, *, header: bool = False) -> Iterator[Lines]:
+    def lines(self, section: FileSection, *, header: bool = False) -> Iterator[LineBlock]:
         """The rows of a section. header: whether the first one is no row."""
         number = section.row - header
         for block in self.cut(section.start, section.end):
@@ -164,7 +164,7 @@ class TextFile:
             yield block.ends, numbers
             number = int(numbers[-1])
 
-    def _clean(self, block: Block, number: int, least: int) -> tuple[Lines, int]:
+    def _clean(self, block: Block, number: int, least: int) -> tuple[LineBlock, int]:
         """The good rows of a block that have at least the number `least`, and the next number."""
         sizes = np.diff(block.ends, prepend=0)
         numbers = self._numbers(block, number)
@@ -186,7 +186,7 @@ class TextFile:
             data = np.frombuffer(data, np.uint8)[np.repeat(keep, lengths)].tobytes()
             ends, numbers = np.cumsum(lengths[keep]), numbers[keep]
         told = tuple(bad[row] for row in sorted(bad))
-        return Lines(data=data, ends=ends, numbers=numbers, bad=told), following
+        return LineBlock(data=data, ends=ends, numbers=numbers, bad=told), following
 
     def _spoilt(self, data: bytes, ends: IntArray) -> Iterator[tuple[int, str]]:
         """Rows that are no text, and why."""
@@ -327,17 +327,17 @@ def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         yield text.encode(UTF8, "surrogatepass")
 
 
-def _no_lines(bad: list[BadRow]) -> Lines:
+def _no_lines(bad: list[BadRow]) -> LineBlock:
     none = np.zeros(0, np.int64)
-    return Lines(data=b"", ends=none, numbers=none, bad=tuple(bad))
+    return LineBlock(data=b"", ends=none, numbers=none, bad=tuple(bad))
 
 
-def _parts(lines: Lines) -> Iterator[Lines]:
+def _parts(lines: LineBlock) -> Iterator[LineBlock]:
     """The same lines in parts of up to `batch.ROWS`; what was left out comes with the first."""
     for row in range(0, max(len(lines.ends), 1), batch.ROWS):
         start = int(lines.ends[row - 1]) if row else 0
         ends = lines.ends[row : row + batch.ROWS]
-        yield Lines(
+        yield LineBlock(
             data=lines.data[start : int(ends[-1])] if len(ends) else b"",
             ends=ends - start,
             numbers=lines.numbers[row : row + batch.ROWS],

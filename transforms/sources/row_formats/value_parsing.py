@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.sources.row_formats.column_types import NARROW, Kind
+from recordmill.transforms.sources.row_formats.column_types import NARROW, ColumnType
 
 Mask = npt.NDArray[np.bool_]
 
@@ -44,14 +44,14 @@ class Cells:
         missing = pc.is_in(column, value_set=pa.array(spellings, pa.string()))
         return pc.if_else(missing, None, column)
 
-    def kind(self, name: str, column: pa.Array) -> Kind:
+    def kind(self, name: str, column: pa.Array) -> ColumnType:
         """What such texts can be."""
         return self.typed(name, column)[0]
 
-    def typed(self, name: str, column: pa.Array) -> tuple[Kind, pa.Array]:
+    def typed(self, name: str, column: pa.Array) -> tuple[ColumnType, pa.Array]:
         """What such texts can be, and the values as the best of it."""
         if column.null_count == len(column):
-            return Kind(nullable=len(column) > 0), column
+            return ColumnType(nullable=len(column) > 0), column
         nullable = column.null_count > 0
         cast = {kind: _cast(self._plain(column, kind), kind) for kind in NARROW}
         kinds = [kind for kind, values in cast.items() if values is not None]
@@ -61,7 +61,7 @@ class Cells:
         values = cast[kinds[0]] if kinds else column
         if kinds:
             nullable = self.without_missing(name, values).null_count > 0
-        return Kind((*kinds, pa.string()), nullable), values
+        return ColumnType((*kinds, pa.string()), nullable), values
 
     def cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         """Values as those of a type. Raises pa.ArrowInvalid where one is none."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Listed
+from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.file_stat import Found, Problem, Stats, refuse_special
 from recordmill.transforms.sources.files.references import COLUMNS, Unlabelled, check_unlabelled
 from recordmill.transforms.sources.row_formats.column_types import as_nullable
@@ -29,7 +29,12 @@ from recordmill.transforms.sources.row_formats.row_files import (
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.rows import Origin, RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import Roles, find_roles, quoted
-from recordmill.transforms.sources.rows.record_columns import Fault, carried, lay_out, our_columns
+from recordmill.transforms.sources.rows.record_columns import (
+    InvalidRows,
+    carried,
+    lay_out,
+    our_columns,
+)
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
@@ -110,7 +115,7 @@ class FileList:
             )
         return roles
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError if the listing cannot be understood or nothing in it be used."""
         place = Location.parse(self.path)
         if not place.exists():
@@ -172,7 +177,7 @@ def _refer(
     stats: Stats,
     file: str,
     unlabelled: Unlabelled,
-) -> Listed:
+) -> ListingPart:
     """Makes a reference or a reject of every row; what paths need is done once per distinct one."""
     columns = rows.columns
     paths = columns[roles.main].dictionary_encode()
@@ -209,8 +214,8 @@ def _refer(
         roles,
         own=[path, size, mtime],
         schema=schema,
-        nameless=[Fault(pathless, no_path, named=False)],
-        faults=[Fault(useless, unusable)],
+        nameless=[InvalidRows(pathless, no_path, named=False)],
+        faults=[InvalidRows(useless, unusable)],
         file=file,
         reject_unlabelled=unlabelled == "reject",
     )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Listed
+from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
 from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.files.references import (
@@ -43,7 +43,7 @@ class Ours(NamedTuple):
     split: pa.Array
 
 
-class Fault(NamedTuple):
+class InvalidRows(NamedTuple):
     """Rows that are no records. why: of a row, by its index. named: whether they have a key."""
 
     rows: Mask
@@ -76,11 +76,11 @@ def lay_out(
     *,
     own: Sequence[pa.Array] = (),
     schema: pa.Schema,
-    nameless: Sequence[Fault] = (),
-    faults: Sequence[Fault] = (),
+    nameless: Sequence[InvalidRows] = (),
+    faults: Sequence[InvalidRows] = (),
     file: str,
     reject_unlabelled: bool,
-) -> Listed:
+) -> ListingPart:
     """Records and rejects of rows.
 
     own: the columns between ours and the user's. schema: of all. nameless, faults: what is wrong
@@ -96,21 +96,21 @@ def lay_out(
     ]
     bad, rejects = _sort_out(rows, found, keys=ours.key, file=file)
     arrays = [*ours, *own, *(rows.columns[name] for name in users)]
-    return Listed(rows=_keep(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
+    return ListingPart(rows=_keep(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
 
 
-def _keyless(rows: Rows, ours: Ours, roles: Roles) -> Fault:
+def _keyless(rows: Rows, ours: Ours, roles: Roles) -> InvalidRows:
     """Rows without key where a column should have it."""
 
     def why(row: int) -> Problem:
         return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {roles.key!r}")
 
-    return Fault(is_null(ours.key), why, named=False)
+    return InvalidRows(is_null(ours.key), why, named=False)
 
 
 def _faults_of_labels(
     rows: Rows, ours: Ours, roles: Roles, *, reject_unlabelled: bool
-) -> list[Fault]:
+) -> list[InvalidRows]:
     """Rows without label where there should be one, and with one that cannot be."""
 
     def missing(row: int) -> Problem:
@@ -120,16 +120,16 @@ def _faults_of_labels(
         why = broken_label(ours.label[row].as_py())
         return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
-    faults = [Fault(_has_line_break(ours.label), broken)]
+    faults = [InvalidRows(_has_line_break(ours.label), broken)]
     if roles.label is not None and reject_unlabelled:
-        faults.insert(0, Fault(is_null(ours.label), missing))
+        faults.insert(0, InvalidRows(is_null(ours.label), missing))
     return faults
 
 
-def _faults_of_lists(rows: Rows, users: Sequence[str]) -> list[Fault]:
+def _faults_of_lists(rows: Rows, users: Sequence[str]) -> list[InvalidRows]:
     """Rows with a list that has a null inside."""
     return [
-        Fault(null_inside(rows.columns[name]), functools.partial(_hole, rows, name))
+        InvalidRows(null_inside(rows.columns[name]), functools.partial(_hole, rows, name))
         for name in users
         if is_list(rows.columns[name].type)
     ]
@@ -144,7 +144,7 @@ def _hole(rows: Rows, name: str, row: int) -> Problem:
 
 
 def _sort_out(
-    rows: Rows, faults: Sequence[Fault], *, keys: pa.Array, file: str
+    rows: Rows, faults: Sequence[InvalidRows], *, keys: pa.Array, file: str
 ) -> tuple[Mask, list[Reject]]:
     """Which rows have a fault, bool[n], and the rejects: of those, and of what was no row at all.
 

@@ -11,9 +11,14 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout, Listed
+from recordmill.transforms.model.data_type import Layout, ListingPart
 from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
-from recordmill.transforms.sources.row_formats.column_types import Kind, Kinds, as_nullable, has_nan
+from recordmill.transforms.sources.row_formats.column_types import (
+    ColumnType,
+    ColumnTypes,
+    as_nullable,
+    has_nan,
+)
 from recordmill.transforms.sources.row_formats.row_files import wanted_columns
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.rows import Rows
@@ -23,7 +28,7 @@ from recordmill.transforms.sources.rows.column_roles import Roles, quoted
 from recordmill.transforms.sources.rows.kept_rows import Keep
 from recordmill.transforms.sources.rows.record_columns import (
     OURS_FIELDS,
-    Fault,
+    InvalidRows,
     carried,
     lay_out,
     our_columns,
@@ -92,7 +97,7 @@ class RecordRows:
         """What `scan` and `layout` have seen that the user should know."""
         return tuple(self._notes.values())
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError for an input that cannot be understood, or has no row."""
         return list_sections(self._rows, self._notes)
 
@@ -131,7 +136,7 @@ class RecordRows:
             kept=kept,
         )
 
-    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Raises ChangedInputError for a file that is not what was listed."""
         assert isinstance(layout, RowLayout)
         return regroup(self._read(sections, layout))
@@ -165,7 +170,9 @@ class RecordRows:
         del roles
         return []
 
-    def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
+    def _users_fields(
+        self, users: Sequence[str], kinds: ColumnTypes, roles: Roles
+    ) -> list[pa.Field]:
         """The user's columns, as they go on. Raises ConfigError."""
         del roles
         return [self._field(name, kinds[name]) for name in users]
@@ -189,7 +196,7 @@ class RecordRows:
                     f"{did_you_mean(name, names)}: it has {quoted(names)}"
                 )
 
-    def _field(self, name: str, kind: Kind) -> pa.Field:
+    def _field(self, name: str, kind: ColumnType) -> pa.Field:
         field = kind.field(name)
         declared = self._declared.get(name)
         if declared is None:
@@ -205,11 +212,11 @@ class RecordRows:
 
     def _looked_up(
         self,
-        header: Kinds,
+        header: ColumnTypes,
         names: Sequence[str],
         parts: Iterable[pa.RecordBatch],
         keep: Keep | None,
-    ) -> Kinds:
+    ) -> ColumnTypes:
         """What columns are, beyond what the header says."""
         if self._learns_presence:
             return learn_columns(parts, self._rows, names, keep)
@@ -220,7 +227,7 @@ class RecordRows:
 
     def _own_columns(
         self, rows: Rows, roles: Roles, file: str
-    ) -> tuple[list[pa.Array], list[Fault]]:
+    ) -> tuple[list[pa.Array], list[InvalidRows]]:
         """The columns between ours and the user's, and what is wrong with them."""
         del rows, roles, file
         return [], []
@@ -236,7 +243,7 @@ class RecordRows:
             dropped=self.drop_columns,
         )
 
-    def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[Listed]:
+    def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
         named = layout.roles.named()
         wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *layout.written])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
@@ -270,7 +277,9 @@ class RecordRows:
             columns[name] = column
         return rows.replace(pa.RecordBatch.from_pydict(columns), wrong)
 
-    def _records(self, rows: Rows, layout: RowLayout, *, file: str, split: str | None) -> Listed:
+    def _records(
+        self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
+    ) -> ListingPart:
         roles = layout.roles
         ours = our_columns(rows, roles)
         if roles.key is None:
@@ -291,7 +300,7 @@ class RecordRows:
         return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})
 
 
-def _written(field: pa.Field, header: Kinds, kinds: Kinds) -> pa.Field:
+def _written(field: pa.Field, header: ColumnTypes, kinds: ColumnTypes) -> pa.Field:
     """A user's column as it is read: as text, where a file of text has it as another type."""
     found = kinds[field.name].field(field.name)
     is_text = not header[field.name].types and found.type != field.type

@@ -17,17 +17,17 @@ from recordmill.errors import ConfigError, RecordError, Reject, RunError
 from recordmill.pool import shared_pool
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Listed
+from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.references import END, ROW, START, Sections
 from recordmill.transforms.sources.files.walks import File, LeftOut
-from recordmill.transforms.sources.row_formats.column_types import Kinds, join
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, join
 from recordmill.transforms.sources.row_formats.columnar import small_parts
 from recordmill.transforms.sources.row_formats.rows import (
     READ_BYTES,
+    FileSection,
     Oddities,
     Rows,
-    Section,
     TypedFile,
 )
 from recordmill.transforms.sources.rows.column_roles import quoted
@@ -35,7 +35,7 @@ from recordmill.transforms.sources.rows.kept_rows import Keep
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 
-def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[Listed]:
+def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[ListingPart]:
     """Parts of sections, `references.SECTIONS`, with keys such as FILE@START.
 
     notes: {what it is about: a sentence}, made anew when all is listed.
@@ -71,13 +71,13 @@ def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[Listed]:
     notes.update(_told(odd))
 
 
-def read_header(rows: RowInput) -> Kinds | None:
+def read_header(rows: RowInput) -> ColumnTypes | None:
     """The columns of all files, as far as those say before their rows; None: not at all.
 
     Raises ConfigError where files have different columns.
     """
-    first: tuple[File, Kinds] | None = None
-    joined: Kinds = {}
+    first: tuple[File, ColumnTypes] | None = None
+    joined: ColumnTypes = {}
     for one in rows.find():
         if isinstance(one, LeftOut | Reject):
             continue
@@ -106,7 +106,7 @@ def learn_columns(
     rows: RowInput,
     names: Collection[str] | None,
     keep: Keep | None = None,
-) -> Kinds:
+) -> ColumnTypes:
     """What all rows say of the columns named, or of all: in encoder processes, a part a task.
 
     keep: where rows are kept that had to be read for it.
@@ -116,8 +116,8 @@ def learn_columns(
     if len(first) < 2:
         return join(_kinds_of_part(part, rows, names, keep) for part in first)
     pool = shared_pool()
-    waiting: collections.deque[Future[Kinds]] = collections.deque()
-    kinds: Kinds = {}
+    waiting: collections.deque[Future[ColumnTypes]] = collections.deque()
+    kinds: ColumnTypes = {}
     for part in itertools.chain(first, batches):
         waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names, keep))
         if len(waiting) > 2 * pool.workers:
@@ -125,12 +125,12 @@ def learn_columns(
     return join([kinds, *(task.result() for task in waiting)])
 
 
-def sections_of(part: pa.RecordBatch) -> Iterator[tuple[File, Section, dict[str, str | None]]]:
+def sections_of(part: pa.RecordBatch) -> Iterator[tuple[File, FileSection, dict[str, str | None]]]:
     """The sections of a part: their file, and all that was listed."""
     for row in part.to_pylist():
         name = row[batch.KEY].rpartition("@")[0]
         file = File(name, row[batch.PATH], row[batch.SIZE], row[batch.MTIME])
-        yield file, Section(row[START], row[END], row[ROW], 0), row
+        yield file, FileSection(row[START], row[END], row[ROW], 0), row
 
 
 @contextlib.contextmanager
@@ -151,7 +151,7 @@ def numbered_keys(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
     return pc.binary_join_element_wise(f"{file}#", pa.array(numbers).cast(pa.string()), "")
 
 
-def regroup(parts: Iterable[Listed]) -> Iterator[Listed]:
+def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
     """The same rows in parts of up to `batch.ROWS` rows and about 4 MiB."""
     rows: list[pa.RecordBatch] = []
     rejects: list[Reject] = []
@@ -161,24 +161,26 @@ def regroup(parts: Iterable[Listed]) -> Iterator[Listed]:
             count, size = len(piece), piece.nbytes
             full = sum(map(len, rows)) + count > batch.ROWS
             if rows and (full or sum(one.nbytes for one in rows) + size > READ_BYTES):
-                yield Listed(rows=batch.concat(rows), rejects=rejects, filtered=filtered)
+                yield ListingPart(rows=batch.concat(rows), rejects=rejects, filtered=filtered)
                 rows, rejects, filtered = [], [], collections.Counter()
             rows.append(piece)
         rejects += part.rejects
         filtered.update(part.filtered)
     if rows or rejects or filtered:
         joined = batch.concat(rows) if rows else None
-        yield Listed(rows=joined, rejects=rejects, filtered=filtered)
+        yield ListingPart(rows=joined, rejects=rejects, filtered=filtered)
 
 
-def _task(part: bytes, rows: RowInput, names: Collection[str] | None, keep: Keep | None) -> Kinds:
+def _task(
+    part: bytes, rows: RowInput, names: Collection[str] | None, keep: Keep | None
+) -> ColumnTypes:
     return _kinds_of_part(batch.from_bytes(part), rows, names, keep)
 
 
 def _kinds_of_part(
     part: pa.RecordBatch, rows: RowInput, names: Collection[str] | None, keep: Keep | None
-) -> Kinds:
-    kinds: list[Kinds] = []
+) -> ColumnTypes:
+    kinds: list[ColumnTypes] = []
     kept: list[list[Rows]] = []
     for file, section, _ in sections_of(part):
         opened = rows.open(file)

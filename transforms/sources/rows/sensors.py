@@ -17,7 +17,7 @@ from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.row_formats.rows import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Cells, Mask
 from recordmill.transforms.sources.rows.column_roles import Roles
-from recordmill.transforms.sources.rows.record_columns import OURS_FIELDS, Fault
+from recordmill.transforms.sources.rows.record_columns import OURS_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_rows import RowLayout
 from recordmill.transforms.sources.rows.tables import TableRows
 from recordmill.transforms.windowing.time_spans import SERIES, TIME
@@ -95,7 +95,7 @@ class SensorRows(TableRows):
 
     def _own_columns(
         self, rows: Rows, roles: Roles, file: str
-    ) -> tuple[list[pa.Array], list[Fault]]:
+    ) -> tuple[list[pa.Array], list[InvalidRows]]:
         del roles
         texts = [rows.columns[name] for name in self.time_columns]
         text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " ")
@@ -117,7 +117,7 @@ class SensorRows(TableRows):
             why = f"no name of a series in {self.series_column!r}"
             return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
-        faults = [Fault(_is_null(times), no_time), Fault(_is_null(series), no_series)]
+        faults = [InvalidRows(_is_null(times), no_time), InvalidRows(_is_null(series), no_series)]
         return [series, times], faults
 
     def _as_written(self, got: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.transforms.sources.row_formats.column_types import Kinds
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.rows.column_roles import Roles, find_roles, quoted
 from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
 
@@ -52,7 +52,9 @@ class TableRows(RecordRows):
             raise ConfigError(f"{self.input} has no column that is a value: it has {quoted(names)}")
         return roles
 
-    def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
+    def _users_fields(
+        self, users: Sequence[str], kinds: ColumnTypes, roles: Roles
+    ) -> list[pa.Field]:
         self._refuse_decimal_classes(kinds, roles)
         for name in self.used:
             if not kinds[name].types and name not in self._declared:
@@ -74,7 +76,7 @@ class TableRows(RecordRows):
     def _declared(self) -> Mapping[str, pa.DataType]:
         return {column: TYPES[kind] for column, kind in self.types}
 
-    def _as_expected(self, field: pa.Field, kinds: Kinds) -> pa.Field:
+    def _as_expected(self, field: pa.Field, kinds: ColumnTypes) -> pa.Field:
         """A column as it is expected, where its file does not say what it is."""
         kind = TYPES.get(dict(self.expected).get(field.name, ""))
         found = kinds[field.name].types
@@ -91,7 +93,7 @@ class TableRows(RecordRows):
     def _looked_at(self, roles: Roles) -> list[str]:
         return [roles.label] if roles.label is not None else []
 
-    def _refuse_decimal_classes(self, kinds: Kinds, roles: Roles) -> None:
+    def _refuse_decimal_classes(self, kinds: ColumnTypes, roles: Roles) -> None:
         if roles.label is None or dict(self.types).get(roles.label) == "string":
             return
         kind, *wider = kinds[roles.label].types or (pa.string(),)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location, read_file
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout, Listed
+from recordmill.transforms.model.data_type import Layout, ListingPart
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.file_stat import EMPTY, Problem
 from recordmill.transforms.sources.files.folders import (
@@ -90,7 +90,7 @@ class TextTree:
     def notes(self) -> tuple[str, ...]:
         return ()
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError if there is no such folder or nothing to use in it."""
         root = Location.parse(self.root)
         layout = read_layout(root)
@@ -121,7 +121,7 @@ class TextTree:
             presplit=layout == "splits",
         )
 
-    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Raises ChangedInputError for a file that is not what was listed."""
         del layout
         return regroup(
@@ -139,7 +139,7 @@ class TextTree:
         origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
         return PlainLines(origin, self._shape)
 
-    def _list(self, member: Member, found: Sections) -> Iterator[Listed]:
+    def _list(self, member: Member, found: Sections) -> Iterator[ListingPart]:
         file, label, split = member
         if self.documents == "file":
             if file.size > self.max_row_bytes:
@@ -158,7 +158,7 @@ class TextTree:
         except RecordError as error:
             found.reject(file.key, Problem(error.reason, error.detail))
 
-    def _files(self, sections: pa.RecordBatch) -> Listed:
+    def _files(self, sections: pa.RecordBatch) -> ListingPart:
         texts, at, rejects = [], [], []
         for row, listed in enumerate(sections.to_pylist()):
             try:
@@ -172,9 +172,9 @@ class TextTree:
         kept = sections.take(pa.array(at, pa.int64()))
         arrays = [*(kept[name] for name in OURS), pa.array(texts, pa.string())]
         rows = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
-        return Listed(rows=rows if at else None, rejects=rejects)
+        return ListingPart(rows=rows if at else None, rejects=rejects)
 
-    def _lines(self, sections: pa.RecordBatch) -> Iterator[Listed]:
+    def _lines(self, sections: pa.RecordBatch) -> Iterator[ListingPart]:
         wanted = pa.schema([pa.field(LINE, pa.string())])
         for file, section, listed in sections_of(sections):
             with reading(file):
@@ -184,7 +184,7 @@ class TextTree:
                         pa.repeat(pa.scalar(listed[name], pa.string()), count) for name in OURS[1:]
                     ]
                     arrays = [numbered_keys(file.key, rows.numbers), *given, rows.columns[LINE]]
-                    yield Listed(
+                    yield ListingPart(
                         rows=pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS)),
                         rejects=no_rows(rows, file.key),
                     )

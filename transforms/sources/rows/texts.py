@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.sources.files.file_stat import Problem
-from recordmill.transforms.sources.row_formats.column_types import Kinds
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.rows import Rows
 from recordmill.transforms.sources.rows.column_roles import Roles, find_roles, quoted
 from recordmill.transforms.sources.rows.record_columns import (
     TEXT,
     TEXT_FIELDS,
-    Fault,
+    InvalidRows,
     filled,
     is_null,
 )
@@ -52,7 +52,9 @@ class TextRows(RecordRows):
             )
         return dataclasses.replace(roles, main=left[0])
 
-    def _users_fields(self, users: Sequence[str], kinds: Kinds, roles: Roles) -> list[pa.Field]:
+    def _users_fields(
+        self, users: Sequence[str], kinds: ColumnTypes, roles: Roles
+    ) -> list[pa.Field]:
         if TEXT in users:
             raise ConfigError(
                 f"{self.input} has a column {TEXT!r} beside {roles.main!r}, and the text is to "
@@ -62,7 +64,7 @@ class TextRows(RecordRows):
 
     def _own_columns(
         self, rows: Rows, roles: Roles, file: str
-    ) -> tuple[list[pa.Array], list[Fault]]:
+    ) -> tuple[list[pa.Array], list[InvalidRows]]:
         del file
         text = filled(rows.columns[roles.main])
 
@@ -70,4 +72,4 @@ class TextRows(RecordRows):
             detail = f"row {rows.numbers[row]}: no text in column {roles.main!r}"
             return Problem(Reason.EMPTY, detail)
 
-        return [text], [Fault(is_null(text), no_text)]
+        return [text], [InvalidRows(is_null(text), no_text)]

@@ -117,7 +117,7 @@ class ClipCut:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Section:
+class ClipSection:
     """Clips of a film that follow each other, and what it takes to read them.
 
     key: the frame to begin decoding with, as `Packets` has it. base: its number. times: of it and
@@ -166,7 +166,7 @@ class Section:
         return json.dumps(data, sort_keys=True)
 
     @classmethod
-    def from_text(cls, text: str) -> Section:
+    def from_text(cls, text: str) -> ClipSection:
         """The inverse of `to_text`."""
         data = json.loads(text)
         deltas = np.frombuffer(zlib.decompress(base64.b85decode(data["times"])), "<i8")
@@ -181,7 +181,7 @@ def sections_of(
     *,
     segment: tuple[float | None, float | None] = (None, None),
     size: int | None = None,
-) -> list[Section]:
+) -> list[ClipSection]:
     """The clips of a film, or of a segment of it, in sections of about `size` bytes; all of them in
     one without that.
 
@@ -219,7 +219,7 @@ def sections_of(
         until = int(cut.frames_at(np.array([last]), times, unit)[0]) + 1
         is_end = high == count and segment == (None, None)
         found.append(
-            Section(
+            ClipSection(
                 key=(int(packets.keys[key, 0]), int(packets.keys[key, 1])),
                 base=base,
                 times=packets.times[base:until],

@@ -22,10 +22,10 @@ from recordmill.format.row_assembly import offsets_of
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Listed
+from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.sources.video.clip_plan import Clip
-from recordmill.transforms.sources.video.frame_images import Coded
+from recordmill.transforms.sources.video.frame_images import EncodedFrame
 
 FILM = "__film__"  # string: the name of the file
 STARTS = "__starts__"  # lists of int64: where in the staged file each frame begins
@@ -60,7 +60,7 @@ def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
 class ClipRows:
     """Collects clips of the films that rows of a listing name, and what is no clip.
 
-    sections: these rows. max_bytes: of a clip. inputs: as `Listed` has them.
+    sections: these rows. max_bytes: of a clip. inputs: as `ListingPart` has them.
     """
 
     sections: pa.RecordBatch
@@ -86,7 +86,7 @@ class ClipRows:
         return len(self._data)
 
     def add(
-        self, row: int, clip: Clip, frames: Sequence[Coded | RecordError], *, rate: Fraction
+        self, row: int, clip: Clip, frames: Sequence[EncodedFrame | RecordError], *, rate: Fraction
     ) -> None:
         """A clip of the film of a row; it is spoilt where a frame is. rate: frames per second."""
         coded = []
@@ -117,7 +117,7 @@ class ClipRows:
         numbers = clip.frames.tolist()
         self._places.append([self._place((row, n), f) for n, f in zip(numbers, coded, strict=True)])
 
-    def _place(self, number: tuple[int, int], frame: Coded) -> int:
+    def _place(self, number: tuple[int, int], frame: EncodedFrame) -> int:
         """Where a frame stands, by its row and its number in the film: kept now, or before."""
         place = self._numbers.get(number)
         if place is None:
@@ -137,9 +137,9 @@ class ClipRows:
         key = self.sections[batch.KEY][row].as_py()
         self._rejects.append(Reject(key, "read", error.reason, error.detail))
 
-    def take(self) -> Listed:
+    def take(self) -> ListingPart:
         """What was collected since the last call."""
-        listed = Listed(
+        listed = ListingPart(
             rows=self._rows() if self._at else None,
             rejects=self._rejects,
             spoilt=self._spoilt,

@@ -18,7 +18,7 @@ from PIL import Image
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.imaging.colour import PILLOW_MODES, blank
-from recordmill.transforms.imaging.geometry import Plan, Size, plan_resize
+from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT, check_sides, encode
 from recordmill.transforms.sources.video.video_decoder import jpegs, library
@@ -48,7 +48,7 @@ _TURNS = {
 _RIGHT = 1 << 14  # of 1 << 16: below it, an entry of a matrix counts as 0
 
 
-class Coded(NamedTuple):
+class EncodedFrame(NamedTuple):
     """A picture's bytes, and its sides in pixels."""
 
     data: bytes
@@ -77,7 +77,7 @@ class FramePictures:
         self._rotation: int | None = None
         self._turn = 1
 
-    def code(self, frame: Any) -> Coded:
+    def code(self, frame: Any) -> EncodedFrame:
         """Raises RecordError for a frame that cannot be a picture."""
         kind = _Kind(
             frame.width,
@@ -105,7 +105,7 @@ class FramePictures:
         if scaler.standing.canvas != scaler.standing.inner:
             planes = self._padded(planes, scaler.standing)
         height, width, *_ = planes[0].shape
-        return Coded(self._encoded(planes), height, width)
+        return EncodedFrame(self._encoded(planes), height, width)
 
     def _turn_of(self, frame: Any) -> int:
         """Its orientation. The matrix that says so is looked at where it may be another one: PyAV's
@@ -129,7 +129,7 @@ class FramePictures:
         )
         return data
 
-    def _padded(self, planes: Sequence[Plane], standing: Plan) -> list[Plane]:
+    def _padded(self, planes: Sequence[Plane], standing: ResizePlan) -> list[Plane]:
         """Where chroma is of half the size, the picture begins at an even pixel."""
         colour = blank((1, 1), mode="rgb", background=self._options.background)
         (width, height), (left, top) = standing.canvas, standing.corner
@@ -171,7 +171,7 @@ class _Scaler:
     """
 
     def __init__(
-        self, frame: Any, *, window: str | None, size: Size, standing: Plan, yuv: int
+        self, frame: Any, *, window: str | None, size: Size, standing: ResizePlan, yuv: int
     ) -> None:
         self.standing = standing
         self._yuv = yuv
@@ -228,7 +228,7 @@ def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordErr
     )
 
 
-def _window(stored: Size, shown: Size, plan: Plan, *, chroma: Size) -> str | None:
+def _window(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str | None:
     """What the crop filter is told to leave, in whole pixels as they are stored.
 
     chroma: how many pixels a value of it is for, across and down. The window begins where one

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.sources.video.clip_plan import Section
+from recordmill.transforms.sources.video.clip_plan import ClipSection
 from recordmill.transforms.sources.video.video_decoder import Film, library
 
 Frames = Iterator[tuple[int, Any]]
 
 
-def decode_section(film: Film, section: Section) -> Frames:
+def decode_section(film: Film, section: ClipSection) -> Frames:
     """(number in the film, a frame of PyAV's, or the RecordError of one that cannot be decoded) of
     every frame from the section's key frame on, ascending.
 
@@ -65,7 +65,7 @@ def _error(number: int) -> RecordError:
     return RecordError(Reason.CORRUPT, f"frame {number} of the film cannot be decoded")
 
 
-def _from_key(film: Film, section: Section) -> Iterator[Any]:
+def _from_key(film: Film, section: ClipSection) -> Iterator[Any]:
     """The packets from a key frame on. Where the index leads past it, the film is read up to it."""
     key = section.key
     if section.base:

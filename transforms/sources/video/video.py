@@ -22,14 +22,18 @@ from recordmill.errors import ConfigError, Reason, RecordError, Reject, did_you_
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout, Listed, Source
-from recordmill.transforms.sources.video.clip_plan import Clip, ClipCut, Section, sections_of
+from recordmill.transforms.model.data_type import Layout, ListingPart, Source
+from recordmill.transforms.sources.video.clip_plan import Clip, ClipCut, ClipSection, sections_of
 from recordmill.transforms.sources.video.clip_rows import FILM, ClipRows, clip_schema
-from recordmill.transforms.sources.video.frame_images import Coded, FramePictures, too_many_pixels
+from recordmill.transforms.sources.video.frame_images import (
+    EncodedFrame,
+    FramePictures,
+    too_many_pixels,
+)
 from recordmill.transforms.sources.video.frames import decode_section
 from recordmill.transforms.sources.video.video_decoder import Film, Packets, jpegs, library
 
-SECTION = "__section__"  # string, null where the film is one: a `Section`
+SECTION = "__section__"  # string, null where the film is one: a `ClipSection`
 FROM, TO = "__from__", "__to__"  # float64, null without: seconds where a segment begins and ends
 COUNTS = "__counts__"  # int64: inputs that a row of the listing counts for
 
@@ -118,7 +122,7 @@ class Films:
         films = "film has" if found.with_sound == 1 else "films have"
         return (f"{found.with_sound} {films} sound, which is left out",)
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError for an input that cannot be used."""
         library()
         jpegs()
@@ -132,7 +136,7 @@ class Films:
             yield dataclasses.replace(listed, rows=None)
             rows, unclear = self._segments(rows)
             first = first or next(iter(unclear), None)
-            yield Listed(rejects=unclear)
+            yield ListingPart(rejects=unclear)
             for part in self._look_at(rows):
                 kept += 0 if part.rows is None else len(part.rows)
                 first = first or next(iter(part.rejects), None)
@@ -158,7 +162,7 @@ class Films:
             presplit=presplit,
         )
 
-    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Raises ChangedInputError for a film that is not what was listed."""
         found = ClipRows(
             sections=sections,
@@ -170,7 +174,7 @@ class Films:
             try:
                 with Film(place.path, size=place.size, mtime=place.mtime) as film:
                     if place.section is not None:
-                        section = Section.from_text(place.section)
+                        section = ClipSection.from_text(place.section)
                     else:
                         if known is None or known[0] != place.path:
                             known = place.path, film.packets(keep=True)
@@ -188,7 +192,7 @@ class Films:
                 if place.counts:
                     found.reject(row, error)
                 else:  # the film counts where its first section is
-                    found.spoil(row, Section.from_text(str(place.section)).start, error)
+                    found.spoil(row, ClipSection.from_text(str(place.section)).start, error)
         yield found.take()
 
     def _segments(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
@@ -218,7 +222,7 @@ class Films:
             rows = rows.append_column(name, values)
         return rows, rejects
 
-    def _look_at(self, rows: pa.RecordBatch) -> Iterator[Listed]:
+    def _look_at(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Films that can be used, in parts that each are read by one task."""
         keys = rows[batch.KEY].to_pylist()
         rejects: list[Reject] = []
@@ -235,13 +239,13 @@ class Films:
                     continue
                 for number, section in enumerate(sections):
                     if at and (held + weight > _PART_BYTES or len(at) >= _PART_ROWS):
-                        yield Listed(rows=_listing(rows, at, more), rejects=rejects)
+                        yield ListingPart(rows=_listing(rows, at, more), rejects=rejects)
                         rejects, at, more, held = [], [], [], 0
                     at.append(row)
                     more.append((section, int(number == 0)))
                     held += weight
         if at or rejects:
-            yield Listed(rows=_listing(rows, at, more) if at else None, rejects=rejects)
+            yield ListingPart(rows=_listing(rows, at, more) if at else None, rejects=rejects)
 
     def _looked(self, rows: pa.RecordBatch) -> Iterator[tuple[_File, _Looked | RecordError]]:
         """What each film is; several are looked at at a time."""
@@ -295,13 +299,13 @@ class Films:
         return [section.to_text() for section in cut]
 
     def _clips(
-        self, film: Film, section: Section
-    ) -> Iterator[tuple[Clip, list[Coded | RecordError]]]:
+        self, film: Film, section: ClipSection
+    ) -> Iterator[tuple[Clip, list[EncodedFrame | RecordError]]]:
         """The clips of a section in their order; each frame is coded once."""
         clips = collections.deque(section.clips(self.cut, film.unit))
         needed = {number for clip in clips for number in clip.frames.tolist()}
         pictures = FramePictures(self.pictures, aspect=film.aspect)
-        held: dict[int, Coded | RecordError] = {}
+        held: dict[int, EncodedFrame | RecordError] = {}
         for number, frame in decode_section(film, section):
             if number in needed:
                 held[number] = _coded(pictures, frame)
@@ -312,14 +316,14 @@ class Films:
                 for one in [one for one in held if one < low]:
                     del held[one]
 
-    def _rate(self, film: Film, section: Section) -> Fraction:
+    def _rate(self, film: Film, section: ClipSection) -> Fraction:
         """Frames of a clip per second; what the header says, where that is about right."""
         found = section.rate(film.unit)
         told = film.rate if abs(film.rate - found) <= found * _NEAR else found
         return (self.cut.rate or told) / self.cut.step
 
 
-def _coded(pictures: FramePictures, frame: Any) -> Coded | RecordError:
+def _coded(pictures: FramePictures, frame: Any) -> EncodedFrame | RecordError:
     if isinstance(frame, RecordError):
         return frame
     try:
