@@ -10,8 +10,9 @@ import sys
 
 from benchmarks import payload
 from benchmarks.flink_cluster import on_flink
-from recordmill.pool import close_shared_pool
-from runners import direct, flink
+from recordmill.processes.pool import close_shared_pool
+from runners import direct
+from runners.flink import job as flink
 
 
 def main(batches: int, output: str, *cluster: str) -> None:

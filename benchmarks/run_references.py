@@ -11,7 +11,7 @@ from benchmarks.flink_cluster import on_flink
 from benchmarks.references import ColumnEncoder, Counted
 from pipelines import run
 from pipelines.config import CommonConfig
-from recordmill.pool import close_shared_pool
+from recordmill.processes.pool import close_shared_pool
 from transforms.kind import Kind
 
 _CLASSES = 1000

@@ -18,7 +18,7 @@ from recordmill.files import Location, shown
 from recordmill.manifest import MANIFEST
 from recordmill.staging import FOLDER, jobs
 from runners import progress
-from runners.flink_rest import Cluster, JobStatus
+from runners.flink.rest import Cluster, JobStatus
 
 _JOB = Group(10, "The job")
 _POOL = Group(10, "The pool")
@@ -120,7 +120,7 @@ def cancel_main(argv: Sequence[str]) -> int:
     Example:
       recordmill cancel --flink-master localhost:8081 --job 0f3ad5cd2b7c4b39b51dbd2a2d9b0b6e
     """
-    from runners import flink
+    from runners.flink import job as flink
 
     config = parse_command(CancelConfig, argv, cancel_main)
     found = config.find()
@@ -141,7 +141,7 @@ def worker_pool_main(argv: Sequence[str]) -> int:
     Example:
       recordmill worker-pool --port 50000
     """
-    from runners.worker_pool import WorkerPool
+    from runners.workers.pool import WorkerPool
 
     config = parse_command(PoolConfig, argv, worker_pool_main)
 
@@ -157,7 +157,7 @@ def worker_pool_main(argv: Sequence[str]) -> int:
 
 
 def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[str, Any]:
-    from runners import flink
+    from runners.flink import job as flink
 
     said: dict[str, Any] = {
         "job": status.id,

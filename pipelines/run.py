@@ -19,7 +19,7 @@ from recordmill import drift, lock, statistics_file
 from recordmill.errors import RunError
 from recordmill.files import shown
 from recordmill.manifest import load
-from recordmill.pool import kill_shared_pool, process_count
+from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.staging import FOLDER
 from runners import direct
 from runners.failures import without_step
@@ -30,7 +30,7 @@ from transforms.violations import too_far
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runners import flink
+    from runners.flink import job as flink
 
 
 def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:
@@ -87,7 +87,7 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
 def _on_flink(
     config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str
 ) -> flink.FlinkJob:
-    from runners import flink
+    from runners.flink import job as flink
 
     name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
     options = flink.FlinkOptions(
@@ -106,8 +106,8 @@ def _on_flink(
 
 
 def _is_running(cluster: str, job: str) -> bool:
-    from runners import flink
-    from runners.flink_rest import ClusterError
+    from runners.flink import job as flink
+    from runners.flink.rest import ClusterError
 
     try:
         return flink.is_running(cluster, job)

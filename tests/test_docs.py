@@ -28,7 +28,7 @@ from pipelines.video import VideoConfig
 from recordmill.errors import Reason
 from recordmill.files import Location
 from recordmill.manifest import load
-from recordmill.pool import close_shared_pool
+from recordmill.processes.pool import close_shared_pool
 from tests.films import make_film
 
 ROOT = pathlib.Path(__file__).parents[1]

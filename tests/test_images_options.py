@@ -21,7 +21,7 @@ from pipelines.cli import main
 from pipelines.config import FLINK
 from pipelines.images import ImagesConfig
 from pipelines.options import options_of
-from recordmill import pool
+from recordmill.processes import pool
 from recordmill.staging import Staging
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, encoders_kept, images, make

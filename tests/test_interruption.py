@@ -20,7 +20,7 @@ from recordmill import files, lock, publishing
 from recordmill.errors import RunError
 from recordmill.files import Location
 from recordmill.local_files import LocalFiles
-from recordmill.pool import ProcessPool
+from recordmill.processes.pool import ProcessPool
 from recordmill.staging import FOLDER
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make

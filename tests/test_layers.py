@@ -9,7 +9,7 @@ from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core
 from apache_beam.utils.counters import CounterFactory
 
-from runners.lasting import lasting
+from runners.permanent_imports import lasting
 
 HEAVY = ("tensorflow", "tensorflow_transform", "pandas", "apache_beam")
 
@@ -51,7 +51,7 @@ def test_a_whole_run_needs_beam_only():
 
 def test_beam_comes_without_its_clients():
     clients = {"beartype", "boto3", "pymongo", "pyparsing", "requests"}
-    lasting = "from runners.lasting import lasting\nwith lasting(): import pipelines.run"
+    lasting = "from runners.permanent_imports import lasting\nwith lasting(): import pipelines.run"
     assert loaded("import pipelines.run") >= clients, "Beam has changed what it imports"
     assert loaded(lasting).isdisjoint(clients)
     # Who wants one can have it.

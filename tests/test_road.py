@@ -13,7 +13,7 @@ import pytest
 from recordmill.errors import ConfigError, RunError
 from recordmill.files import Location
 from recordmill.manifest import Manifest, index_name, load
-from recordmill.pool import WorkerDied, close_shared_pool
+from recordmill.processes.pool import WorkerDied, close_shared_pool
 from recordmill.reader import read
 from recordmill.shard_index import read_index
 from recordmill.staging import FOLDER

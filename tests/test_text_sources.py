@@ -16,9 +16,9 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from recordmill import pool
 from recordmill.errors import ConfigError, Reason, Reject, RunError
 from recordmill.files import ChangedInputError, Location
+from recordmill.processes import pool
 from transforms import batch
 from transforms.kind import Layout, RowSource
 from transforms.sources import references, text_files

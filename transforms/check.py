@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import Reject
-from recordmill.pool import process_count, shared_pool
+from recordmill.processes.pool import process_count, shared_pool
 from recordmill.staging import Part, Staging
 from transforms import batch
 from transforms.encode import check_rows

@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.staging import Part, to_json
 from transforms import series
 from transforms.series import Spans, Windowing

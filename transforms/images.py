@@ -16,7 +16,7 @@ from apache_beam.pvalue import AsSideInput, TaggedOutput
 
 from recordmill.errors import Reject
 from recordmill.files import Location
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from transforms.encode import encode_columns, pack_encoder
 from transforms.encoders.image_options import ImageOptions

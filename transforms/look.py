@@ -6,7 +6,7 @@ import dataclasses
 
 import apache_beam as beam
 
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.staging import Part
 from transforms import batch
 from transforms.examine import Counts, Examiner, Findings, Task, run_task

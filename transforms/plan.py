@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.split_names import TRAIN
 from recordmill.staging import Part, Staging, Verdict, to_json
 from transforms import batch

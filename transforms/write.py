@@ -25,7 +25,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill import shard_index
 from recordmill.errors import Reject, RunError, unlike_submitter
 from recordmill.manifest import Shard, index_name, shard_name
-from recordmill.pool import ProcessPool, shared_pool
+from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.staging import ShardInfo, Staging, to_json
 from transforms import batch
 from transforms.encode import EncodedChunk, encode_chunk, pack_encoder

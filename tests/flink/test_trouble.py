@@ -99,7 +99,7 @@ def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
         wait_until(lambda: finished(out) > already, "another finished shard")  # noqa: B023
         process.send_signal(number)
         assert ended(process).code == code
-        ours = (str(temporary), "runners import zygote", "recordmill.nursery")
+        ours = (str(temporary), *WORKERS)
         wait_until(lambda: not list(processes(*ours)), "the end of all processes")  # noqa: B023
         wait_until(lambda: not list(temporary.iterdir()), f"{list(temporary.iterdir())} gone")
     job.finish(TMPDIR=str(temporary))

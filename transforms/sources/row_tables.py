@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
 from recordmill.files import shown
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from transforms import batch
 from transforms.kind import Listed
 from transforms.sources import references
