@@ -19,12 +19,16 @@ from typing import Any
 import yaml
 
 from benchmarks.measure import ROOT, python
-from recordmill.runners.flink_rest import Cluster, ClusterError
+from recordmill.runners.flink.rest import Cluster, ClusterError
 
 HOME = ROOT / "build" / "flink" / "pyflink"
 JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
-# A Python worker, and its encoder processes.
-WORKERS = ("recordmill-worker", "runners import zygote", "recordmill.nursery")
+# A Python worker, its forkserver, and its encoder processes.
+WORKERS = (
+    "recordmill-worker",
+    "recordmill.runners.workers import",
+    "recordmill.processes.forkserver",
+)
 _PATIENCE = 120  # s, far more than a start takes
 # Inherited by all that is started from here.
 _MARK = "RECORDMILL_STARTED_BY=" + os.environ.setdefault("RECORDMILL_STARTED_BY", str(os.getpid()))

@@ -10,7 +10,7 @@ import sys
 
 from benchmarks import payload
 from benchmarks.flink_cluster import on_flink
-from recordmill.pool import close_shared_pool
+from recordmill.processes.pool import close_shared_pool
 from recordmill.runners import direct, flink
 
 

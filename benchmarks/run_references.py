@@ -11,7 +11,7 @@ from benchmarks.flink_cluster import on_flink
 from benchmarks.references import ColumnEncoder, Counted
 from recordmill.pipelines import run
 from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pool import close_shared_pool
+from recordmill.processes.pool import close_shared_pool
 from recordmill.transforms.model.data_type import DataType
 
 _CLASSES = 1000

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners.lasting import lasting
+from recordmill.runners.permanent_imports import lasting
 
 # Command: (module of the kind of data, its config class, what it does).
 _KINDS = {
@@ -124,7 +124,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     module_name, config_name, _ = _KINDS[command]
-    from recordmill import environment, pool
+    from recordmill.processes import environment, pool
 
     environment.set_up()
     with lasting():

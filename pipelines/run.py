@@ -19,7 +19,7 @@ from recordmill.pipelines.job import Job, JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
-from recordmill.pool import kill_shared_pool, process_count
+from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.profile import drift, statistics_file
 from recordmill.runners import direct
 from recordmill.runners.failures import without_step
@@ -31,7 +31,7 @@ from recordmill.transforms.model.data_type import DataType, RowSource
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from recordmill.runners import flink
+    from recordmill.runners.flink import job as flink
 
 
 def run(config: CommonConfig, kind: DataType, beam_options: Sequence[str], *, prog: str) -> int:
@@ -88,7 +88,7 @@ def run(config: CommonConfig, kind: DataType, beam_options: Sequence[str], *, pr
 def _on_flink(
     config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str
 ) -> flink.FlinkJob:
-    from recordmill.runners import flink
+    from recordmill.runners.flink import job as flink
 
     name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
     options = flink.FlinkOptions(
@@ -107,8 +107,8 @@ def _on_flink(
 
 
 def _is_running(cluster: str, job: str) -> bool:
-    from recordmill.runners import flink
-    from recordmill.runners.flink_rest import ClusterError
+    from recordmill.runners.flink import job as flink
+    from recordmill.runners.flink.rest import ClusterError
 
     try:
         return flink.is_running(cluster, job)

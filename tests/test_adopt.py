@@ -891,8 +891,8 @@ def test_a_run_that_is_killed_is_finished_by_the_next(tmp_path):
     # It stops itself for good right after the first file: no clock decides what it has done.
     code = f"""
 import os, signal
-from pipelines import adopt_job
-from pipelines.cli import main
+from recordmill.pipelines.commands import adopt_job
+from recordmill.pipelines.cli import main
 adopt_job.in_processes = lambda function, tasks, workers: map(function, list(tasks))
 scan = adopt_job.scan
 def die(task):

@@ -28,7 +28,7 @@ from recordmill.pipelines.sensor import SensorConfig
 from recordmill.pipelines.table import TableConfig
 from recordmill.pipelines.text import TextConfig
 from recordmill.pipelines.video import VideoConfig
-from recordmill.pool import close_shared_pool
+from recordmill.processes.pool import close_shared_pool
 from recordmill.storage.files import Location
 from tests.films import make_film
 

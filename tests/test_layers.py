@@ -9,7 +9,7 @@ from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core
 from apache_beam.utils.counters import CounterFactory
 
-from recordmill.runners.lasting import lasting
+from recordmill.runners.permanent_imports import lasting
 
 HEAVY = ("tensorflow", "tensorflow_transform", "pandas", "apache_beam")
 
@@ -52,7 +52,7 @@ def test_a_whole_run_needs_beam_only():
 def test_beam_comes_without_its_clients():
     clients = {"beartype", "boto3", "pymongo", "pyparsing", "requests"}
     lasting = (
-        "from recordmill.runners.lasting import lasting\n"
+        "from recordmill.runners.permanent_imports import lasting\n"
         "with lasting(): import recordmill.pipelines.run"
     )
     assert loaded("import recordmill.pipelines.run") >= clients, "Beam has changed what it imports"

@@ -124,7 +124,7 @@ def test_nothing_between_is_larger_than_source_and_result():
     code = """if True:
         import resource
         from PIL import Image
-        from transforms.encoders.resample import resize
+        from recordmill.transforms.imaging.resample import resize
         image = Image.new("RGB", (2_000_000, 2), (10, 20, 30))
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         assert resize(image, (224, 224), (0, 0, *image.size)).getpixel((9, 9)) == (10, 20, 30)

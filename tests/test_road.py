@@ -15,7 +15,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import Manifest, index_name, load
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import FOLDER
-from recordmill.pool import WorkerDied, close_shared_pool
+from recordmill.processes.pool import WorkerDied, close_shared_pool
 from recordmill.reading.reader import read
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch

@@ -16,8 +16,8 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from recordmill import pool
 from recordmill.errors import ConfigError, Reason, Reject, RunError
+from recordmill.processes import pool
 from recordmill.storage.files import ChangedInputError, Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, RowSource

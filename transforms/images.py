@@ -15,7 +15,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
 from recordmill.errors import Reject
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions

@@ -17,7 +17,7 @@ from recordmill.job.staging import FOLDER, jobs
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.pipelines.watch import JobProgress
 from recordmill.runners import progress
-from recordmill.runners.flink_rest import Cluster, JobStatus
+from recordmill.runners.flink.rest import Cluster, JobStatus
 from recordmill.storage.files import Location, shown
 
 _JOB = Group(10, "The job")
@@ -120,7 +120,7 @@ def cancel_main(argv: Sequence[str]) -> int:
     Example:
       recordmill cancel --flink-master localhost:8081 --job 0f3ad5cd2b7c4b39b51dbd2a2d9b0b6e
     """
-    from recordmill.runners import flink
+    from recordmill.runners.flink import job as flink
 
     config = parse_command(CancelConfig, argv, cancel_main)
     found = config.find()
@@ -141,7 +141,7 @@ def worker_pool_main(argv: Sequence[str]) -> int:
     Example:
       recordmill worker-pool --port 50000
     """
-    from recordmill.runners.worker_pool import WorkerPool
+    from recordmill.runners.workers.pool import WorkerPool
 
     config = parse_command(PoolConfig, argv, worker_pool_main)
 
@@ -157,7 +157,7 @@ def worker_pool_main(argv: Sequence[str]) -> int:
 
 
 def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[str, Any]:
-    from recordmill.runners import flink
+    from recordmill.runners.flink import job as flink
 
     said: dict[str, Any] = {
         "job": status.id,

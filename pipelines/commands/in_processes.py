@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import as_completed
 from typing import TypeVar
 
-from recordmill.pool import ProcessPool, process_count
+from recordmill.processes.pool import ProcessPool, process_count
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

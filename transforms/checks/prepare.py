@@ -14,7 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
-from recordmill.pool import process_count, shared_pool
+from recordmill.processes.pool import process_count, shared_pool
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Check
 from recordmill.transforms.staged.encoder_tasks import check_rows

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, Verdict, to_json
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.transforms.balancing.rebalance import Quota
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Context, Encoder

@@ -7,7 +7,7 @@ import dataclasses
 import apache_beam as beam
 
 from recordmill.job.staging import StagedPart
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.unique_keys import partition_hashes
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Analysis

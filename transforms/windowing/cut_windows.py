@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
 from recordmill.job.staging import StagedPart, to_json
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.windowing import series
 from recordmill.transforms.windowing.series import Spans, Windowing

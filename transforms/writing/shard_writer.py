@@ -26,7 +26,7 @@ from recordmill.errors import Reject, RunError, unlike_submitter
 from recordmill.format import shard_index
 from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
-from recordmill.pool import ProcessPool, shared_pool
+from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
-from recordmill.pool import shared_pool
+from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart

@@ -1,6 +1,6 @@
 """Runs a program that ends with the process that asked for it, however that ends.
 
-    python -I -S tether.py FOLDER PROGRAM ARGUMENT ...
+    python -I -S parent_watchdog.py FOLDER PROGRAM ARGUMENT ...
 
 FOLDER goes where nobody is left to remove it. For programs that do not look after their parent
 themselves, such as a JVM; it imports nothing but what it needs, for it stays as long as they do.

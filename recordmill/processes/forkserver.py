@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import NoReturn
 
-from recordmill.exchange import Exchange
+from recordmill.processes.shared_memory import Exchange
 
 
 def main_and_exit(descriptor: int, imports: Sequence[str]) -> NoReturn:

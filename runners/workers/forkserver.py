@@ -17,10 +17,10 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from recordmill import environment
-from recordmill.runners.lasting import lasting
+from recordmill.processes import environment
+from recordmill.runners.permanent_imports import lasting
 
-_BOOT = "recordmill.runners.worker_boot"
+_BOOT = "recordmill.runners.workers.boot"
 
 
 def main(modules: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from recordmill.errors import ConfigError
-from recordmill.runners import versions, worker_boot
-from recordmill.runners.worker_pool import WorkerPool
+from recordmill.runners.workers import boot, versions
+from recordmill.runners.workers.pool import WorkerPool
 
 _PATIENCE = 60  # s
 
@@ -91,7 +91,7 @@ def test_its_workers_end_with_it(tmp_path):
 def test_its_workers_end_when_it_is_killed(tmp_path):
     program = (
         "import sys; from tests.test_worker_pool import start\n"
-        "from recordmill.runners.worker_pool import *\n"
+        "from recordmill.runners.workers.pool import *\n"
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
         "    (worker,) = pool._all()\n"
@@ -100,7 +100,7 @@ def test_its_workers_end_when_it_is_killed(tmp_path):
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program],
-        cwd=pathlib.Path(__file__).parents[1], text=True,
+        cwd=pathlib.Path(__file__).parents[2], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stdout is not None
@@ -117,13 +117,13 @@ def test_a_port_that_is_taken(pool):
 
 
 def test_flags_are_what_runners_make_of_them():
-    flags = worker_boot._flags(
+    flags = boot._flags(
         ["--id='1-1'", '--provision_endpoint="localhost:1"', "--semi_persist_dir=/tmp"]
     )
     assert flags["id"] == "1-1"
     assert flags["provision_endpoint"] == "localhost:1"
     with pytest.raises(SystemExit):
-        worker_boot._flags(["--id=1"])
+        boot._flags(["--id=1"])
 
 
 def test_versions_that_differ_are_told():
@@ -153,27 +153,28 @@ def test_versions_that_differ_are_told():
 def test_what_is_installed_of_staged_files(files, calls, tmp_path):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    assert list(worker_boot._to_install(str(tmp_path))) == calls
+    assert list(boot._to_install(str(tmp_path))) == calls
 
 
 def test_a_worker_clears_up_behind_dead_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = (
         "import sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
-        "from recordmill.runners.worker_boot import _own_folder; print(_own_folder(), flush=True)\n"
+        "from recordmill.runners.workers.boot import _own_folder\n"
+        "print(_own_folder(), flush=True)\n"
         "sys.stdin.read()"
     )
     live = subprocess.Popen(
         [sys.executable, "-c", program, tmp_path],
-        cwd=pathlib.Path(__file__).parents[1], text=True,
+        cwd=pathlib.Path(__file__).parents[2], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert live.stdout is not None
     theirs = pathlib.Path(live.stdout.readline().strip())
     (theirs / "packages").mkdir()
-    ours = pathlib.Path(worker_boot._own_folder())
+    ours = pathlib.Path(boot._own_folder())
     assert sorted(tmp_path.iterdir()) == sorted([theirs, ours])
     live.kill()
     live.communicate()
-    third = pathlib.Path(worker_boot._own_folder())
+    third = pathlib.Path(boot._own_folder())
     assert sorted(tmp_path.iterdir()) == sorted([ours, third])

@@ -28,13 +28,15 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners import flink_jar, flink_workers, versions
 from recordmill.runners.beam_options import QuickOptions
 from recordmill.runners.failures import read_failure
-from recordmill.runners.flink_embedded import EmbeddedFlink, java
-from recordmill.runners.flink_rest import TERMINAL, Cluster, ClusterError, JobStatus, NoSuchJobError
-from recordmill.runners.flink_workers import Environment
-from recordmill.runners.worker_pool import WorkerPool
+from recordmill.runners.flink import environments
+from recordmill.runners.flink.embedded import EmbeddedFlink, java
+from recordmill.runners.flink.environments import Environment
+from recordmill.runners.flink.jar import ENTRY, job_server_jar, write_jar
+from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus, NoSuchJobError
+from recordmill.runners.workers import versions
+from recordmill.runners.workers.pool import WorkerPool
 
 _POLL_SECONDS = 0.5
 _LOOK_SECONDS = 3.0  # how often Flink puts its vertices together anew; each time costs it some CPU
@@ -128,7 +130,7 @@ class FlinkJob:
         if options.detach and self._cluster is None:
             raise ConfigError("--detach needs a cluster that goes on without us: --flink-master")
         self.id = uuid.uuid4().hex
-        self._environment = flink_workers.choose(
+        self._environment = environments.choose(
             options.environment,
             cluster=self._cluster,
             detach=options.detach,
@@ -146,7 +148,7 @@ class FlinkJob:
         else:
             java()
         self._parallelism = options.parallelism or slots
-        self._jar = flink_jar.job_server_jar(options.job_server_jar, flink_version=version)
+        self._jar = job_server_jar(options.job_server_jar, flink_version=version)
         self._embedded: EmbeddedFlink | None = None
         self._pool: WorkerPool | None = None
         self._folder: str | None = None
@@ -205,7 +207,7 @@ class FlinkJob:
     ) -> None:
         assert self._folder is not None
         options = self._options
-        with flink_workers.serving(
+        with environments.serving(
             self._environment,
             config=options.environment_config,
             imports=options.imports,
@@ -218,7 +220,7 @@ class FlinkJob:
                 parallelism=self._parallelism,
             )
             jar = os.path.join(self._folder, "job.jar")
-            flink_jar.write_jar(
+            write_jar(
                 jar,
                 job_server=self._jar,
                 pipeline=_proto(build, beam_options, folder=self._folder),
@@ -239,7 +241,7 @@ class FlinkJob:
         os.unlink(jar)
         self._submitted = True
         try:
-            cluster.run_jar(uploaded, flink_jar.ENTRY, self.id)
+            cluster.run_jar(uploaded, ENTRY, self.id)
             self._status = cluster.status(self.id)
         finally:
             # The job has a copy of its own.

@@ -35,7 +35,7 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format, text_format
 
-from recordmill.runners import versions
+from recordmill.runners.workers import versions
 
 _ANSWER_SECONDS = 60  # of the runner that has started us
 _PARENT_SECONDS = 1.0  # how often to look whether it is still there

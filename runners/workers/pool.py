@@ -155,7 +155,9 @@ class _Zygote:
     """The process that the workers are forked from."""
 
     def __init__(self, imports: Sequence[str], log: IO[bytes] | None) -> None:
-        start = f"from runners import zygote; zygote.main({list(imports)!r})"
+        start = (
+            f"from recordmill.runners.workers import forkserver; forkserver.main({list(imports)!r})"
+        )
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self._process = subprocess.Popen(
             # -P: a module in the folder where somebody stands is not the one we mean.

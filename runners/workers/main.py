@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from recordmill import environment
+from recordmill.processes import environment
 
 
 def main() -> int:
     """Runs a worker until the runner lets it go; returns its exit code."""
     environment.set_up()
-    from recordmill.runners import worker_boot
+    from recordmill.runners.workers import boot
 
-    return worker_boot.main()
+    return boot.main()

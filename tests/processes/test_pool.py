@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
-from recordmill.exchange import ROOM
-from recordmill.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
+from recordmill.processes.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
+from recordmill.processes.shared_memory import ROOM
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 class AwkwardError(Exception):
@@ -255,8 +255,8 @@ def test_the_shared_pool_is_made_once():
 
 _PARENT = """
 import sys
-from recordmill.pool import ProcessPool
-from tests.test_pool import process_id, read
+from recordmill.processes.pool import ProcessPool
+from tests.processes.test_pool import process_id, read
 
 pool = ProcessPool(2)
 pool.submit(process_id).result()
@@ -292,7 +292,7 @@ def test_modules_of_the_users_folder_are_not_taken_for_ours(tmp_path):
     (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
     code = (
         "import sys; sys.path.pop(0)\n"
-        "from recordmill.pool import ProcessPool\n"
+        "from recordmill.processes.pool import ProcessPool\n"
         "pool = ProcessPool(1)\n"
         "print(pool.submit(len, 'abc').result())\n"
         "pool.close()\n"
@@ -326,13 +326,13 @@ def test_an_import_that_fails_is_told_by_the_task_that_needs_it(tmp_path, monkey
 
 FAMILY = """
 import os, sys, threading
-from recordmill import environment
+from recordmill.processes import environment
 
 environment.set_up()
 import pyarrow.compute
 
-from recordmill.pool import ProcessPool
-from tests.test_pool import family
+from recordmill.processes.pool import ProcessPool
+from tests.processes.test_pool import family
 
 if sys.argv[1] == "threads":
     threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -356,5 +356,5 @@ def test_what_forks_is_a_fork_itself_where_there_are_no_threads(threads, begins)
     done = subprocess.run(
         [sys.executable, "-c", FAMILY, threads], capture_output=True, text=True, check=True
     )
-    assert ("recordmill.nursery import main" in done.stdout) == begins
+    assert ("recordmill.processes.forkserver import main" in done.stdout) == begins
     assert done.stderr == ""

@@ -24,9 +24,9 @@ from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.reduction import send_handle
 from typing import Any, ParamSpec, TypeVar
 
-from recordmill import environment, nursery
 from recordmill.errors import RunError
-from recordmill.exchange import Exchange, shared_memory
+from recordmill.processes import environment, forkserver
+from recordmill.processes.shared_memory import Exchange, shared_memory
 
 _OF_ALLOCATOR = "jemalloc_bg_thd\n"
 
@@ -134,7 +134,7 @@ def _can_fork() -> bool:
 
 
 class _Nursery:
-    """The process that forks the others (`recordmill.nursery`), or the next where it has died."""
+    """The process that forks the others (`forkserver.main`), or the next where it has died."""
 
     def __init__(self, imports: Sequence[str]) -> None:
         self._imports = [*imports]
@@ -153,15 +153,15 @@ class _Nursery:
         number = os.fork()
         if not number:
             self._control.close()
-            nursery.main_and_exit(theirs.fileno(), self._imports)
+            forkserver.main_and_exit(theirs.fileno(), self._imports)
         return _Forked(number)
 
     def _spawn(self, theirs: Connection) -> subprocess.Popen[bytes]:
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         # -P: a queue.py in the folder where the user stands is not the one we mean.
-        main = f"from recordmill.nursery import main; main({theirs.fileno()}, {self._imports})"
+        main = "from recordmill.processes.forkserver import main"
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", main],
+            [sys.executable, "-P", "-c", f"{main}; main({theirs.fileno()}, {self._imports})"],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=os.environ | environment.VARIABLES | {"PYTHONPATH": paths},

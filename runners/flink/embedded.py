@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 from recordmill.errors import ConfigError
-from recordmill.runners import tether
-from recordmill.runners.flink_jar import ENTRY
-from recordmill.runners.flink_rest import Cluster
+from recordmill.runners.flink import parent_watchdog
+from recordmill.runners.flink.jar import ENTRY
+from recordmill.runners.flink.rest import Cluster
 
 _HOST = "127.0.0.1"
 _FAILED = b'\nException in thread "main"'
@@ -61,7 +61,7 @@ class EmbeddedFlink:
         command = [java(), quick, *opened, f"-Djava.io.tmpdir={self._folder}", "-cp", jar, ENTRY]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", tether.__file__, str(self._folder), *command,
+                [sys.executable, "-I", "-S", parent_watchdog.__file__, str(self._folder), *command,
                  "--flink-conf-dir", str(self._folder)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 process_group=0,  # Ctrl-C is ours to understand
