@@ -22,14 +22,14 @@ from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import Context
-from recordmill.transforms.sources.arrays.array_headers import ArrayLook
-from recordmill.transforms.sources.arrays.arrays import Arrays
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
+from recordmill.transforms.sources.arrays.array_source import ArraySource
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.files.folders import FileTree
 from tests.test_npy import NUMBERS, SHAPES
 
-CHUNK = functools.partial(ArrayCut, unit="chunk")
-ITEM = ArrayCut(unit="item")
+CHUNK = functools.partial(ArraySlicing, unit="chunk")
+ITEM = ArraySlicing(unit="item")
 QUICK = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -37,14 +37,16 @@ class Records:
     """What becomes of the files in a folder."""
 
     def __init__(
-        self, folder: pathlib.Path | str, cut: ArrayCut | None = None, **options: Any
+        self, folder: pathlib.Path | str, cut: ArraySlicing | None = None, **options: Any
     ) -> None:
-        cut = cut or ArrayCut()
-        look = {name: options.pop(name) for name in [*options] if name in ArrayLook.__annotations__}
+        cut = cut or ArraySlicing()
+        look = {
+            name: options.pop(name) for name in [*options] if name in ArrayProbe.__annotations__
+        }
         asked = ArrayOptions(**options)
-        source = Arrays(
+        source = ArraySource(
             files=FileTree(input=str(folder), unlabelled="keep", leave_out=()),
-            look=ArrayLook(cut=cut, unlabelled="keep", **look),
+            look=ArrayProbe(cut=cut, unlabelled="keep", **look),
             dtype=asked.dtype,
             cast=asked.cast,
         )

@@ -17,7 +17,7 @@ from recordmill.storage.files import ChangedInputError
 from recordmill.transforms.sources.arrays import array_file, hdf5
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.npy import Stored
+from recordmill.transforms.sources.arrays.npy import StoredArray
 from tests.test_npy import NUMBERS, SHAPES
 
 FORMATS = ("npy", "npz", "deflated", "h5", "h5 in chunks")
@@ -309,5 +309,5 @@ def test_no_file_is_left_open(tmp_path) -> None:
 
 
 def test_what_is_stored_is_text_in_a_listing() -> None:
-    stored = Stored(dtype=">f4", shape=(2, 3), fortran=True, offset=128, member="a/b")
-    assert Stored.from_text(stored.to_text()) == stored
+    stored = StoredArray(dtype=">f4", shape=(2, 3), fortran=True, offset=128, member="a/b")
+    assert StoredArray.from_text(stored.to_text()) == stored

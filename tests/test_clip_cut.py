@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RecordError
-from recordmill.transforms.sources.video.clip_plan import ClipCut, ClipSection, sections_of
+from recordmill.transforms.sources.video.clip_plan import ClipSampling, ClipSection, sections_of
 from recordmill.transforms.sources.video.video_decoder import Packets
 
 MILLI = Fraction(1, 1000)
@@ -25,7 +25,9 @@ def packets(times: list[int], *, keys: list[int] | None = None, end: int | None 
     )
 
 
-def clips_of(found: Packets, cut: ClipCut, **options: object) -> list[tuple[int, list[int], int]]:
+def clips_of(
+    found: Packets, cut: ClipSampling, **options: object
+) -> list[tuple[int, list[int], int]]:
     """(first slot, numbers of frames, frames of its own) of all clips."""
     sections = sections_of(found, cut, MILLI, **options)
     return [
@@ -44,7 +46,7 @@ def films(draw) -> Packets:
 
 
 cuts = st.builds(
-    ClipCut,
+    ClipSampling,
     frames=st.integers(1, 6),
     stride=st.none() | st.integers(1, 20),
     step=st.integers(1, 4),
@@ -100,7 +102,7 @@ def test_clips_are_those_of_plain_counting(found, cut, size) -> None:
 )
 def test_a_segment_has_the_frames_that_begin_in_it(segment, slots) -> None:
     found = packets([1000 + 40 * n for n in range(10)])
-    got = clips_of(found, ClipCut(frames=1), segment=segment)
+    got = clips_of(found, ClipSampling(frames=1), segment=segment)
     assert [frames for _, frames, _ in got] == [[n] for n in slots]
 
 
@@ -119,7 +121,7 @@ def test_a_segment_has_the_frames_that_begin_in_it(segment, slots) -> None:
 def test_what_is_no_segment(segment, message) -> None:
     found = packets([40 * n for n in range(10)])
     with pytest.raises(RecordError, match=message):
-        clips_of(found, ClipCut(frames=1), segment=segment)
+        clips_of(found, ClipSampling(frames=1), segment=segment)
 
 
 def test_times_are_exact_whatever_the_unit() -> None:
@@ -130,7 +132,7 @@ def test_times_are_exact_whatever_the_unit() -> None:
         sizes=np.array([1]),
         end=10**6 * 1001,
     )
-    cut = ClipCut(frames=10**6)
+    cut = ClipSampling(frames=10**6)
     (section,) = sections_of(found, cut, Fraction(1, 30000))
     (clip,) = section.clips(cut, Fraction(1, 30000))
     for number in (0, 1, 2, 777_777, 999_999):
@@ -139,7 +141,7 @@ def test_times_are_exact_whatever_the_unit() -> None:
 
 def test_decoding_begins_a_key_frame_before_that_of_the_clip() -> None:
     found = packets([40 * n for n in range(40)], keys=[0, 10, 20, 30])
-    sections = sections_of(found, ClipCut(frames=4), MILLI, size=1)
+    sections = sections_of(found, ClipSampling(frames=4), MILLI, size=1)
     assert [section.base for section in sections] == [0, 0, 10, 20]
     assert [section.start for section in sections] == [0, 12, 20, 32]
     assert [len(section.times) for section in sections] == [12, 20, 22, 20]
@@ -157,4 +159,4 @@ def test_decoding_begins_a_key_frame_before_that_of_the_clip() -> None:
 )
 def test_what_cannot_work(options, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        ClipCut(**options)
+        ClipSampling(**options)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from recordmill.errors import RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.sources.video.frame_images import FramePictures
+from recordmill.transforms.sources.video.frame_encoder import FrameEncoder
 from tests.films import difference, picture, resized
 
 NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
@@ -18,7 +18,7 @@ NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
 
 def coded(pixels: np.ndarray, **options: object) -> Image.Image:
     frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-    made = FramePictures(ImageOptions(**options)).code(frame)
+    made = FrameEncoder(ImageOptions(**options)).code(frame)
     image = Image.open(io.BytesIO(made.data))
     assert image.size == (made.width, made.height)
     return image
@@ -27,7 +27,7 @@ def coded(pixels: np.ndarray, **options: object) -> Image.Image:
 def test_frames_are_not_kept_until_somebody_collects_garbage(shared_data) -> None:
     """Each takes as much memory as it has pixels."""
     with av.open(str(shared_data / "video" / "bikes.mp4")) as film:
-        pictures = FramePictures(ImageOptions(size=(24, 24)))
+        pictures = FrameEncoder(ImageOptions(size=(24, 24)))
         gc.collect()
         gc.disable()
         try:
@@ -107,7 +107,7 @@ def test_a_window_has_the_colours_of_the_frame(form, offset) -> None:
     step = 64 // frame.format.chroma_width(64)
     for kind in ("jpeg", "png"):
         options = ImageOptions(size=(48, 64), image_format=kind)
-        made = FramePictures(options).code(frame)
+        made = FrameEncoder(options).code(frame)
         found = np.asarray(Image.open(io.BytesIO(made.data)))
         begin = offset // step * step  # where a value of chroma begins
         assert difference(found, seen[:, begin : begin + 64]) < 4
@@ -118,4 +118,4 @@ def test_colours_that_ffmpeg_cannot_convert_are_rejects() -> None:
     frame = frame.reformat(format="yuv420p")
     frame.colorspace = 14  # ICtCp
     with pytest.raises(RecordError, match="cannot scale pixels of yuv420p in its colours"):
-        FramePictures(ImageOptions(size=(24, 24))).code(frame)
+        FrameEncoder(ImageOptions(size=(24, 24))).code(frame)

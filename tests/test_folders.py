@@ -18,12 +18,12 @@ from recordmill.storage.files import Location, StorageError, read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.folders import (
-    NOT_PICTURES,
+    NOT_IMAGES,
     FileTree,
-    filtered_by,
     has_extension,
     layout_of,
     read_layout,
+    skip_reason,
     split_and_label,
 )
 
@@ -97,7 +97,7 @@ def test_split_and_label(key: str, layout: Any, expected: tuple[str | None, str 
     ],
 )
 def test_filtered_by(name: str, by: str | None) -> None:
-    assert filtered_by(name) == by
+    assert skip_reason(name) == by
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_filtered_by(name: str, by: str | None) -> None:
     ],
 )
 def test_extensions_in_any_case(name: str, known: bool) -> None:
-    assert has_extension(name, NOT_PICTURES) is known
+    assert has_extension(name, NOT_IMAGES) is known
 
 
 def test_labels(tmp_path: pathlib.Path) -> None:

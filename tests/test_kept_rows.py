@@ -12,7 +12,7 @@ from recordmill.storage.files import ChangedInputError, Location
 from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.tables import TableRows
+from recordmill.transforms.sources.rows.table_rows import TableRows
 
 HEADER = "id,a,b,c,label\n"
 VALUES = st.sampled_from(

@@ -18,7 +18,7 @@ from recordmill.storage.files import Location, read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import file_stat, references
 from recordmill.transforms.sources.row_formats.text_columns import null_inside, number_text
-from recordmill.transforms.sources.rows.listings import FileList, normal_path
+from recordmill.transforms.sources.rows.file_list import FileList, normal_path
 
 SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
+from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
 NUMBERS = st.one_of(
     arrays.boolean_dtypes(),
@@ -37,7 +37,7 @@ def header(text: str, data: bytes = b"", *, version: int = 1) -> bytes:
     return b"\x93NUMPY" + bytes([version, 0]) + length + content + data
 
 
-def read(content: bytes) -> Stored:
+def read(content: bytes) -> StoredArray:
     return read_npy(content[:HEAD], len(content))
 
 
@@ -52,7 +52,7 @@ def test_what_numpy_writes_is_read(array, fortran, version) -> None:
     raw = np.frombuffer(content, stored.numbers, offset=stored.offset)
     got = raw.reshape(stored.shape, order="F" if stored.fortran else "C")
     assert got.tobytes() == array.tobytes()
-    assert Stored.from_text(stored.to_text()) == stored
+    assert StoredArray.from_text(stored.to_text()) == stored
 
 
 def text_of(descr: str = "'<f4'", shape: str = "(2,)", fortran: str = "False") -> str:

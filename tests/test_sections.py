@@ -19,14 +19,14 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats import json_blocks, text_files
-from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, cut_rows
-from recordmill.transforms.sources.row_formats.row_files import (
-    learn_kinds,
+from recordmill.transforms.sources.row_formats.open_rows import (
+    infer_types,
     open_rows,
     wanted_columns,
 )
+from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, cut_rows
+from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import Origin, RowFile
 
 NO_LIMIT = 1 << 30
 
@@ -120,7 +120,7 @@ def read_by(file: RowFile, size: int) -> tuple[list[tuple[int, dict[str, Any]]],
         assert one.row <= other.row
         assert one.end == other.start
     if kinds is None:
-        kinds = learn_kinds(file, sections)
+        kinds = infer_types(file, sections)
     wanted = wanted_columns((), kinds, kinds)
     rows, bad = [], []
     for section in sections:

@@ -23,11 +23,11 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, RowSource
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.row_formats import text_files
+from recordmill.transforms.sources.row_formats.row_file import READ_BYTES
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import READ_BYTES
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
-from recordmill.transforms.sources.rows.text_trees import TextTree
-from recordmill.transforms.sources.rows.texts import TextRows
+from recordmill.transforms.sources.rows.text_folders import TextFolder
+from recordmill.transforms.sources.rows.text_rows import TextRows
 
 SYSTEM = ["__key__", "__label__", "__group__", "__split__"]
 
@@ -35,7 +35,7 @@ SYSTEM = ["__key__", "__label__", "__group__", "__split__"]
 class Read:
     """All that comes out of a source, put together."""
 
-    def __init__(self, source: TextRows | TextTree) -> None:
+    def __init__(self, source: TextRows | TextFolder) -> None:
         assert isinstance(source, RowSource)
         self.rejects: list[Reject] = []
         self.filtered: collections.Counter[str] = collections.Counter()
@@ -800,7 +800,7 @@ def test_messages_whose_quotes_are_taken_for_quotes_are_told(shared_data: pathli
 
 
 def read_tree(root: pathlib.Path, **options: Any) -> Read:
-    return Read(TextTree(root=str(root), **options))
+    return Read(TextFolder(root=str(root), **options))
 
 
 def test_folders_by_class(tmp_path: pathlib.Path) -> None:
@@ -905,7 +905,7 @@ def test_many_documents_are_read_together(
 def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> None:
     for documents in ("file", "line"):
         write(tmp_path / "1.txt", "one")
-        source = TextTree(root=str(tmp_path), documents=documents)  # type: ignore[arg-type]
+        source = TextFolder(root=str(tmp_path), documents=documents)  # type: ignore[arg-type]
         (listed,) = source.scan()
         write(tmp_path / "1.txt", "other")
         with pytest.raises(ChangedInputError):
@@ -921,6 +921,6 @@ def test_unusable_trees(tmp_path: pathlib.Path) -> None:
     ):
         read_tree(tmp_path)
     with pytest.raises(ConfigError, match="--documents: expected one of file, line, got 'page'"):
-        TextTree(root="x", documents="page")  # type: ignore[arg-type]
+        TextFolder(root="x", documents="page")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="--encoding: expected the name of one"):
-        TextTree(root="x", encoding="nonsense")
+        TextFolder(root="x", encoding="nonsense")

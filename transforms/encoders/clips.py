@@ -38,7 +38,7 @@ _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClipEncoder:
-    """Writes rows of `Films`, whose frames are coded already.
+    """Writes rows of `VideoSource`, whose frames are coded already.
 
     pictures: how frames came out. frames: of a clip. unlabelled: rows without a label may occur,
     and have no label features.

@@ -50,7 +50,7 @@ class AnnotatedFiles:
     """
 
     files: Source
-    open_book: Callable[[], AnnotationReader]
+    open_annotations: Callable[[], AnnotationReader]
     where: str
     unannotated: Unannotated = "reject"
     without_boxes: WithoutBoxes = "keep"
@@ -96,7 +96,7 @@ class AnnotatedFiles:
     def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError where annotations cannot be understood, or fit no picture."""
         self._found.clear()
-        book = self.open_book()
+        book = self.open_annotations()
         self._found["notes"] = book.notes
         index = _Index(book, self.where)
         self._count(book)

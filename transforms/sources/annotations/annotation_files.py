@@ -33,7 +33,7 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
-from recordmill.transforms.sources.files.folders import filtered_by
+from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.walks import File, walk
 
 _NAMES = ("classes.txt", "obj.names", "labels.txt")  # of YOLO's classes, in the folder or above it
@@ -119,7 +119,7 @@ class VocReader(_Files):
             self._seen.add(name)
             view = (one.findtext("pose") or "").strip()
             objects.add(row, corners, name, **more, view=view)
-        return sides_of(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
+        return parse_sides(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
 
     def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
         texts = [None if box is None else box.findtext(n) for n in ("xmin", "ymin", "xmax", "ymax")]
@@ -165,7 +165,7 @@ class YoloReader(_Files):
                 last = len(self.classes) - 1
                 raise ValueError(f"line {number}: expected a class 0 to {last}, got {words[0]!r}")
             if width < 0 or height < 0 or beyond((x, y, width, height)):
-                raise ValueError(expected_fractions(what, words[1:]))
+                raise ValueError(fractions_message(what, words[1:]))
             half, tall = width / 2, height / 2
             found.append(((x - half, y - tall, x + half, y + tall), self.classes[int(words[0])]))
         for corners, name in found:
@@ -193,7 +193,7 @@ def _listed(
     files: list[File] = []
     rejects: list[Reject] = []
     others = frozenset(leave_out)
-    for finding in walk(folder, filtered_by, depth=1):
+    for finding in walk(folder, skip_reason, depth=1):
         if isinstance(finding, Reject):
             rejects.append(finding)
         elif isinstance(finding, File):
@@ -226,11 +226,11 @@ def beyond(fractions: Iterable[float]) -> bool:
     return any(not -_ROUNDING <= one <= 1 + _ROUNDING for one in fractions)
 
 
-def expected_fractions(what: str, texts: Sequence[Any]) -> str:
+def fractions_message(what: str, texts: Sequence[Any]) -> str:
     return f"{_expected(what, texts)}: they are of the sides, 0 to 1"
 
 
-def sides_of(width: str, height: str) -> tuple[int, int] | None:
+def parse_sides(width: str, height: str) -> tuple[int, int] | None:
     """The sides of a picture, as texts say them; None where these are none."""
     texts = (width.strip(), height.strip())
     if not all(_is_whole(text) and len(text) <= _DIGITS for text in texts):

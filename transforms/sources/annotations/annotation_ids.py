@@ -16,7 +16,7 @@ _NONE, _NUMBER, _OTHER = range(3)
 
 
 @dataclasses.dataclass(frozen=True)
-class Repeated:
+class DeduplicatedIds:
     """kept: the annotations that count. faults: {picture: why its annotations cannot be used}."""
 
     kept: Indices
@@ -52,7 +52,7 @@ class AnnotationIds:
             self._kinds.append(_OTHER)
             self._ids.append(self._others.setdefault(known, len(self._others)))
 
-    def repeated(self, pictures: Indices, content: Callable[[], Indices]) -> Repeated:
+    def repeated(self, pictures: Indices, content: Callable[[], Indices]) -> DeduplicatedIds:
         """What becomes of those whose id came before.
 
         One of the same picture and content counts once; of another content, it is a mistake. So is
@@ -65,7 +65,7 @@ class AnnotationIds:
         known = np.flatnonzero(kinds != _NONE)
         chosen, kind = ids[known], kinds[known].astype(np.int64)
         if len(np.unique(chosen)) == len(known):
-            return Repeated(everything, {})
+            return DeduplicatedIds(everything, {})
         files = np.searchsorted(self._starts, known, side="right")
         of_picture = known[_firsts(pictures[known], chosen, kind)]
         again = of_picture != known
@@ -79,7 +79,7 @@ class AnnotationIds:
             picture = int(pictures[known[at]])
             if picture not in faults:
                 faults[picture] = self._why(int(known[at]), int(first[at]), other=elsewhere[at])
-        return Repeated(np.setdiff1d(everything, known[same], assume_unique=True), faults)
+        return DeduplicatedIds(np.setdiff1d(everything, known[same], assume_unique=True), faults)
 
     def _why(self, later: int, first: int, *, other: bool) -> str:
         how = "is of another picture" if other else "says something else"

@@ -11,7 +11,7 @@ from recordmill.transforms.model.annotations import AnnotationReader
 from recordmill.transforms.sources.annotations.annotation_files import open_voc, open_yolo
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import read_coco
-from recordmill.transforms.sources.files.folders import filtered_by
+from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.walks import File, walk
 
 Format = Literal["auto", "coco", "voc", "yolo", "csv"]
@@ -81,7 +81,7 @@ def guess(place: Location) -> Format:
         if found in ("coco", "csv"):
             return found
     else:
-        for finding in walk(place, filtered_by, depth=1):
+        for finding in walk(place, skip_reason, depth=1):
             extension = finding.key.rpartition(".")[2].lower() if isinstance(finding, File) else ""
             if extension in ("xml", "txt"):
                 return _EXTENSIONS[extension]

@@ -23,9 +23,9 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.sources.annotations.annotation_files import (
     beyond,
-    expected_fractions,
+    fractions_message,
     numbers,
-    sides_of,
+    parse_sides,
 )
 
 # The usual names of columns, in lower case, the most usual first.
@@ -88,7 +88,7 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
         by_stem = by_stem or row["by_stem"] != ""
         at = pictures.setdefault(name, len(pictures))
         if at == len(sides):
-            sides.append(sides_of(row["width"], row["height"]))
+            sides.append(parse_sides(row["width"], row["height"]))
         given = [row[corner] for corner in _CORNERS]
         if not row["class"] and not any(given):
             continue  # a picture without boxes
@@ -96,7 +96,7 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
             what = f"row {number}: four {'fractions' if fractions else 'numbers'}"
             left, top, right, bottom = numbers(given, what)
             if fractions and beyond((left, top, right, bottom)):
-                raise ValueError(expected_fractions(what, given))
+                raise ValueError(fractions_message(what, given))
             if right < left or bottom < top:
                 raise ValueError(f"row {number}: the box ends before it begins: {', '.join(given)}")
             if not row["class"] or len(row["class"].splitlines()) > 1:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError, did_you_mean
 from recordmill.storage.files import InputFile
-from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
+from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
 Array = npt.NDArray[Any]
 
@@ -58,13 +58,15 @@ class ArrayFile(abc.ABC):
         """Of its arrays. Raises RecordError for a file that cannot be understood."""
 
     @abc.abstractmethod
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
         """What an array is like. texts: it may be of texts, which are labels.
 
         Raises RecordError where it cannot be read, or is none of numbers.
         """
 
-    def find(self, name: str | None, *, option: str = "--array", texts: bool = False) -> Stored:
+    def find(
+        self, name: str | None, *, option: str = "--array", texts: bool = False
+    ) -> StoredArray:
         """The array of that name; None for the only one.
 
         Raises RecordError where there is none, or several to choose from.
@@ -86,7 +88,7 @@ class ArrayFile(abc.ABC):
             )
         return self.stored(wanted, texts=texts)
 
-    def read(self, stored: Stored, span: Span | None = None) -> Array:
+    def read(self, stored: StoredArray, span: Span | None = None) -> Array:
         """An array, or a part of it, in the dtype and byte order of the file.
 
         Raises RecordError where it cannot be read.
@@ -97,11 +99,11 @@ class ArrayFile(abc.ABC):
         array = self._read_at(stored.offset, stored.numbers, shape, _turned(stored, span))
         return array.T if stored.fortran else array
 
-    def labels(self, stored: Stored, span: Span | None = None) -> pa.Array:
+    def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
         """Classes as texts, string[n]. Raises RecordError for what are none."""
         return label_texts(self.read(stored, span).reshape(-1))
 
-    def _load(self, stored: Stored, span: Span | None) -> Array:
+    def _load(self, stored: StoredArray, span: Span | None) -> Array:
         """`read`, of an array whose bytes do not stand in the file as they are."""
         raise NotImplementedError
 
@@ -150,7 +152,7 @@ class NpyFile(ArrayFile):
     def names(self) -> Sequence[str]:
         return [""]
 
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
         del name
         head = self.file.read(0, min(self.file.size, HEAD))
         return read_npy(head, self.file.size, texts=texts)
@@ -170,7 +172,7 @@ def label_texts(array: Array) -> pa.Array:
         raise RecordError(Reason.BAD_VALUE, "a label that is not UTF-8") from error
 
 
-def _turned(stored: Stored, span: Span | None) -> Span | None:
+def _turned(stored: StoredArray, span: Span | None) -> Span | None:
     """The span of the array as its bytes run: Fortran's are those of its transpose."""
     if span is None or not stored.fortran:
         return span

@@ -14,13 +14,13 @@ from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
-from recordmill.transforms.sources.arrays.npy import Stored, shape_told
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.files.references import (
     Unlabelled,
-    broken_label,
     check_unlabelled,
+    label_problem,
     no_label,
 )
 
@@ -28,13 +28,13 @@ from recordmill.transforms.sources.files.references import (
 class Looked(NamedTuple):
     """A file that was looked at: its array, that of its labels, how many records it gives."""
 
-    array: Stored
+    array: StoredArray
     labels: str | None
     records: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArrayLook:
+class ArrayProbe:
     """Looks at the headers of files: which array to take of each, how many records it gives.
 
     cut: how it becomes records. array: its name in a file that holds several.
@@ -43,7 +43,7 @@ class ArrayLook:
     unlabelled: what becomes of files without one. max_bytes: of a record, as it stands in the file.
     """
 
-    cut: ArrayCut = dataclasses.field(default_factory=ArrayCut)
+    cut: ArraySlicing = dataclasses.field(default_factory=ArraySlicing)
     array: str | None = None
     label_array: str | None = None
     label_input: str | None = None
@@ -92,7 +92,7 @@ class ArrayLook:
             return Problem(error.reason, error.detail)
         return Looked(stored, labels, count)
 
-    def _look_at_labels(self, path: str) -> tuple[str, Stored]:
+    def _look_at_labels(self, path: str) -> tuple[str, StoredArray]:
         """Raises ConfigError where there are none."""
         place = Location.parse(path)
         if not place.exists():
@@ -105,7 +105,7 @@ class ArrayLook:
             raise ConfigError(f"--label-input {path}: {error.detail}") from error
         return json.dumps([str(place), entry.size, entry.mtime_ns, found.to_text()]), found
 
-    def _check_labels(self, labels: Stored, count: int) -> None:
+    def _check_labels(self, labels: StoredArray, count: int) -> None:
         wanted = count if self.cut.unit == "item" else 1
         one = labels.shape == () and wanted == 1 and self.cut.unit != "item"
         if labels.numbers.kind not in "biuUS":
@@ -124,16 +124,16 @@ class ArrayLook:
     def _check_named(self, label: str | None) -> None:
         if label is None and self.unlabelled == "reject":
             raise RecordError(*no_label("a name that --label-pattern finds it in"))
-        if label is not None and (why := broken_label(label)):
+        if label is not None and (why := label_problem(label)):
             raise RecordError(Reason.BAD_NAME, why)
 
-    def _check_size(self, stored: Stored) -> None:
+    def _check_size(self, stored: StoredArray) -> None:
         """Raises RecordError for what takes more memory than is allowed."""
         whole = stored.solid and self.cut.unit != "array"
         size = stored.bytes if whole else self._record_bytes(stored)
         if size <= self.max_bytes:
             return
-        what = f"{shape_told(stored.shape)} {stored.numbers.name}"
+        what = f"{format_shape(stored.shape)} {stored.numbers.name}"
         advice = "cut it with --chunk, or allow more"
         if whole:
             what += ", compressed in one piece"
@@ -143,7 +143,7 @@ class ArrayLook:
             f"{what}: {size} bytes at once, more than --max-array-bytes {self.max_bytes}: {advice}",
         )
 
-    def _record_bytes(self, stored: Stored) -> int:
+    def _record_bytes(self, stored: StoredArray) -> int:
         """Of the largest record."""
         if self.cut.unit == "array":
             return stored.bytes

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.transforms.sources.arrays.array_file import Span
-from recordmill.transforms.sources.arrays.npy import shape_told
+from recordmill.transforms.sources.arrays.npy import format_shape
 
 Unit = Literal["array", "item", "chunk"]
 Rest = Literal["keep", "drop"]
@@ -26,7 +26,7 @@ class Places(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArrayCut:
+class ArraySlicing:
     """unit: what a record is. size, stride: of chunks, along `axis`, which counts from the end
     where it is below 0. rest: what becomes of a chunk that is shorter than the others.
 
@@ -53,7 +53,7 @@ class ArrayCut:
             if not shape:
                 raise RecordError(Reason.BAD_VALUE, "a single number, which cannot be cut")
             raise RecordError(
-                Reason.BAD_VALUE, f"an array of {shape_told(shape)}, which has no axis {axis}"
+                Reason.BAD_VALUE, f"an array of {format_shape(shape)}, which has no axis {axis}"
             )
         return axis % len(shape)
 
@@ -71,7 +71,7 @@ class ArrayCut:
         else:
             count = max(1 + (length - self.size) // self.stride, 0)
         if count < 1:
-            what = f"an array of {shape_told(shape)}, which has no items"
+            what = f"an array of {format_shape(shape)}, which has no items"
             if self.unit == "chunk":
                 what = f"{length} along axis {self.along(shape)}, less than a chunk"
             raise RecordError(Reason.EMPTY, what)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.storage.files import InputFile, is_uri, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
-from recordmill.transforms.sources.arrays.npy import Stored, check_dtype, check_shape
+from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 PLACES = (0, 512, 1024, 2048, 4096)  # where it may stand: a block of the user's may come before
@@ -60,10 +60,12 @@ class Hdf5File(ArrayFile):
             self._file.visititems(look)  # follows no link that leads out of the file
         return found
 
-    def find(self, name: str | None, *, option: str = "--array", texts: bool = False) -> Stored:
+    def find(
+        self, name: str | None, *, option: str = "--array", texts: bool = False
+    ) -> StoredArray:
         return super().find(name and name.strip("/"), option=option, texts=texts)
 
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
         with _damage():
             data = self._file[name]
             dtype, shape = data.dtype, data.shape
@@ -75,17 +77,17 @@ class Hdf5File(ArrayFile):
         if shape is None:
             raise RecordError(Reason.EMPTY, f"its array {name!r} has no values")
         if texts and is_text:
-            return Stored(dtype="|S0", shape=shape, member=name)
+            return StoredArray(dtype="|S0", shape=shape, member=name)
         if dtype.names is None and not dtype.hasobject:
             dtype = np.dtype(dtype.str)  # without what h5py notes on it
         check_dtype(dtype, texts=texts)
         check_shape(shape, dtype.itemsize)
-        found = Stored(dtype=dtype.str, shape=shape, offset=offset, member=name)
+        found = StoredArray(dtype=dtype.str, shape=shape, offset=offset, member=name)
         if offset is not None and offset + found.bytes > self.file.size:
             raise RecordError(Reason.TRUNCATED, f"it ends within its array {name!r}")
         return found
 
-    def labels(self, stored: Stored, span: Span | None = None) -> pa.Array:
+    def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
         if stored.dtype != "|S0":
             return super().labels(stored, span)
         part: Any = () if span is None else slice(span.start, span.stop)
@@ -93,7 +95,7 @@ class Hdf5File(ArrayFile):
             texts = np.ravel(self._file[stored.member][part])
         return label_texts(texts)
 
-    def _load(self, stored: Stored, span: Span | None) -> Array:
+    def _load(self, stored: StoredArray, span: Span | None) -> Array:
         part: Any = ()
         if span is not None:
             part = (*(slice(None),) * span.axis, slice(span.start, span.stop))

@@ -45,7 +45,7 @@ _UNREADABLE = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stored:
+class StoredArray:
     """An array as it stands in a file.
 
     dtype: numpy's name with the byte order, such as '>f4'. fortran: its first dimension runs
@@ -76,19 +76,19 @@ class Stored:
         return json.dumps(dataclasses.astuple(self), separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, text: str) -> Stored:
+    def from_text(cls, text: str) -> StoredArray:
         """The inverse of `to_text`."""
         return _parse(text)
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _parse(text: str) -> Stored:
-    names = (field.name for field in dataclasses.fields(Stored))
+def _parse(text: str) -> StoredArray:
+    names = (field.name for field in dataclasses.fields(StoredArray))
     given = dict(zip(names, json.loads(text), strict=True))
-    return Stored(**{**given, "shape": tuple(given["shape"])})
+    return StoredArray(**{**given, "shape": tuple(given["shape"])})
 
 
-def read_npy(head: bytes, size: int, *, member: str = "", texts: bool = False) -> Stored:
+def read_npy(head: bytes, size: int, *, member: str = "", texts: bool = False) -> StoredArray:
     """The array of a .npy file, its offset counted from the file's beginning.
 
     head: its first HEAD bytes, or all of it. size: of the file, bytes. texts: may stand there, too.
@@ -98,14 +98,14 @@ def read_npy(head: bytes, size: int, *, member: str = "", texts: bool = False) -
     """
     offset = _header_length(head)
     dtype, shape, fortran = _header(head[:offset])
-    stored = Stored(dtype=dtype, shape=shape, fortran=fortran, offset=offset, member=member)
+    stored = StoredArray(dtype=dtype, shape=shape, fortran=fortran, offset=offset, member=member)
     check_dtype(stored.numbers, texts=texts)
     check_shape(shape, stored.numbers.itemsize)
     there = size - offset
     if there < stored.bytes:
         raise RecordError(
             Reason.TRUNCATED,
-            f"its header tells of {shape_told(shape)} {stored.numbers.name}, which is"
+            f"its header tells of {format_shape(shape)} {stored.numbers.name}, which is"
             f" {stored.bytes} bytes, and {there} follow it",
         )
     if there > stored.bytes:
@@ -152,11 +152,11 @@ def check_shape(shape: tuple[int, ...], itemsize: int) -> None:
         )
     if math.prod(n for n in shape if n) * itemsize >= _MOST_BYTES:
         raise RecordError(
-            Reason.TOO_LARGE, f"its header tells of {shape_told(shape)}, more than any file holds"
+            Reason.TOO_LARGE, f"its header tells of {format_shape(shape)}, more than any file holds"
         )
 
 
-def shape_told(shape: tuple[int | None, ...]) -> str:
+def format_shape(shape: tuple[int | None, ...]) -> str:
     """A shape in words of a message."""
     return "x".join("?" if size is None else str(size) for size in shape) or "one"
 

@@ -17,7 +17,7 @@ import numpy as np
 from recordmill.errors import Reason, RecordError
 from recordmill.storage.files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span
-from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
+from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
 MAGIC = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"  # an archive of nothing begins with it
@@ -63,7 +63,7 @@ class NpzFile(ArrayFile):
         names = self._archive.namelist()
         return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
         with _damage():
             info = self._archive.getinfo(name + _SUFFIX)
         if info.flag_bits & _ENCRYPTED:
@@ -88,7 +88,7 @@ class NpzFile(ArrayFile):
                 return begin
         raise RecordError(Reason.CORRUPT, "its table of contents does not fit its content")
 
-    def _load(self, stored: Stored, span: Span | None) -> Array:
+    def _load(self, stored: StoredArray, span: Span | None) -> Array:
         if self._inflated is None or self._inflated[0] != stored.member:
             self._inflated = stored.member, self._inflate(stored)
         array = self._inflated[1]
@@ -96,7 +96,7 @@ class NpzFile(ArrayFile):
             return array
         return array[(*(slice(None),) * span.axis, slice(span.start, span.stop))]
 
-    def _inflate(self, stored: Stored) -> Array:
+    def _inflate(self, stored: StoredArray) -> Array:
         with _damage(), self._archive.open(stored.member + _SUFFIX) as member:
             info = self._archive.getinfo(stored.member + _SUFFIX)
             member.read(info.file_size - stored.bytes)

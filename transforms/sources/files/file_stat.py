@@ -28,7 +28,7 @@ _SPECIAL = (
 )
 
 
-class Found(NamedTuple):
+class FileStat(NamedTuple):
     """A regular file. path: text that opens it; size: bytes; mtime: ns since the epoch."""
 
     path: str
@@ -96,14 +96,14 @@ def inside(root: Location, path: str) -> Location:
     return dataclasses.replace(root, path=posixpath.normpath(f"{root.path}/{path}").lstrip("/"))
 
 
-class Stats:
+class StatCache:
     """Looks at paths as a listing has them: relative to the root, absolute, or URIs."""
 
     def __init__(self, root: Location) -> None:
         self._root = root
-        self._known: dict[str, Found | Problem] = {}
+        self._known: dict[str, FileStat | Problem] = {}
 
-    def look_at(self, paths: Sequence[str]) -> list[Found | Problem]:
+    def look_at(self, paths: Sequence[str]) -> list[FileStat | Problem]:
         """What is at each path; asks the filesystem once for each that it does not remember."""
         if len(self._known) + len(paths) > _KNOWN:
             self._known.clear()
@@ -130,7 +130,7 @@ class Stats:
         return [self._known[path] for path in paths]
 
 
-def _look_locally(path: str) -> Found | Problem:
+def _look_locally(path: str) -> FileStat | Problem:
     try:
         status = os.stat(path)
     except OSError as error:
@@ -139,17 +139,17 @@ def _look_locally(path: str) -> Found | Problem:
         return Problem(Reason.BAD_VALUE, "a folder: expected a file")
     if problem := special(status.st_mode):
         return problem
-    return Found(path, status.st_size, status.st_mtime_ns) if status.st_size else EMPTY
+    return FileStat(path, status.st_size, status.st_mtime_ns) if status.st_size else EMPTY
 
 
-def _look_remotely(places: dict[str, Location]) -> dict[str, Found | Problem]:
+def _look_remotely(places: dict[str, Location]) -> dict[str, FileStat | Problem]:
     if not places:
         return {}
     with concurrent.futures.ThreadPoolExecutor(_REQUESTS) as pool:
         return dict(zip(places, pool.map(_look_in_store, places.values()), strict=True))
 
 
-def _look_in_store(place: Location) -> Found | Problem:
+def _look_in_store(place: Location) -> FileStat | Problem:
     with explained("look at", place):
         store = place.store
         assert isinstance(store, ArrowFiles)
@@ -158,4 +158,4 @@ def _look_in_store(place: Location) -> Found | Problem:
         return Problem(Reason.MISSING, "no such file")
     if info.type == fs.FileType.Directory:
         return Problem(Reason.BAD_VALUE, "a folder: expected a file")
-    return Found(str(place), info.size, info.mtime_ns or 0) if info.size else EMPTY
+    return FileStat(str(place), info.size, info.mtime_ns or 0) if info.size else EMPTY

@@ -22,18 +22,18 @@ from recordmill.storage.files import Location, StorageError, shown
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, Problem
 from recordmill.transforms.sources.files.references import (
-    References,
+    ReferenceCollector,
     Unlabelled,
-    broken_label,
+    canonical_split,
     check_unlabelled,
-    known_split,
+    label_problem,
     no_label,
 )
 from recordmill.transforms.sources.files.walks import (
     File,
-    LeftOut,
-    as_pattern,
+    SkippedPath,
     glob,
+    split_pattern,
     top_folders,
     walk,
 )
@@ -48,7 +48,7 @@ _DATA = "csv db h5 hdf5 json jsonl mat npy npz parquet pickle pkl sqlite tfrecor
 _PROGRAMS = "bin c cfg cpp dll exe h ini ipynb js lock log pth pt py pyc sh toml yaml yml"
 ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
 SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
-NOT_PICTURES = tuple(" ".join((_DOCUMENTS, _DATA, _PROGRAMS, ARCHIVES, SOUND_AND_VIDEO)).split())
+NOT_IMAGES = tuple(" ".join((_DOCUMENTS, _DATA, _PROGRAMS, ARCHIVES, SOUND_AND_VIDEO)).split())
 
 _BY_SYSTEMS = frozenset(
     ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "lost+found", "$recycle.bin")
@@ -59,7 +59,7 @@ def layout_of(folders: Collection[str]) -> Layout:
     """The layout, by the names of the visible folders at the top."""
     if not folders:
         return "flat"
-    return "splits" if all(map(known_split, folders)) else "labels"
+    return "splits" if all(map(canonical_split, folders)) else "labels"
 
 
 def split_and_label(key: str, layout: Layout) -> tuple[str | None, str | None]:
@@ -69,11 +69,11 @@ def split_and_label(key: str, layout: Layout) -> tuple[str | None, str | None]:
         return None, None
     if layout == "labels":
         return None, parts[0] if len(parts) > 1 else None
-    split = known_split(parts[0]) if len(parts) > 1 else None
+    split = canonical_split(parts[0]) if len(parts) > 1 else None
     return split, parts[1] if len(parts) > 2 else None
 
 
-def filtered_by(name: str) -> str | None:
+def skip_reason(name: str) -> str | None:
     """Why a file or folder is left out by its name alone, None if it is not."""
     if name.startswith("."):
         return "hidden"
@@ -98,13 +98,13 @@ class Member(NamedTuple):
 
 def members(
     root: Location, *, layout: Layout, unlabelled: Unlabelled, leave_out: Collection[str]
-) -> Iterator[Member | LeftOut | Reject]:
+) -> Iterator[Member | SkippedPath | Reject]:
     """What is under a folder: files, what is none or no input, and what was left out.
 
     leave_out: extensions (without dot, in lower case) that are no input.
     """
     # Object stores list label by label: memory holds the objects of one.
-    for finding in walk(root, filtered_by, depth={"flat": 0, "labels": 1, "splits": 2}[layout]):
+    for finding in walk(root, skip_reason, depth={"flat": 0, "labels": 1, "splits": 2}[layout]):
         if not isinstance(finding, File):
             yield finding
         else:
@@ -113,20 +113,20 @@ def members(
 
 def _judged(
     file: File, layout: Layout, unlabelled: Unlabelled, leave_out: Collection[str]
-) -> Member | LeftOut | Reject:
+) -> Member | SkippedPath | Reject:
     if has_extension(file.key.rpartition("/")[2], leave_out):
-        return LeftOut("extension")
-    if problem := unusable(file):
+        return SkippedPath("extension")
+    if problem := file_problem(file):
         return Reject(shown(file.key), "read", *problem)
     split, label = split_and_label(file.key, layout)
     if label is None and layout != "flat" and unlabelled == "reject":
         return Reject(file.key, "read", *no_label(_SHAPES[layout]))
-    if label is not None and (why := broken_label(label)):
+    if label is not None and (why := label_problem(label)):
         return Reject(file.key, "read", Reason.BAD_NAME, why)
     return Member(file, label, split)
 
 
-def unusable(file: File) -> Problem | None:
+def file_problem(file: File) -> Problem | None:
     """What is wrong with any file of that name and size."""
     if not _is_utf8(file.key):
         return _NOT_UTF8
@@ -146,7 +146,7 @@ class FileTree:
 
     input: str
     unlabelled: Unlabelled = "reject"
-    leave_out: tuple[str, ...] = NOT_PICTURES
+    leave_out: tuple[str, ...] = NOT_IMAGES
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
@@ -158,11 +158,11 @@ class FileTree:
 
     def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError if there is nothing to use."""
-        found = References()
+        found = ReferenceCollector()
         for one in self._find():
             if isinstance(one, Member):
                 found.add(*one.file, label=one.label, split=one.split)
-            elif isinstance(one, LeftOut):
+            elif isinstance(one, SkippedPath):
                 found.filter(one.by)
             else:
                 found.rejects.append(one)
@@ -170,12 +170,12 @@ class FileTree:
                 yield found.take()
         yield found.take()
         if not found.totals["rows"]:
-            raise ConfigError(nothing_usable(Location.parse(self.input), found))
+            raise ConfigError(no_files_message(Location.parse(self.input), found))
 
-    def _find(self) -> Iterator[Member | LeftOut | Reject]:
+    def _find(self) -> Iterator[Member | SkippedPath | Reject]:
         place = Location.parse(self.input)
         try:
-            pattern = as_pattern(place)
+            pattern = split_pattern(place)
             alone = place.stat() if place.exists() and not place.is_dir() else None
         except StorageError as error:
             raise ConfigError(f"the input cannot be used: {error}") from error
@@ -190,19 +190,19 @@ class FileTree:
                 place, layout=layout, unlabelled=self.unlabelled, leave_out=self.leave_out
             )
 
-    def _match(self, root: Location, pattern: str) -> Iterator[Member | LeftOut | Reject]:
+    def _match(self, root: Location, pattern: str) -> Iterator[Member | SkippedPath | Reject]:
         if not root.is_dir():
             raise ConfigError(f"no file matches {self.input}: there is no folder {root}")
         first, *rest = pattern.split("/")
         layout: Layout = "flat"
         if rest or first == "**":
-            there = top_folders(root, filtered_by)
+            there = top_folders(root, skip_reason)
             layout = layout_of(
                 [one for one in there if first == "**" or fnmatch.fnmatchcase(one, first)]
             )
         named = has_extension(pattern.rpartition("/")[2], self.leave_out)
         leave_out = () if named else self.leave_out
-        for finding in glob(root, pattern, filtered_by):
+        for finding in glob(root, pattern, skip_reason):
             if isinstance(finding, File):
                 yield _judged(finding, layout, self.unlabelled, leave_out)
             else:
@@ -223,7 +223,7 @@ def read_layout(root: Location) -> Layout:
             raise ConfigError(
                 f"expected an input folder, but {root} is a file: give the folder around it"
             )
-        return layout_of(top_folders(root, filtered_by))
+        return layout_of(top_folders(root, skip_reason))
     except StorageError as error:
         raise ConfigError(f"the input folder cannot be used: {error}") from error
 
@@ -236,9 +236,9 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def nothing_usable(root: Location, found: References) -> str:
+def no_files_message(root: Location, found: ReferenceCollector) -> str:
     """The message about a folder in which no file is, or a pattern that none fits."""
-    if as_pattern(root) is not None:
+    if split_pattern(root) is not None:
         message = f"no file to use matches {root} ({found.told() or 'nothing does'})"
     else:
         message = (

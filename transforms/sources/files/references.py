@@ -14,7 +14,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, FileSection
+from recordmill.transforms.sources.row_formats.row_file import SECTION_BYTES, FileSection
 
 Unlabelled = Literal["reject", "keep"]
 LINE_BREAK = re.compile("[\n\r]")
@@ -43,7 +43,7 @@ _SPLITS = {
 }
 
 
-def known_split(name: str) -> str | None:
+def canonical_split(name: str) -> str | None:
     """train, validation or test for the usual names of them, in any case; None for another name."""
     return _SPLITS.get(name.lower())
 
@@ -59,7 +59,7 @@ def no_label(where: str) -> Problem:
     return Problem(Reason.UNLABELLED, f"no label: expected {where}")
 
 
-def broken_label(label: str) -> str | None:
+def label_problem(label: str) -> str | None:
     """Why a class cannot have such a name, None if it can."""
     if LINE_BREAK.search(label) is None:
         return None
@@ -79,7 +79,7 @@ _PART_FILES = 1024  # sections of a part, at most
 
 
 @dataclasses.dataclass
-class References:
+class ReferenceCollector:
     """Collects references, rejects and what was filtered, into parts of `batch.ROWS` rows.
 
     totals: what was taken so far, in words.
@@ -136,7 +136,7 @@ class References:
 
 
 @dataclasses.dataclass
-class Sections(References):
+class SectionCollector(ReferenceCollector):
     """Collects sections of files into parts that a task reads: of one large file, or many small
     ones.
     """

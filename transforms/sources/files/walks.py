@@ -34,14 +34,14 @@ class File(NamedTuple):
     mtime: int
 
 
-class LeftOut(NamedTuple):
+class SkippedPath(NamedTuple):
     """A file or a whole folder that was left out by its name; `by` says why."""
 
     by: str
 
 
-Finding = File | LeftOut | Reject
-LeaveOut = Callable[[str], str | None]  # name of a file or folder -> why it is left out
+WalkItem = File | SkippedPath | Reject
+SkipRule = Callable[[str], str | None]  # name of a file or folder -> why it is left out
 Enter = Callable[[str], bool]  # key of a folder -> whether to look into it
 
 
@@ -51,8 +51,8 @@ def _everywhere(key: str) -> bool:
 
 
 def walk(
-    root: Location, leave_out: LeaveOut, *, depth: int, enter: Enter = _everywhere
-) -> Iterator[Finding]:
+    root: Location, leave_out: SkipRule, *, depth: int, enter: Enter = _everywhere
+) -> Iterator[WalkItem]:
     """What is under `root`, which must be a folder; symbolic links are followed.
 
     depth: how many levels of folders an object store lists one by one; below, a request lists all
@@ -65,7 +65,7 @@ def walk(
     )
 
 
-def glob(root: Location, pattern: str, leave_out: LeaveOut) -> Iterator[File | Reject]:
+def glob(root: Location, pattern: str, leave_out: SkipRule) -> Iterator[File | Reject]:
     """What matches a pattern under `root`, which must be a folder: `*`, `?` and `[...]` within a
     name, `**` for folders, or none.
     """
@@ -88,7 +88,7 @@ def glob(root: Location, pattern: str, leave_out: LeaveOut) -> Iterator[File | R
             yield finding  # perhaps a folder of what matches
 
 
-def as_pattern(place: Location) -> tuple[Location, str] | None:
+def split_pattern(place: Location) -> tuple[Location, str] | None:
     """The folder that a pattern begins at, and the rest of it; None for what is none, or is there
     just as it is written.
     """
@@ -109,13 +109,13 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     return bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and matches(names[1:], parts[1:])
 
 
-def top_folders(root: Location, leave_out: LeaveOut) -> list[str]:
+def top_folders(root: Location, leave_out: SkipRule) -> list[str]:
     """Names of the visible folders in `root`. Raises StorageError."""
     names = [entry.name for entry in root.list_dir() if entry.kind == "dir"]
     return [name for name in names if not leave_out(name)]
 
 
-def _walk_local(top: str, leave_out: LeaveOut, enter: Enter) -> Iterator[Finding]:
+def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkItem]:
     """Depth first, each folder sorted. Memory: the names in the folders that are open."""
     base = top.rstrip("/") + "/"
     status = os.stat(top)
@@ -129,7 +129,7 @@ def _walk_local(top: str, leave_out: LeaveOut, enter: Enter) -> Iterator[Finding
             folders.pop()
             continue
         if by := leave_out(name):
-            yield LeftOut(by)
+            yield SkippedPath(by)
             continue
         key = prefix + name
         path = base + key
@@ -160,7 +160,9 @@ def _reject(key: str, problem: Problem) -> Reject:
     return Reject(shown(key), "read", problem.reason, problem.detail)
 
 
-def _walk_store(root: Location, leave_out: LeaveOut, enter: Enter, depth: int) -> Iterator[Finding]:
+def _walk_store(
+    root: Location, leave_out: SkipRule, enter: Enter, depth: int
+) -> Iterator[WalkItem]:
     store = root.store
     assert isinstance(store, ArrowFiles)
     base = store.path(root.path)
@@ -178,7 +180,7 @@ def _walk_store(root: Location, leave_out: LeaveOut, enter: Enter, depth: int) -
                 # A folder counts once, as it does where the walk does not enter it.
                 if part not in hidden:
                     hidden.add(part)
-                    yield LeftOut(by)
+                    yield SkippedPath(by)
             elif info.type == fs.FileType.Directory:
                 if level < depth and enter(key):
                     pending.append((info.path, level + 1))
@@ -195,7 +197,7 @@ def _path(info: Any) -> str:
     return str(info.path)
 
 
-def _outermost(key: str, leave_out: LeaveOut) -> tuple[str, str] | None:
+def _outermost(key: str, leave_out: SkipRule) -> tuple[str, str] | None:
     """The outermost part of the path that is left out, as (path, why)."""
     parts = key.split("/")
     for n, name in enumerate(parts, 1):

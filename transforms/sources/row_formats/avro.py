@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.row_formats.columnar import Columnar, gathered, small_parts
-from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, FileSection
+from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, group_units, split_rows
+from recordmill.transforms.sources.row_formats.row_file import SECTION_BYTES, FileSection
 
 _SYNC = 16  # bytes between blocks
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -36,7 +36,7 @@ _TIMES: Mapping[str, pa.DataType] = {
 }
 
 
-class AvroFile(Columnar):
+class AvroFile(ColumnarFile):
     """Sections are blocks, by where they stand in the file."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
@@ -46,7 +46,7 @@ class AvroFile(Columnar):
                 file.seek(head[1] + _SYNC, io.SEEK_CUR)
                 places.append(file.tell())
                 units.append((head[0], places[-1] - places[-2]))
-        for section in gathered(units, size):
+        for section in group_units(units, size):
             yield section._replace(start=places[section.start], end=places[section.end])
 
     def _schema(self) -> pa.Schema:
@@ -135,7 +135,7 @@ def _batches(
     if records:
         fields = [schema.field(name) for name in names]
         arrays = [_array([record[f.name] for record in records], f.type) for f in fields]
-        yield from small_parts(pa.record_batch(arrays, schema=pa.schema(fields)))
+        yield from split_rows(pa.record_batch(arrays, schema=pa.schema(fields)))
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

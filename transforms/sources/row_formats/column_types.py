@@ -54,7 +54,7 @@ def type_of_values(values: list[Any]) -> pa.DataType:
         return pa.string()
 
 
-def kind_of_type(kind: pa.DataType) -> ColumnType:
+def column_type_of(kind: pa.DataType) -> ColumnType:
     """Of a column of which that is known."""
     return ColumnType() if kind == pa.null() else ColumnType((kind,))
 

@@ -14,29 +14,29 @@ import pyarrow.parquet
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
-from recordmill.transforms.sources.row_formats.rows import (
+from recordmill.transforms.sources.row_formats.row_file import (
     READ_BYTES,
     SECTION_BYTES,
     BadRow,
     FileSection,
-    Oddities,
     Origin,
+    QuoteAnomalies,
     Rows,
 )
 from recordmill.transforms.sources.row_formats.text_columns import as_text, plain, valid_text
-from recordmill.transforms.sources.row_formats.value_parsing import Cells
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 _MAGIC = b"ARROW1"  # of a file; a stream has none
 _FEATHER_1 = b"FEA1"
 
 
 @dataclasses.dataclass
-class Columnar:
+class ColumnarFile:
     """A file whose columns have types of their own."""
 
     origin: Origin
-    cells: Cells
-    oddities: Oddities = dataclasses.field(default_factory=Oddities)
+    cells: ValueParser
+    quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
 
     def header(self) -> ColumnTypes | None:
         schema = self._schema()
@@ -78,13 +78,13 @@ class Columnar:
         raise NotImplementedError
 
 
-class ParquetFile(Columnar):
+class ParquetFile(ColumnarFile):
     """Sections are row groups."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         with self._opened() as file:
             groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-        yield from gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
+        yield from group_units([(g.num_rows, g.total_byte_size) for g in groups], size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as file:
@@ -109,7 +109,7 @@ class ParquetFile(Columnar):
             yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
 
-class ArrowFile(Columnar):
+class ArrowFile(ColumnarFile):
     """Sections are record batches of a file; a stream is one section."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
@@ -120,7 +120,7 @@ class ArrowFile(Columnar):
                 return
             count = reader.num_record_batches
             batches = [(reader.get_batch(n).num_rows, total // count) for n in range(count)]
-        yield from gathered(batches, size)
+        yield from group_units(batches, size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as reader:
@@ -133,7 +133,7 @@ class ArrowFile(Columnar):
             else:
                 found = (reader.get_batch(n) for n in range(section.start, section.end))
             for rows in found:
-                yield from small_parts(rows.select(list(names)))
+                yield from split_rows(rows.select(list(names)))
 
     @contextlib.contextmanager
     def _opened(self, *, narrow: bool = False) -> Iterator[Any]:
@@ -157,17 +157,17 @@ class ArrowFile(Columnar):
             yield reader
 
 
-def small_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def split_rows(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Rows in parts of up to `batch.ROWS` rows and `READ_BYTES`, but for a row that is larger."""
     if len(rows) > 1 and (len(rows) > batch.ROWS or rows.nbytes > READ_BYTES):
         half = len(rows) // 2
-        yield from small_parts(rows.slice(0, half))
-        yield from small_parts(rows.slice(half))
+        yield from split_rows(rows.slice(0, half))
+        yield from split_rows(rows.slice(half))
     elif len(rows):
         yield rows
 
 
-def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSection]:
+def group_units(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSection]:
     """Sections of several (rows, bytes), of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):

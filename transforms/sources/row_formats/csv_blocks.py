@@ -18,10 +18,10 @@ import pyarrow.csv
 
 from recordmill.errors import Reason
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
+from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.sources.row_formats.row_format import Shape
-from recordmill.transforms.sources.row_formats.rows import BadRow, Rows
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
-from recordmill.transforms.sources.row_formats.value_parsing import Cells, Mask
+from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 
 # CR ends a row for pyarrow. One that does not stand before LF, or at the end, is data.
 _LONE_RETURN = re.compile(b"\r(?!\r*\n|\r*\\Z)")
@@ -43,13 +43,13 @@ def parse_options(shape: Shape, on_invalid: object = None) -> pyarrow.csv.ParseO
     )
 
 
-class CsvBlocks:
+class CsvBlockParser:
     """Parses block after block of a file with these columns."""
 
     def __init__(self, names: Sequence[str], shape: Shape) -> None:
         self._names = list(names)
         self._shape = shape
-        self._cells: Cells = shape.cells
+        self._cells: ValueParser = shape.cells
         self._delimiter = shape.delimiter
         self._surplus = 0  # columns without name that rows have; nothing stands in them
 

@@ -12,20 +12,24 @@ import pyarrow.csv
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, join
-from recordmill.transforms.sources.row_formats.csv_blocks import STRAY, CsvBlocks, parse_options
+from recordmill.transforms.sources.row_formats.csv_blocks import (
+    STRAY,
+    CsvBlockParser,
+    parse_options,
+)
 from recordmill.transforms.sources.row_formats.row_boundaries import LargeRow
-from recordmill.transforms.sources.row_formats.row_format import UTF8, Shape
-from recordmill.transforms.sources.row_formats.rows import (
+from recordmill.transforms.sources.row_formats.row_file import (
     SECTION_BYTES,
     FileSection,
-    Oddities,
     Origin,
+    QuoteAnomalies,
     Rows,
 )
+from recordmill.transforms.sources.row_formats.row_format import UTF8, Shape
 from recordmill.transforms.sources.row_formats.text_files import TextFile, to_utf8
 
 
-class Delimited:
+class DelimitedFile:
     """CSV with quotes (RFC 4180) or without, with a header unless the columns are given.
 
     An empty field is null. Blank lines are no rows. Separators behind a row, or the header, with
@@ -38,8 +42,8 @@ class Delimited:
         self._file = TextFile(origin, shape)
 
     @property
-    def oddities(self) -> Oddities:
-        return self._file.oddities
+    def quote_anomalies(self) -> QuoteAnomalies:
+        return self._file.quote_anomalies
 
     def header(self) -> ColumnTypes | None:
         """Names only."""
@@ -82,8 +86,8 @@ class Delimited:
             yield dataclasses.replace(rows, columns=pa.record_batch(arrays, schema=wanted))
 
     @functools.cached_property
-    def _blocks(self) -> CsvBlocks:
-        return CsvBlocks(self._names, self._shape)
+    def _blocks(self) -> CsvBlockParser:
+        return CsvBlockParser(self._names, self._shape)
 
     @functools.cached_property
     def _names(self) -> list[str]:

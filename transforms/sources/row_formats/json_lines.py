@@ -14,19 +14,19 @@ from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
     ColumnTypes,
+    column_type_of,
     join,
-    kind_of_type,
     type_of_values,
 )
-from recordmill.transforms.sources.row_formats.row_format import Shape
-from recordmill.transforms.sources.row_formats.rows import (
+from recordmill.transforms.sources.row_formats.row_file import (
     SECTION_BYTES,
     BadRow,
     FileSection,
-    Oddities,
     Origin,
+    QuoteAnomalies,
     Rows,
 )
+from recordmill.transforms.sources.row_formats.row_format import Shape
 from recordmill.transforms.sources.row_formats.text_columns import json_text
 from recordmill.transforms.sources.row_formats.text_files import LineBlock, TextFile
 
@@ -43,8 +43,8 @@ class JsonLines:
         self._file = TextFile(origin, shape)
 
     @property
-    def oddities(self) -> Oddities:
-        return self._file.oddities
+    def quote_anomalies(self) -> QuoteAnomalies:
+        return self._file.quote_anomalies
 
     def header(self) -> ColumnTypes | None:
         return None
@@ -62,7 +62,7 @@ class JsonLines:
                     name: type_of_values([item.get(name) for item in objects])
                     for name in dict.fromkeys(name for item in objects for name in item)
                 }
-            named = {name: kind_of_type(kind) for name, kind in found.items()}
+            named = {name: column_type_of(kind) for name, kind in found.items()}
             kinds = join([kinds, {n: k for n, k in named.items() if names is None or n in names}])
         return kinds
 
@@ -91,8 +91,8 @@ class PlainLines:
         self._file = TextFile(origin, shape)
 
     @property
-    def oddities(self) -> Oddities:
-        return self._file.oddities
+    def quote_anomalies(self) -> QuoteAnomalies:
+        return self._file.quote_anomalies
 
     def header(self) -> ColumnTypes | None:
         return {LINE: ColumnType((pa.string(),), nullable=False)}

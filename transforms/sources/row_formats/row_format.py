@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.row_formats.value_parsing import Cells
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"]
 Quoting = Literal["auto", "on", "off"]
@@ -54,7 +54,7 @@ class Shape:
     quotes: bool
     columns: tuple[str, ...]
     comment: bytes
-    cells: Cells
+    cells: ValueParser
     encoding: str
     max_row_bytes: int
 
@@ -119,10 +119,10 @@ class RowFormat:
             self._refuse_what_means_nothing("the input", self.format)
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> ValueParser:
         """How values are written."""
         missing = [spelling.rpartition("=") for spelling in self.missing]
-        return Cells(
+        return ValueParser(
             decimal=self.decimal,
             missing=tuple((column if equals else None, text) for column, equals, text in missing),
             trim=self.trim,
@@ -200,7 +200,7 @@ def compression_of(name: str) -> Compression | None:
 
 
 @functools.cache
-def stands_alone(encoding: str) -> bool:
+def is_single_byte(encoding: str) -> bool:
     """Whether every byte is a character by itself, and ASCII is what it is in ASCII.
 
     Only then, and in UTF-8, a byte that looks like a line break or a quote is one.

@@ -25,18 +25,18 @@ from recordmill.transforms.sources.row_formats.row_boundaries import (
     cut_rows,
     row_ends,
 )
+from recordmill.transforms.sources.row_formats.row_file import (
+    READ_BYTES,
+    BadRow,
+    FileSection,
+    Origin,
+    QuoteAnomalies,
+)
 from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
     UTF8,
     Shape,
-    stands_alone,
-)
-from recordmill.transforms.sources.row_formats.rows import (
-    READ_BYTES,
-    BadRow,
-    FileSection,
-    Oddities,
-    Origin,
+    is_single_byte,
 )
 
 _FIRST = 64 << 10  # bytes of the first chunk: often just the header is wanted
@@ -88,8 +88,8 @@ class TextFile:
     def __init__(self, origin: Origin, shape: Shape) -> None:
         self.origin = origin
         self.shape = shape
-        self.streamed = shape.compression is not None or not stands_alone(shape.encoding)
-        self.oddities = Oddities()
+        self.streamed = shape.compression is not None or not is_single_byte(shape.encoding)
+        self.quote_anomalies = QuoteAnomalies()
         # A CSV's rows are those of its table; elsewhere a row's number is that of its line.
         self._table = shape.format in DELIMITED
         self._delimiter = shape.delimiter if self._table and shape.quotes else None
@@ -253,9 +253,9 @@ class TextFile:
     def _note(self, block: Block, numbers: IntArray) -> None:
         for what in ("spanning", "trailing"):
             rows = getattr(block, what)
-            if len(rows) and not getattr(self.oddities, what):
-                setattr(self.oddities, f"first_{what}", int(numbers[rows[0]]))
-            setattr(self.oddities, what, getattr(self.oddities, what) + len(rows))
+            if len(rows) and not getattr(self.quote_anomalies, what):
+                setattr(self.quote_anomalies, f"first_{what}", int(numbers[rows[0]]))
+            setattr(self.quote_anomalies, what, getattr(self.quote_anomalies, what) + len(rows))
 
     @functools.cached_property
     def _head(self) -> bytes:

@@ -22,7 +22,7 @@ _NO_NUMBER = "?"  # what stands in none
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cells:
+class ValueParser:
     """How the values of a table are written.
 
     decimal: what stands before the decimals of a number. missing: (column, or none for all; how it

@@ -14,7 +14,7 @@ _PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Roles:
+class ColumnRoles:
     """Which column is what. main: what records are made of, such as a path or a text. others: of
     which something else is made, such as times.
     """
@@ -38,8 +38,13 @@ class Roles:
 
 
 def find_roles(
-    names: Sequence[str], asked: Roles, *, where: str, mains: Sequence[str], labels: Sequence[str]
-) -> Roles:
+    names: Sequence[str],
+    asked: ColumnRoles,
+    *,
+    where: str,
+    mains: Sequence[str],
+    labels: Sequence[str],
+) -> ColumnRoles:
     """The roles of columns: those that were asked for, else those with one of the usual names.
 
     where: the input, for messages. mains, labels: names that main and label often have, the most

@@ -18,23 +18,23 @@ from recordmill.transforms.model.user_columns import is_list, user_feature
 from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.files.references import (
     LINE_BREAK,
-    broken_label,
-    known_split,
+    canonical_split,
+    label_problem,
     no_label,
 )
-from recordmill.transforms.sources.row_formats.rows import Rows
+from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.text_columns import null_inside
-from recordmill.transforms.sources.rows.column_roles import Roles
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 
-OURS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
+SYSTEM_COLUMNS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 TEXT = "text"  # the user's column that holds the document, whatever its name was
-OURS_FIELDS = tuple(pa.field(name, pa.string()) for name in OURS)
-TEXT_FIELDS = (*OURS_FIELDS, pa.field(TEXT, pa.string(), False))
+SYSTEM_FIELDS = tuple(pa.field(name, pa.string()) for name in SYSTEM_COLUMNS)
+TEXT_FIELDS = (*SYSTEM_FIELDS, pa.field(TEXT, pa.string(), False))
 
 Mask = npt.NDArray[np.bool_]
 
 
-class Ours(NamedTuple):
+class SystemColumns(NamedTuple):
     """string[n] each; all null without such a column."""
 
     key: pa.Array
@@ -51,14 +51,14 @@ class InvalidRows(NamedTuple):
     named: bool = True
 
 
-def our_columns(rows: Rows, roles: Roles) -> Ours:
+def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
     """The columns of these roles; empty text is null."""
     nulls = pa.nulls(len(rows.columns), pa.string())
     key, label, group, split = (
         nulls if name is None else filled(rows.columns[name])
         for name in (roles.key, roles.label, roles.group, roles.split)
     )
-    return Ours(key, label, group, _splits(split))
+    return SystemColumns(key, label, group, _splits(split))
 
 
 def carried(field: pa.Field) -> pa.Field:
@@ -69,10 +69,10 @@ def carried(field: pa.Field) -> pa.Field:
     return field.remove_metadata().with_nullable(field.nullable and not always)
 
 
-def lay_out(
+def build_records(
     rows: Rows,
-    ours: Ours,
-    roles: Roles,
+    ours: SystemColumns,
+    roles: ColumnRoles,
     *,
     own: Sequence[pa.Array] = (),
     schema: pa.Schema,
@@ -86,7 +86,7 @@ def lay_out(
     own: the columns between ours and the user's. schema: of all. nameless, faults: what is wrong
     with rows, beside what is the same for all inputs; the first come before a missing key.
     """
-    users = schema.names[len(OURS) + len(own) :]
+    users = schema.names[len(SYSTEM_COLUMNS) + len(own) :]
     found = [
         *nameless,
         _keyless(rows, ours, roles),
@@ -99,7 +99,7 @@ def lay_out(
     return ListingPart(rows=_keep(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
 
 
-def _keyless(rows: Rows, ours: Ours, roles: Roles) -> InvalidRows:
+def _keyless(rows: Rows, ours: SystemColumns, roles: ColumnRoles) -> InvalidRows:
     """Rows without key where a column should have it."""
 
     def why(row: int) -> Problem:
@@ -109,7 +109,7 @@ def _keyless(rows: Rows, ours: Ours, roles: Roles) -> InvalidRows:
 
 
 def _faults_of_labels(
-    rows: Rows, ours: Ours, roles: Roles, *, reject_unlabelled: bool
+    rows: Rows, ours: SystemColumns, roles: ColumnRoles, *, reject_unlabelled: bool
 ) -> list[InvalidRows]:
     """Rows without label where there should be one, and with one that cannot be."""
 
@@ -117,7 +117,7 @@ def _faults_of_labels(
         return no_label(f"one in column {roles.label!r}, row {rows.numbers[row]}")
 
     def broken(row: int) -> Problem:
-        why = broken_label(ours.label[row].as_py())
+        why = label_problem(ours.label[row].as_py())
         return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
     faults = [InvalidRows(_has_line_break(ours.label), broken)]
@@ -196,5 +196,5 @@ def _has_line_break(column: pa.Array) -> Mask:
 def _splits(column: pa.Array) -> pa.Array:
     """The usual names of splits as train, validation and test; others as they are."""
     encoded = column.dictionary_encode()
-    names = [known_split(name) or name for name in encoded.dictionary.to_pylist()]
+    names = [canonical_split(name) or name for name in encoded.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(encoded.indices)

@@ -19,23 +19,23 @@ from recordmill.transforms.sources.row_formats.column_types import (
     as_nullable,
     has_nan,
 )
-from recordmill.transforms.sources.row_formats.row_files import wanted_columns
+from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
+from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import misfit
-from recordmill.transforms.sources.rows.column_roles import Roles, quoted
-from recordmill.transforms.sources.rows.kept_rows import Keep
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import (
-    OURS_FIELDS,
+    SYSTEM_FIELDS,
     InvalidRows,
+    build_records,
     carried,
-    lay_out,
-    our_columns,
+    system_columns,
 )
+from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
-from recordmill.transforms.sources.rows.row_tables import (
-    learn_columns,
+from recordmill.transforms.sources.rows.row_sections import (
+    infer_columns,
     list_sections,
     numbered_keys,
     read_header,
@@ -55,9 +55,9 @@ class RowLayout(Layout):
     user's have there. kept: where rows are that were read to learn it.
     """
 
-    roles: Roles
+    roles: ColumnRoles
     written: pa.Schema
-    kept: Keep | None = None
+    kept: RowCache | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class RecordRows:
         Where there are columns of the user's, all rows are read for their types.
         """
         header = read_header(self._rows)
-        kinds = learn_columns(parts, self._rows, None) if header is None else header
+        kinds = infer_columns(parts, self._rows, None) if header is None else header
         if not kinds:
             raise ConfigError(f"no line of {self.input} is a JSON object with a value in it")
         self._refuse_delimiter(list(kinds))
@@ -122,7 +122,7 @@ class RecordRows:
             )
         kept = None
         if keep is not None and self._learns_presence:
-            kept = Keep(keep, frozenset(roles.named()))
+            kept = RowCache(keep, frozenset(roles.named()))
         if header is not None:
             kinds = kinds | self._looked_up(header, [*users, *self._looked_at(roles)], parts, kept)
         fields = self._users_fields(users, kinds, roles)
@@ -148,9 +148,9 @@ class RecordRows:
     @property
     def _first_fields(self) -> tuple[pa.Field, ...]:
         """The columns before the user's."""
-        return OURS_FIELDS
+        return SYSTEM_FIELDS
 
-    def _roles(self, names: Sequence[str]) -> Roles:
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
         raise NotImplementedError
 
     @property
@@ -165,13 +165,13 @@ class RecordRows:
         """
         return False
 
-    def _looked_at(self, roles: Roles) -> list[str]:
+    def _looked_at(self, roles: ColumnRoles) -> list[str]:
         """Columns, beside the user's, of which the types have to be known."""
         del roles
         return []
 
     def _users_fields(
-        self, users: Sequence[str], kinds: ColumnTypes, roles: Roles
+        self, users: Sequence[str], kinds: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
         """The user's columns, as they go on. Raises ConfigError."""
         del roles
@@ -215,25 +215,25 @@ class RecordRows:
         header: ColumnTypes,
         names: Sequence[str],
         parts: Iterable[pa.RecordBatch],
-        keep: Keep | None,
+        keep: RowCache | None,
     ) -> ColumnTypes:
         """What columns are, beyond what the header says."""
         if self._learns_presence:
-            return learn_columns(parts, self._rows, names, keep)
+            return infer_columns(parts, self._rows, names, keep)
         if not all(header[name].types for name in names):
-            return as_nullable(learn_columns(parts, self._rows, names, keep))
+            return as_nullable(infer_columns(parts, self._rows, names, keep))
         some = self.format.missing  # a NaN is nothing in any case
         return as_nullable({n: header[n] for n in names if some or has_nan(header[n])})
 
     def _own_columns(
-        self, rows: Rows, roles: Roles, file: str
+        self, rows: Rows, roles: ColumnRoles, file: str
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         """The columns between ours and the user's, and what is wrong with them."""
         del rows, roles, file
         return [], []
 
-    def _asked(self, main: str | None = None, others: Sequence[str] = ()) -> Roles:
-        return Roles(
+    def _asked(self, main: str | None = None, others: Sequence[str] = ()) -> ColumnRoles:
+        return ColumnRoles(
             main=main,
             others=tuple(others),
             label=self.label_column,
@@ -281,13 +281,13 @@ class RecordRows:
         self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
     ) -> ListingPart:
         roles = layout.roles
-        ours = our_columns(rows, roles)
+        ours = system_columns(rows, roles)
         if roles.key is None:
             ours = ours._replace(key=numbered_keys(file, rows.numbers))
         if roles.split is None:
             ours = ours._replace(split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns)))
         own, faults = self._own_columns(rows, roles, file)
-        listed = lay_out(
+        listed = build_records(
             rows,
             ours,
             roles,

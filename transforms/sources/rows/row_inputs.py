@@ -10,15 +10,15 @@ from recordmill.errors import ConfigError, Reject
 from recordmill.storage.files import Location, StorageError, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import (
-    filtered_by,
+    file_problem,
     read_layout,
+    skip_reason,
     split_and_label,
-    unusable,
 )
-from recordmill.transforms.sources.files.walks import File, LeftOut, as_pattern, glob, walk
-from recordmill.transforms.sources.row_formats.row_files import open_rows
+from recordmill.transforms.sources.files.walks import File, SkippedPath, glob, split_pattern, walk
+from recordmill.transforms.sources.row_formats.open_rows import open_rows
+from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, Shape, format_of
-from recordmill.transforms.sources.row_formats.rows import Origin, RowFile
 
 _LOOKED_AT = 10_000  # files
 
@@ -34,7 +34,7 @@ class RowInput:
     input: str
     format: RowFormat
 
-    def find(self) -> Iterator[tuple[File, str | None] | LeftOut | Reject]:
+    def find(self) -> Iterator[tuple[File, str | None] | SkippedPath | Reject]:
         """The files with their splits, what is no file of rows, and what was left out.
 
         Raises ConfigError for an input that is not there, and for files of several formats.
@@ -44,7 +44,7 @@ class RowInput:
         for finding in self._find():
             if not isinstance(finding, File):
                 yield finding
-            elif problem := unusable(finding):
+            elif problem := file_problem(finding):
                 yield Reject(shown(finding.key), "read", *problem)
             else:
                 shape = self.shape(finding)
@@ -59,7 +59,7 @@ class RowInput:
     def has_splits(self) -> bool:
         """Whether folders give the split."""
         place = Location.parse(self.input)
-        return as_pattern(place) is None and place.is_dir() and read_layout(place) == "splits"
+        return split_pattern(place) is None and place.is_dir() and read_layout(place) == "splits"
 
     def shape(self, file: File) -> Shape:
         """How a file is written."""
@@ -70,10 +70,10 @@ class RowInput:
         origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
         return open_rows(origin, self.shape(file))
 
-    def _find(self) -> Iterator[File | LeftOut | Reject]:
+    def _find(self) -> Iterator[File | SkippedPath | Reject]:
         place = Location.parse(self.input)
         refuse_special(place)
-        pattern = as_pattern(place)
+        pattern = split_pattern(place)
         if pattern is not None:
             yield from self._match(*pattern)
             return
@@ -91,12 +91,12 @@ class RowInput:
     def _match(self, root: Location, pattern: str) -> Iterator[File | Reject]:
         if not root.is_dir():
             raise ConfigError(f"no file matches {self.input}: there is no folder {root}")
-        yield from glob(root, pattern, filtered_by)
+        yield from glob(root, pattern, skip_reason)
 
-    def _walk(self, root: Location) -> Iterator[File | LeftOut | Reject]:
-        for finding in walk(root, filtered_by, depth=0):
+    def _walk(self, root: Location) -> Iterator[File | SkippedPath | Reject]:
+        for finding in walk(root, skip_reason, depth=0):
             if isinstance(finding, File) and not self.format.knows(_name(finding)):
-                yield LeftOut("extension")
+                yield SkippedPath("extension")
             else:
                 yield finding
 
@@ -106,7 +106,7 @@ def holds_rows(folder: str) -> bool:
 
     Of a large folder not all are looked at, but always the same.
     """
-    some = itertools.islice(walk(Location.parse(folder), filtered_by, depth=0), _LOOKED_AT)
+    some = itertools.islice(walk(Location.parse(folder), skip_reason, depth=0), _LOOKED_AT)
     formats = {format_of(_name(one)) for one in some if isinstance(one, File)}
     return not formats <= {None, "lines"}
 

@@ -43,7 +43,7 @@ class Clip(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClipCut:
+class ClipSampling:
     """frames: of a clip. stride: slots from the start of a clip to that of the next. step: from a
     frame of a clip to the next one. fps: slots per second; None where they are frames. rest: what
     becomes of frames at the end that fill no clip.
@@ -139,7 +139,7 @@ class ClipSection:
     missing: int | None = 0
     ordered: bool = True
 
-    def clips(self, cut: ClipCut, unit: Fraction) -> Iterator[Clip]:
+    def clips(self, cut: ClipSampling, unit: Fraction) -> Iterator[Clip]:
         """Frames are numbered from the beginning of the film."""
         times = self.times - self.begin
         steps = np.arange(cut.frames) * cut.step
@@ -176,7 +176,7 @@ class ClipSection:
 
 def sections_of(
     packets: Packets,
-    cut: ClipCut,
+    cut: ClipSampling,
     unit: Fraction,
     *,
     segment: tuple[float | None, float | None] = (None, None),
@@ -237,7 +237,7 @@ def sections_of(
 
 
 def _slots_of(
-    packets: Packets, cut: ClipCut, unit: Fraction, segment: tuple[float | None, float | None]
+    packets: Packets, cut: ClipSampling, unit: Fraction, segment: tuple[float | None, float | None]
 ) -> tuple[int, int]:
     """Where a segment begins and ends. Raises RecordError for one that is none."""
     slots = cut.slots(packets, unit)

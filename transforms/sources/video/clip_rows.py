@@ -25,7 +25,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.sources.video.clip_plan import Clip
-from recordmill.transforms.sources.video.frame_images import EncodedFrame
+from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 
 FILM = "__film__"  # string: the name of the file
 STARTS = "__starts__"  # lists of int64: where in the staged file each frame begins
@@ -57,7 +57,7 @@ def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
 
 
 @dataclasses.dataclass(kw_only=True)
-class ClipRows:
+class ClipCollector:
     """Collects clips of the films that rows of a listing name, and what is no clip.
 
     sections: these rows. max_bytes: of a clip. inputs: as `ListingPart` has them.

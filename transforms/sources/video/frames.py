@@ -8,12 +8,12 @@ from typing import Any
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.video.clip_plan import ClipSection
-from recordmill.transforms.sources.video.video_decoder import Film, library
+from recordmill.transforms.sources.video.video_decoder import VideoFile, library
 
 Frames = Iterator[tuple[int, Any]]
 
 
-def decode_section(film: Film, section: ClipSection) -> Frames:
+def decode_section(film: VideoFile, section: ClipSection) -> Frames:
     """(number in the film, a frame of PyAV's, or the RecordError of one that cannot be decoded) of
     every frame from the section's key frame on, ascending.
 
@@ -49,7 +49,7 @@ def decode_section(film: Film, section: ClipSection) -> Frames:
         yield lost, _error(lost)
 
 
-def _decoded(film: Film, packet: Any) -> tuple[list[Any], bool]:
+def _decoded(film: VideoFile, packet: Any) -> tuple[list[Any], bool]:
     """The frames that a packet completes, for None those that the decoder still has; and whether
     something is wrong with it.
     """
@@ -65,7 +65,7 @@ def _error(number: int) -> RecordError:
     return RecordError(Reason.CORRUPT, f"frame {number} of the film cannot be decoded")
 
 
-def _from_key(film: Film, section: ClipSection) -> Iterator[Any]:
+def _from_key(film: VideoFile, section: ClipSection) -> Iterator[Any]:
     """The packets from a key frame on. Where the index leads past it, the film is read up to it."""
     key = section.key
     if section.base:

@@ -92,7 +92,7 @@ def versions() -> dict[str, str]:
     return {"pyav": av.__version__, **found}
 
 
-class Film:
+class VideoFile:
     """An open film, if it is still what the listing saw; a context manager.
 
     Raises:
@@ -146,7 +146,7 @@ class Film:
         self._container.close()
         self._open(b"")
 
-    def __enter__(self) -> Film:
+    def __enter__(self) -> VideoFile:
         return self
 
     def __exit__(self, *_: object) -> None:

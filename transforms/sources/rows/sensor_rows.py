@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.files.file_stat import Problem
-from recordmill.transforms.sources.row_formats.rows import Rows
-from recordmill.transforms.sources.row_formats.value_parsing import Cells, Mask
-from recordmill.transforms.sources.rows.column_roles import Roles
-from recordmill.transforms.sources.rows.record_columns import OURS_FIELDS, InvalidRows
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_rows import RowLayout
-from recordmill.transforms.sources.rows.tables import TableRows
+from recordmill.transforms.sources.rows.table_rows import TableRows
 from recordmill.transforms.windowing.time_spans import SERIES, TIME
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -88,13 +88,13 @@ class SensorRows(TableRows):
     @property
     def _first_fields(self) -> tuple[pa.Field, ...]:
         return (
-            *OURS_FIELDS,
+            *SYSTEM_FIELDS,
             pa.field(SERIES, pa.string(), False),
             pa.field(TIME, pa.int64(), False),
         )
 
     def _own_columns(
-        self, rows: Rows, roles: Roles, file: str
+        self, rows: Rows, roles: ColumnRoles, file: str
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         del roles
         texts = [rows.columns[name] for name in self.time_columns]
@@ -145,7 +145,7 @@ def times_of(texts: pa.Array, *, time_format: str | None, unit: TimeUnit) -> pa.
 def _counted(texts: pa.Array, unit: TimeUnit) -> pa.Array:
     """Of numbers as text."""
     per_second = _PER_SECOND[unit]
-    whole, unfit = Cells().fit(texts, pa.int64())
+    whole, unfit = ValueParser().fit(texts, pa.int64())
     if not unfit.any() and per_second >= 10**6:
         return pc.divide(whole, per_second // 10**6)
     factor = 10**6 // min(per_second, 10**6)
@@ -153,7 +153,7 @@ def _counted(texts: pa.Array, unit: TimeUnit) -> pa.Array:
         largest = (2**63 - 1) // factor
         there = pc.less_equal(pc.abs(whole), largest)
         return pc.multiply(pc.if_else(there, whole, None), factor)
-    numbers, _ = Cells().fit(texts, pa.float64())
+    numbers, _ = ValueParser().fit(texts, pa.float64())
     scaled = np.asarray(numbers.fill_null(np.nan)) * (10**6 / per_second)
     there = np.abs(scaled) < 2.0**63  # a NaN is not
     return pa.array(np.rint(np.where(there, scaled, 0)).astype(np.int64), mask=~there)
@@ -161,10 +161,12 @@ def _counted(texts: pa.Array, unit: TimeUnit) -> pa.Array:
 
 def _iso(texts: pa.Array) -> pa.Array:
     """Without a zone, or with one."""
-    moments, unfit = Cells().fit(texts, _MICROSECONDS)
+    moments, unfit = ValueParser().fit(texts, _MICROSECONDS)
     if not unfit.any():
         return moments
-    zoned, _ = Cells().fit(pc.if_else(pa.array(unfit), texts, None), pa.timestamp("us", "UTC"))
+    zoned, _ = ValueParser().fit(
+        pc.if_else(pa.array(unfit), texts, None), pa.timestamp("us", "UTC")
+    )
     return pc.coalesce(moments, zoned.cast(_MICROSECONDS))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.rows.column_roles import Roles, find_roles, quoted
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
 from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
 
 TYPES: Mapping[str, pa.DataType] = {
@@ -36,7 +36,7 @@ class TableRows(RecordRows):
     expected: tuple[tuple[str, str], ...] = ()
     used: tuple[str, ...] = ()
 
-    def _roles(self, names: Sequence[str]) -> Roles:
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
         asked = self._asked(others=self._others)
         roles = find_roles(names, asked, where=self.input, mains=(), labels=LABELS)
         users = roles.users(names)
@@ -53,7 +53,7 @@ class TableRows(RecordRows):
         return roles
 
     def _users_fields(
-        self, users: Sequence[str], kinds: ColumnTypes, roles: Roles
+        self, users: Sequence[str], kinds: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
         self._refuse_decimal_classes(kinds, roles)
         for name in self.used:
@@ -90,10 +90,10 @@ class TableRows(RecordRows):
     def _learns_presence(self) -> bool:
         return True
 
-    def _looked_at(self, roles: Roles) -> list[str]:
+    def _looked_at(self, roles: ColumnRoles) -> list[str]:
         return [roles.label] if roles.label is not None else []
 
-    def _refuse_decimal_classes(self, kinds: ColumnTypes, roles: Roles) -> None:
+    def _refuse_decimal_classes(self, kinds: ColumnTypes, roles: ColumnRoles) -> None:
         if roles.label is None or dict(self.types).get(roles.label) == "string":
             return
         kind, *wider = kinds[roles.label].types or (pa.string(),)

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, join
 from recordmill.transforms.sources.row_formats.columnar import ArrowFile, ParquetFile
-from recordmill.transforms.sources.row_formats.delimited import Delimited
+from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines, PlainLines
+from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import Shape
-from recordmill.transforms.sources.row_formats.rows import FileSection, Origin, RowFile
 
 
 def open_rows(origin: Origin, shape: Shape) -> RowFile:
@@ -37,10 +37,10 @@ def open_rows(origin: Origin, shape: Shape) -> RowFile:
 
             return AvroFile(origin, shape.cells)
         case _:
-            return Delimited(origin, shape)
+            return DelimitedFile(origin, shape)
 
 
-def learn_kinds(
+def infer_types(
     file: RowFile, sections: Iterable[FileSection], names: Collection[str] | None = None
 ) -> ColumnTypes:
     """What the rows of all sections say of the columns named, or of all."""

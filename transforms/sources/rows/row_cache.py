@@ -17,14 +17,14 @@ import xxhash
 from recordmill.errors import Reason
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.row_formats.rows import BadRow, Rows
+from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.staged.arrow_files import open_arrow
 
 _NUMBERS = pa.field("__numbers__", pa.int64())  # the column after all others
 _TOLD = b"told"
 
 
-class Keep(NamedTuple):
+class RowCache(NamedTuple):
     """folder: where rows are kept. text: columns that are wanted as they are written."""
 
     folder: Location

@@ -78,7 +78,7 @@ class Rows:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Oddities:
+class QuoteAnomalies:
     """Quotes that may be none, as a scan finds them: how many rows, and the first of them.
 
     spanning: with a value that spans lines. trailing: with one that goes on after its quotes.
@@ -94,7 +94,7 @@ class RowFile(Protocol):
     """A file of rows. All raise ConfigError where the file cannot be understood."""
 
     @property
-    def oddities(self) -> Oddities:
+    def quote_anomalies(self) -> QuoteAnomalies:
         """What has been seen, as far as `sections` has come."""
 
     def header(self) -> ColumnTypes | None:
@@ -118,7 +118,7 @@ class RowFile(Protocol):
 
 
 @runtime_checkable
-class TypedFile(Protocol):
+class TypeInferringFile(Protocol):
     """A file of rows that do not say what they are: who has found out has read them."""
 
     def typed(

@@ -18,22 +18,27 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
-from recordmill.transforms.sources.files.file_stat import Found, Problem, Stats, refuse_special
+from recordmill.transforms.sources.files.file_stat import (
+    FileStat,
+    Problem,
+    StatCache,
+    refuse_special,
+)
 from recordmill.transforms.sources.files.references import COLUMNS, Unlabelled, check_unlabelled
 from recordmill.transforms.sources.row_formats.column_types import as_nullable
-from recordmill.transforms.sources.row_formats.row_files import (
-    learn_kinds,
+from recordmill.transforms.sources.row_formats.open_rows import (
+    infer_types,
     open_rows,
     wanted_columns,
 )
+from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import Origin, RowFile, Rows
-from recordmill.transforms.sources.rows.column_roles import Roles, find_roles, quoted
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
+    build_records,
     carried,
-    lay_out,
-    our_columns,
+    system_columns,
 )
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
@@ -41,7 +46,7 @@ _LABELS = ("label", "class")
 _FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 _NO_PATH = Problem(Reason.BAD_VALUE, "no path")
-_NOTHING = Found("", 0, 0)
+_NOTHING = FileStat("", 0, 0)
 
 
 def normal_path(path: str) -> str:
@@ -96,9 +101,9 @@ class FileList:
             return Location.parse(self.path).parent
         return Location.parse(self.input_root)
 
-    def roles(self, names: Sequence[str]) -> Roles:
+    def roles(self, names: Sequence[str]) -> ColumnRoles:
         """Finds the columns. Raises ConfigError for one that is not there."""
-        asked = Roles(
+        asked = ColumnRoles(
             main=self.path_column,
             label=self.label_column,
             split=self.split_column,
@@ -127,15 +132,15 @@ class FileList:
         file = _open(place)
         kinds = file.header()
         if kinds is None:
-            kinds = learn_kinds(file, file.sections())
+            kinds = infer_types(file, file.sections())
         roles = self.roles(list(kinds))
         users = roles.users(list(kinds))
         others = [*users, *([""] if "" in kinds else [])]
         sections = list(file.sections())
         if not all(kinds[name].types for name in others):
-            kinds |= as_nullable(learn_kinds(file, sections, others))
+            kinds |= as_nullable(infer_types(file, sections, others))
         wanted = wanted_columns(sorted(roles.named()), others, kinds)
-        stats = Stats(root)
+        stats = StatCache(root)
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
@@ -172,9 +177,9 @@ def _open(place: Location) -> RowFile:
 def _refer(
     rows: Rows,
     *,
-    roles: Roles,
+    roles: ColumnRoles,
     users: Sequence[str],
-    stats: Stats,
+    stats: StatCache,
     file: str,
     unlabelled: Unlabelled,
 ) -> ListingPart:
@@ -186,8 +191,8 @@ def _refer(
     found = [
         _NO_PATH if not d else f for d, f in zip(distinct, stats.look_at(distinct), strict=True)
     ]
-    files = [item if isinstance(item, Found) else _NOTHING for item in found]
-    ours = our_columns(rows, roles)
+    files = [item if isinstance(item, FileStat) else _NOTHING for item in found]
+    ours = system_columns(rows, roles)
     if roles.key is None:
         key = pa.array([normal_path(path) for path in distinct], pa.string()).take(at)
         ours = ours._replace(key=key)
@@ -200,7 +205,7 @@ def _refer(
         detail = f"row {rows.numbers[row]}: no path in column {roles.main!r}"
         return Problem(Reason.BAD_VALUE, detail)
 
-    def unusable(row: int) -> Problem:
+    def file_problem(row: int) -> Problem:
         problem = found[at[row].as_py()]
         assert isinstance(problem, Problem)
         return problem
@@ -208,14 +213,14 @@ def _refer(
     pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
     useless = np.array([isinstance(item, Problem) for item in found])[at.to_numpy()]
     schema = pa.schema([*COLUMNS, *(carried(columns.schema.field(name)) for name in users)])
-    return lay_out(
+    return build_records(
         rows,
         ours,
         roles,
         own=[path, size, mtime],
         schema=schema,
         nameless=[InvalidRows(pathless, no_path, named=False)],
-        faults=[InvalidRows(useless, unusable)],
+        faults=[InvalidRows(useless, file_problem)],
         file=file,
         reject_unlabelled=unlabelled == "reject",
     )

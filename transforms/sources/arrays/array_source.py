@@ -25,18 +25,20 @@ from recordmill.transforms.model.casts import Cast, cast_problem
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.array_headers import ArrayLook, Looked
-from recordmill.transforms.sources.arrays.chunking import ArrayCut, Shape, merged
-from recordmill.transforms.sources.arrays.npy import Stored, shape_told
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, Looked
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merged
+from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import Problem
-from recordmill.transforms.sources.files.references import COLUMNS, broken_label, no_label
+from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
 
-ARRAY = "__array__"  # string: a `Stored`
+ARRAY = "__array__"  # string: a `StoredArray`
 FIRST, LAST = "__first__", "__last__"  # int64: the numbers of records of a file, LAST left out
 FILE = "__file__"  # int64: bytes of the file, where `batch.SIZE` is those of the record
 NAME = "__name__"  # string: the key of the file
 AT, TO = "__at__", "__to__"  # int64: where a record begins and ends along the axis
-LABELS = "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `Stored`
+LABELS = (
+    "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `StoredArray`
+)
 
 _DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: what all arrays have in common
 _REQUESTS = 32  # at a time, to a store
@@ -57,14 +59,14 @@ _OWN = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Declared:
+class ArraySpec:
     """What the records of a dataset are: dtype by numpy's name, shape with None where it varies."""
 
     dtype: str
     shape: Shape
 
     @classmethod
-    def of(cls, rows: pa.Schema) -> Declared:
+    def of(cls, rows: pa.Schema) -> ArraySpec:
         """As the source has put it into the schema of its rows."""
         told = json.loads(rows.field(ARRAY).metadata[_DECLARED])
         return cls(dtype=told["dtype"], shape=tuple(told["shape"]))
@@ -84,7 +86,7 @@ class _Seen:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Arrays:
+class ArraySource:
     """Lists files of arrays by their headers, and reads of them where records stand.
 
     files: lists them, as references. look: what is taken of each.
@@ -92,13 +94,13 @@ class Arrays:
     """
 
     files: Source
-    look: ArrayLook = dataclasses.field(default_factory=ArrayLook)
+    look: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
     dtype: str | None = None
     cast: Cast = "safe"
     seen: _Seen = dataclasses.field(default_factory=_Seen, compare=False, repr=False)
 
     @property
-    def _cut(self) -> ArrayCut:
+    def _cut(self) -> ArraySlicing:
         return self.look.cut
 
     @property
@@ -153,7 +155,7 @@ class Arrays:
             presplit |= rows[batch.SPLIT].null_count < len(rows)
             users = [field for field in rows.schema if not field.name.startswith("__")]
             for counted in rows[ARRAY].value_counts().to_pylist():
-                stored = Stored.from_text(counted["values"])
+                stored = StoredArray.from_text(counted["values"])
                 shape = self._cut.shape_of(stored.shape)
                 kind = self._stored_as(stored), len(shape)
                 kinds[kind] += counted["counts"]
@@ -163,7 +165,7 @@ class Arrays:
             raise ConfigError("the input has no array that can be used")
         most = min(kinds, key=lambda kind: (-kinds[kind], kind))
         (shape,) = shapes[most]
-        declared = Declared(dtype=most[0], shape=shape)
+        declared = ArraySpec(dtype=most[0], shape=shape)
         ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
         return Layout(
             columns=pa.schema([*ours, *users]),
@@ -174,14 +176,14 @@ class Arrays:
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Raises ChangedInputError for a file that is not what was listed."""
-        declared = Declared.of(layout.columns)
+        declared = ArraySpec.of(layout.columns)
         rejects: list[Reject] = []
         kept: list[int] = []
         files = 0
         labels: list[pa.Array] = []
         places = _pairs(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
         for row, (key, text, told, first, last) in enumerate(places):
-            if why := self._problem(Stored.from_text(text), declared):
+            if why := self._problem(StoredArray.from_text(text), declared):
                 # Of a long file there are several sections, and one reject.
                 rejects += [] if first else [Reject(key, "read", *why)]
                 continue
@@ -246,14 +248,14 @@ class Arrays:
         with ThreadPoolExecutor(_REQUESTS) as pool:
             yield from pool.map(self.look.at, files)
 
-    def _stored_as(self, stored: Stored) -> str:
+    def _stored_as(self, stored: StoredArray) -> str:
         """The dtype that it will have in records; its own where it cannot be cast."""
         own = stored.numbers.name
         if self.dtype is None or cast_problem(own, self.dtype, self.cast):
             return own
         return self.dtype
 
-    def _problem(self, stored: Stored, declared: Declared) -> Problem | None:
+    def _problem(self, stored: StoredArray, declared: ArraySpec) -> Problem | None:
         """Why an array cannot be among the others."""
         own = stored.numbers.name
         if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
@@ -267,7 +269,7 @@ class Arrays:
         if len(self._cut.shape_of(stored.shape)) != len(declared.shape):
             return Problem(
                 Reason.BAD_VALUE,
-                f"an array of {len(stored.shape)} dimensions ({shape_told(stored.shape)}), where"
+                f"an array of {len(stored.shape)} dimensions ({format_shape(stored.shape)}), where"
                 f" most records have {len(declared.shape)}: leave it out, or make a dataset of its"
                 " own of it",
             )
@@ -277,7 +279,7 @@ class Arrays:
         """Those of the records of a section. Raises RecordError."""
         path, size, mtime, stored = json.loads(text)
         with open_arrays(path, size=size, mtime=mtime) as opened:
-            labels = Stored.from_text(stored)
+            labels = StoredArray.from_text(stored)
             if self._cut.unit == "item":
                 return opened.labels(labels, Span(0, first, last))
             return _repeated(opened.labels(labels)[0].as_py(), last - first)
@@ -288,7 +290,7 @@ class Arrays:
         bad = np.zeros(len(rows), np.bool_)
         codes, texts = batch.encode(rows[batch.LABEL])
         problems: list[Problem | None] = [
-            Problem(Reason.BAD_VALUE, why) if (why := broken_label(text)) else None
+            Problem(Reason.BAD_VALUE, why) if (why := label_problem(text)) else None
             for text in texts.to_pylist()
         ]
         missing = (
@@ -311,7 +313,7 @@ class Arrays:
         at = np.repeat(np.arange(len(sections)), counts)
         ends = np.cumsum(counts)
         numbers = np.arange(len(at)) - np.repeat(ends - counts - first, counts)
-        arrays = [Stored.from_text(text) for text in sections[ARRAY].to_pylist()]
+        arrays = [StoredArray.from_text(text) for text in sections[ARRAY].to_pylist()]
         whole = self._cut.unit == "array"
         lengths = [0 if whole else one.shape[self._cut.along(one.shape)] for one in arrays]
         starts, stops = self._cut.places(numbers, np.array(lengths, np.int64)[at])

@@ -10,8 +10,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.row_formats.rows import Rows
-from recordmill.transforms.sources.rows.column_roles import Roles, find_roles, quoted
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
 from recordmill.transforms.sources.rows.record_columns import (
     TEXT,
     TEXT_FIELDS,
@@ -39,7 +39,7 @@ class TextRows(RecordRows):
     def _first_fields(self) -> tuple[pa.Field, ...]:
         return TEXT_FIELDS
 
-    def _roles(self, names: Sequence[str]) -> Roles:
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
         asked = self._asked(self.text_column)
         roles = find_roles(names, asked, where=self.input, mains=_TEXTS, labels=LABELS)
         if roles.main is not None:
@@ -53,7 +53,7 @@ class TextRows(RecordRows):
         return dataclasses.replace(roles, main=left[0])
 
     def _users_fields(
-        self, users: Sequence[str], kinds: ColumnTypes, roles: Roles
+        self, users: Sequence[str], kinds: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
         if TEXT in users:
             raise ConfigError(
@@ -63,7 +63,7 @@ class TextRows(RecordRows):
         return super()._users_fields(users, kinds, roles)
 
     def _own_columns(
-        self, rows: Rows, roles: Roles, file: str
+        self, rows: Rows, roles: ColumnRoles, file: str
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         del file
         text = filled(rows.columns[roles.main])

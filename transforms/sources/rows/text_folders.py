@@ -20,17 +20,21 @@ from recordmill.transforms.sources.files.folders import (
     SOUND_AND_VIDEO,
     Member,
     members,
-    nothing_usable,
+    no_files_message,
     read_layout,
 )
-from recordmill.transforms.sources.files.references import Sections, Unlabelled, check_unlabelled
-from recordmill.transforms.sources.files.walks import File, LeftOut
+from recordmill.transforms.sources.files.references import (
+    SectionCollector,
+    Unlabelled,
+    check_unlabelled,
+)
+from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.json_lines import LINE, PlainLines
+from recordmill.transforms.sources.row_formats.row_file import Origin
 from recordmill.transforms.sources.row_formats.row_format import UTF8, RowFormat, Shape
-from recordmill.transforms.sources.row_formats.rows import Origin
 from recordmill.transforms.sources.row_formats.text_files import is_utf8, to_utf8
-from recordmill.transforms.sources.rows.record_columns import OURS, TEXT_FIELDS, no_rows
-from recordmill.transforms.sources.rows.row_tables import (
+from recordmill.transforms.sources.rows.record_columns import SYSTEM_COLUMNS, TEXT_FIELDS, no_rows
+from recordmill.transforms.sources.rows.row_sections import (
     numbered_keys,
     reading,
     regroup,
@@ -55,7 +59,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTree:
+class TextFolder:
     """Lists the text files under a folder; folders give label and split, as in `FileTree`.
 
     documents: what a record is. A blank line is none; what stands around a line is part of it, but
@@ -94,11 +98,11 @@ class TextTree:
         """Raises ConfigError if there is no such folder or nothing to use in it."""
         root = Location.parse(self.root)
         layout = read_layout(root)
-        found = Sections()
+        found = SectionCollector()
         for one in members(
             root, layout=layout, unlabelled=self.unlabelled, leave_out=self.leave_out
         ):
-            if isinstance(one, LeftOut):
+            if isinstance(one, SkippedPath):
                 found.filter(one.by)
             elif isinstance(one, Reject):
                 found.rejects.append(one)
@@ -108,7 +112,7 @@ class TextTree:
                 yield found.take()
         yield found.take()
         if not found.totals["rows"]:
-            raise ConfigError(nothing_usable(root, found))
+            raise ConfigError(no_files_message(root, found))
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         """Raises ConfigError if there is no such folder."""
@@ -139,7 +143,7 @@ class TextTree:
         origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
         return PlainLines(origin, self._shape)
 
-    def _list(self, member: Member, found: Sections) -> Iterator[ListingPart]:
+    def _list(self, member: Member, found: SectionCollector) -> Iterator[ListingPart]:
         file, label, split = member
         if self.documents == "file":
             if file.size > self.max_row_bytes:
@@ -170,7 +174,7 @@ class TextTree:
             except RecordError as error:
                 rejects.append(Reject(listed[batch.KEY], "read", error.reason, error.detail))
         kept = sections.take(pa.array(at, pa.int64()))
-        arrays = [*(kept[name] for name in OURS), pa.array(texts, pa.string())]
+        arrays = [*(kept[name] for name in SYSTEM_COLUMNS), pa.array(texts, pa.string())]
         rows = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
         return ListingPart(rows=rows if at else None, rejects=rejects)
 
@@ -181,7 +185,8 @@ class TextTree:
                 for rows in self._open(file).read(section, wanted, (LINE,)):
                     count = len(rows.columns)
                     given = [
-                        pa.repeat(pa.scalar(listed[name], pa.string()), count) for name in OURS[1:]
+                        pa.repeat(pa.scalar(listed[name], pa.string()), count)
+                        for name in SYSTEM_COLUMNS[1:]
                     ]
                     arrays = [numbered_keys(file.key, rows.numbers), *given, rows.columns[LINE]]
                     yield ListingPart(

@@ -23,15 +23,20 @@ from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
-from recordmill.transforms.sources.video.clip_plan import Clip, ClipCut, ClipSection, sections_of
-from recordmill.transforms.sources.video.clip_rows import FILM, ClipRows, clip_schema
-from recordmill.transforms.sources.video.frame_images import (
+from recordmill.transforms.sources.video.clip_plan import (
+    Clip,
+    ClipSampling,
+    ClipSection,
+    sections_of,
+)
+from recordmill.transforms.sources.video.clip_rows import FILM, ClipCollector, clip_schema
+from recordmill.transforms.sources.video.frame_encoder import (
     EncodedFrame,
-    FramePictures,
+    FrameEncoder,
     too_many_pixels,
 )
 from recordmill.transforms.sources.video.frames import decode_section
-from recordmill.transforms.sources.video.video_decoder import Film, Packets, jpegs, library
+from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpegs, library
 
 SECTION = "__section__"  # string, null where the film is one: a `ClipSection`
 FROM, TO = "__from__", "__to__"  # float64, null without: seconds where a segment begins and ends
@@ -88,7 +93,7 @@ class _Seen:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Films:
+class VideoSource:
     """Lists films by their headers, and reads the clips of them.
 
     files: lists them, as references. pictures: how frames come out. cut: which of them make clips.
@@ -101,7 +106,7 @@ class Films:
 
     files: Source
     pictures: ImageOptions = dataclasses.field(default_factory=ImageOptions)
-    cut: ClipCut = dataclasses.field(default_factory=ClipCut)
+    cut: ClipSampling = dataclasses.field(default_factory=ClipSampling)
     start: str | None = None
     end: str | None = None
     max_clip_bytes: int = 256 << 20
@@ -164,7 +169,7 @@ class Films:
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Raises ChangedInputError for a film that is not what was listed."""
-        found = ClipRows(
+        found = ClipCollector(
             sections=sections,
             schema=layout.columns,
             max_bytes=self.max_clip_bytes,
@@ -172,7 +177,7 @@ class Films:
         known: tuple[str, Packets] | None = None
         for row, place in enumerate(map(_Place._make, _values(sections, *_PLACE))):
             try:
-                with Film(place.path, size=place.size, mtime=place.mtime) as film:
+                with VideoFile(place.path, size=place.size, mtime=place.mtime) as film:
                     if place.section is not None:
                         section = ClipSection.from_text(place.section)
                     else:
@@ -265,7 +270,7 @@ class Films:
 
     def _look(self, file: _File) -> _Looked | RecordError:
         try:
-            with Film(file.path, size=file.size, mtime=file.mtime) as film:
+            with VideoFile(file.path, size=file.size, mtime=file.mtime) as film:
                 height, width = film.pixels
                 if height * width > self.pictures.max_pixels:
                     raise too_many_pixels(height, width, self.pictures)
@@ -299,12 +304,12 @@ class Films:
         return [section.to_text() for section in cut]
 
     def _clips(
-        self, film: Film, section: ClipSection
+        self, film: VideoFile, section: ClipSection
     ) -> Iterator[tuple[Clip, list[EncodedFrame | RecordError]]]:
         """The clips of a section in their order; each frame is coded once."""
         clips = collections.deque(section.clips(self.cut, film.unit))
         needed = {number for clip in clips for number in clip.frames.tolist()}
-        pictures = FramePictures(self.pictures, aspect=film.aspect)
+        pictures = FrameEncoder(self.pictures, aspect=film.aspect)
         held: dict[int, EncodedFrame | RecordError] = {}
         for number, frame in decode_section(film, section):
             if number in needed:
@@ -316,14 +321,14 @@ class Films:
                 for one in [one for one in held if one < low]:
                     del held[one]
 
-    def _rate(self, film: Film, section: ClipSection) -> Fraction:
+    def _rate(self, film: VideoFile, section: ClipSection) -> Fraction:
         """Frames of a clip per second; what the header says, where that is about right."""
         found = section.rate(film.unit)
         told = film.rate if abs(film.rate - found) <= found * _NEAR else found
         return (self.cut.rate or told) / self.cut.step
 
 
-def _coded(pictures: FramePictures, frame: Any) -> EncodedFrame | RecordError:
+def _coded(pictures: FrameEncoder, frame: Any) -> EncodedFrame | RecordError:
     if isinstance(frame, RecordError):
         return frame
     try:

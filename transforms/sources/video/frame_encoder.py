@@ -67,7 +67,7 @@ class _Kind(NamedTuple):
     turn: int
 
 
-class FramePictures:
+class FrameEncoder:
     """Codes frames of one film. aspect: how wide its pixels are, compared with their height."""
 
     def __init__(self, options: ImageOptions, *, aspect: Fraction = Fraction(1)) -> None:

@@ -19,19 +19,19 @@ from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files import references
-from recordmill.transforms.sources.files.references import END, ROW, START, Sections
-from recordmill.transforms.sources.files.walks import File, LeftOut
+from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
+from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, join
-from recordmill.transforms.sources.row_formats.columnar import small_parts
-from recordmill.transforms.sources.row_formats.rows import (
+from recordmill.transforms.sources.row_formats.columnar import split_rows
+from recordmill.transforms.sources.row_formats.row_file import (
     READ_BYTES,
     FileSection,
-    Oddities,
+    QuoteAnomalies,
     Rows,
-    TypedFile,
+    TypeInferringFile,
 )
 from recordmill.transforms.sources.rows.column_roles import quoted
-from recordmill.transforms.sources.rows.kept_rows import Keep
+from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 
@@ -42,10 +42,10 @@ def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[ListingPart
 
     Raises ConfigError for an input that cannot be understood, or has no row.
     """
-    found = Sections()
-    odd: list[tuple[str, Oddities]] = []
+    found = SectionCollector()
+    odd: list[tuple[str, QuoteAnomalies]] = []
     for one in rows.find():
-        if isinstance(one, LeftOut):
+        if isinstance(one, SkippedPath):
             found.filter(one.by)
         elif isinstance(one, Reject):
             found.rejects.append(one)
@@ -57,8 +57,8 @@ def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[ListingPart
                     if not found.has_room(section.size):
                         yield found.take()
                     found.add_section(file, section, label=None, split=split)
-            if opened.oddities != Oddities():
-                odd.append((file.key, opened.oddities))
+            if opened.quote_anomalies != QuoteAnomalies():
+                odd.append((file.key, opened.quote_anomalies))
         if found.full:
             yield found.take()
     yield found.take()
@@ -79,7 +79,7 @@ def read_header(rows: RowInput) -> ColumnTypes | None:
     first: tuple[File, ColumnTypes] | None = None
     joined: ColumnTypes = {}
     for one in rows.find():
-        if isinstance(one, LeftOut | Reject):
+        if isinstance(one, SkippedPath | Reject):
             continue
         file, _ = one
         with _readable(file):
@@ -101,11 +101,11 @@ def read_header(rows: RowInput) -> ColumnTypes | None:
     return joined
 
 
-def learn_columns(
+def infer_columns(
     parts: Iterable[pa.RecordBatch],
     rows: RowInput,
     names: Collection[str] | None,
-    keep: Keep | None = None,
+    keep: RowCache | None = None,
 ) -> ColumnTypes:
     """What all rows say of the columns named, or of all: in encoder processes, a part a task.
 
@@ -157,7 +157,7 @@ def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
     rejects: list[Reject] = []
     filtered: collections.Counter[str] = collections.Counter()
     for part in parts:
-        for piece in () if part.rows is None else small_parts(part.rows):
+        for piece in () if part.rows is None else split_rows(part.rows):
             count, size = len(piece), piece.nbytes
             full = sum(map(len, rows)) + count > batch.ROWS
             if rows and (full or sum(one.nbytes for one in rows) + size > READ_BYTES):
@@ -172,19 +172,19 @@ def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
 
 
 def _task(
-    part: bytes, rows: RowInput, names: Collection[str] | None, keep: Keep | None
+    part: bytes, rows: RowInput, names: Collection[str] | None, keep: RowCache | None
 ) -> ColumnTypes:
     return _kinds_of_part(batch.from_bytes(part), rows, names, keep)
 
 
 def _kinds_of_part(
-    part: pa.RecordBatch, rows: RowInput, names: Collection[str] | None, keep: Keep | None
+    part: pa.RecordBatch, rows: RowInput, names: Collection[str] | None, keep: RowCache | None
 ) -> ColumnTypes:
     kinds: list[ColumnTypes] = []
     kept: list[list[Rows]] = []
     for file, section, _ in sections_of(part):
         opened = rows.open(file)
-        if keep is None or not isinstance(opened, TypedFile):
+        if keep is None or not isinstance(opened, TypeInferringFile):
             kinds.append(opened.kinds(section, names))
             continue
         kept.append([])
@@ -208,7 +208,7 @@ def _readable(file: File) -> Iterator[None]:
         ) from error
 
 
-def _told(odd: list[tuple[str, Oddities]]) -> dict[str, str]:
+def _told(odd: list[tuple[str, QuoteAnomalies]]) -> dict[str, str]:
     """Sentences about quotes that may be none."""
     notes = {}
     for what, is_odd, then in (
