@@ -184,7 +184,7 @@ def kind(config: ArraysConfig) -> DataType:
         name="arrays",
         source=ArraySource(
             files=files,
-            look=ArrayProbe(
+            probe=ArrayProbe(
                 cut=config.array_cut(),
                 array=config.array,
                 label_array=config.label_array,

@@ -40,13 +40,13 @@ class Records:
         self, folder: pathlib.Path | str, cut: ArraySlicing | None = None, **options: Any
     ) -> None:
         cut = cut or ArraySlicing()
-        look = {
+        probe = {
             name: options.pop(name) for name in [*options] if name in ArrayProbe.__annotations__
         }
         asked = ArrayOptions(**options)
         source = ArraySource(
             files=FileTree(input=str(folder), unlabelled="keep", leave_out=()),
-            look=ArrayProbe(cut=cut, unlabelled="keep", **look),
+            probe=ArrayProbe(cut=cut, unlabelled="keep", **probe),
             dtype=asked.dtype,
             cast=asked.cast,
         )

@@ -48,7 +48,7 @@ def reading(number):
 
 
 def opened(path):
-    return open_rows(Origin(place=Location.parse(str(path))), RowFormat().of(path.name))
+    return open_rows(Origin(place=Location.parse(str(path))), RowFormat().resolve(path.name))
 
 
 def rows_of(file, size, names=None):

@@ -30,27 +30,27 @@ def test_a_column_is_what_all_of_its_values_can_be(values):
         expected = []
     if pa.int64() not in expected and all(re.fullmatch(r"[+-]?\d+", text) for text in texts):
         expected = []
-    found = ValueParser().kind("x", pa.array(values, pa.string()))
+    found = ValueParser().infer_type("x", pa.array(values, pa.string()))
     assert found.types == ((*expected, pa.string()) if texts else ())
 
 
 @pytest.mark.parametrize("odd", ["007", "-01", "+00.5", "0x1F", "0X0a", "x", "1" * 30])
 def test_one_value_after_many_counts(odd):
     column = pa.array(["1"] * MANY + [odd])
-    assert ValueParser().kind("x", column).types == (pa.string(),)
-    assert ValueParser().kind("x", column.slice(1, MANY - 1)).types[0] == pa.int64()
+    assert ValueParser().infer_type("x", column).types == (pa.string(),)
+    assert ValueParser().infer_type("x", column.slice(1, MANY - 1)).types[0] == pa.int64()
 
 
 def test_what_has_a_point_beside_a_decimal_comma_is_no_number():
     cells = ValueParser(decimal=",")
-    assert cells.kind("x", pa.array(["1,5", "-2", ",5"])).types[0] == pa.float64()
-    assert cells.kind("x", pa.array(["1,5", "1.000"])).types == (pa.string(),)
-    values, unfit = cells.fit(pa.array(["1.000", "2,5", "1.000,5", None]), pa.float64())
+    assert cells.infer_type("x", pa.array(["1,5", "-2", ",5"])).types[0] == pa.float64()
+    assert cells.infer_type("x", pa.array(["1,5", "1.000"])).types == (pa.string(),)
+    values, unfit = cells.cast_or_null(pa.array(["1.000", "2,5", "1.000,5", None]), pa.float64())
     assert values.to_pylist() == [None, 2.5, None, None]
     assert unfit.tolist() == [True, False, True, False]
 
 
 def test_large_integers_after_a_decimal_number_are_numbers():
     column = pa.array(["1" * 30] * MANY + ["0.5"])
-    assert ValueParser().kind("x", column).types[0] == pa.float64()
-    assert ValueParser().kind("x", column.slice(0, MANY)).types == (pa.string(),)
+    assert ValueParser().infer_type("x", column).types[0] == pa.float64()
+    assert ValueParser().infer_type("x", column.slice(0, MANY)).types == (pa.string(),)

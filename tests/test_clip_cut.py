@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RecordError
-from recordmill.transforms.sources.video.clip_plan import ClipSampling, ClipSection, sections_of
+from recordmill.transforms.sources.video.clip_plan import ClipSampling, ClipSection, plan_sections
 from recordmill.transforms.sources.video.video_decoder import Packets
 
 MILLI = Fraction(1, 1000)
@@ -29,16 +29,16 @@ def clips_of(
     found: Packets, cut: ClipSampling, **options: object
 ) -> list[tuple[int, list[int], int]]:
     """(first slot, numbers of frames, frames of its own) of all clips."""
-    sections = sections_of(found, cut, MILLI, **options)
+    sections = plan_sections(found, cut, MILLI, **options)
     return [
-        (clip.start, clip.frames.tolist(), clip.own)
+        (clip.start, clip.frames.tolist(), clip.real_frames)
         for section in sections
         for clip in ClipSection.from_text(section.to_text()).clips(cut, MILLI)
     ]
 
 
 @st.composite
-def films(draw) -> Packets:
+def videos(draw) -> Packets:
     gaps = draw(st.lists(st.integers(1, 90), min_size=1, max_size=60))
     times = (np.cumsum(gaps) + draw(st.integers(-50, 5000))).tolist()
     keys = sorted({0, *draw(st.lists(st.integers(0, len(times) - 1), max_size=8))})
@@ -56,7 +56,7 @@ cuts = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(films(), cuts, st.integers(1, 50))
+@given(videos(), cuts, st.integers(1, 50))
 def test_clips_are_those_of_plain_counting(found, cut, size) -> None:
     times = [int(time) - int(found.times[0]) for time in found.times]
     slots = [*range(len(times))]
@@ -133,7 +133,7 @@ def test_times_are_exact_whatever_the_unit() -> None:
         end=10**6 * 1001,
     )
     cut = ClipSampling(frames=10**6)
-    (section,) = sections_of(found, cut, Fraction(1, 30000))
+    (section,) = plan_sections(found, cut, Fraction(1, 30000))
     (clip,) = section.clips(cut, Fraction(1, 30000))
     for number in (0, 1, 2, 777_777, 999_999):
         assert abs(clip.times[number] - number * 10**6 / rate) <= Fraction(1, 2)
@@ -141,7 +141,7 @@ def test_times_are_exact_whatever_the_unit() -> None:
 
 def test_decoding_begins_a_key_frame_before_that_of_the_clip() -> None:
     found = packets([40 * n for n in range(40)], keys=[0, 10, 20, 30])
-    sections = sections_of(found, ClipSampling(frames=4), MILLI, size=1)
+    sections = plan_sections(found, ClipSampling(frames=4), MILLI, size=1)
     assert [section.base for section in sections] == [0, 0, 10, 20]
     assert [section.start for section in sections] == [0, 12, 20, 32]
     assert [len(section.times) for section in sections] == [12, 20, 22, 20]

@@ -26,12 +26,12 @@ def coded(pixels: np.ndarray, **options: object) -> Image.Image:
 
 def test_frames_are_not_kept_until_somebody_collects_garbage(shared_data) -> None:
     """Each takes as much memory as it has pixels."""
-    with av.open(str(shared_data / "video" / "bikes.mp4")) as film:
+    with av.open(str(shared_data / "video" / "bikes.mp4")) as video:
         pictures = FrameEncoder(ImageOptions(size=(24, 24)))
         gc.collect()
         gc.disable()
         try:
-            for number, frame in enumerate(film.decode(video=0)):
+            for number, frame in enumerate(video.decode(video=0)):
                 pictures.code(frame)
                 if number == 40:
                     break
@@ -103,14 +103,14 @@ def test_the_quality_is_that_of_pillow() -> None:
 def test_a_window_has_the_colours_of_the_frame(form, offset) -> None:
     pixels = picture(3, height=48, width=64 + 2 * offset)
     frame = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format=form)
-    seen = frame.to_ndarray(format="rgb24")
+    scan_counts = frame.to_ndarray(format="rgb24")
     step = 64 // frame.format.chroma_width(64)
     for kind in ("jpeg", "png"):
         options = ImageOptions(size=(48, 64), image_format=kind)
         made = FrameEncoder(options).code(frame)
         found = np.asarray(Image.open(io.BytesIO(made.data)))
         begin = offset // step * step  # where a value of chroma begins
-        assert difference(found, seen[:, begin : begin + 64]) < 4
+        assert difference(found, scan_counts[:, begin : begin + 64]) < 4
 
 
 def test_colours_that_ffmpeg_cannot_convert_are_rejects() -> None:

@@ -17,7 +17,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
-from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, pictures_of
+from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, read_frames
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile
 from recordmill.transforms.sources.video.video_source import VideoSource
 from recordmill.transforms.staged.listing import located, read_part, stage_listing
@@ -55,8 +55,8 @@ def open_film(path: pathlib.Path) -> VideoFile:
 
 
 def packets_of(path: pathlib.Path) -> Packets:
-    with open_film(path) as film:
-        return film.packets()
+    with open_film(path) as video:
+        return video.packets()
 
 
 def source_of(
@@ -119,7 +119,7 @@ def test_a_film_in_sections_gives_the_same_records(name, fps, tmp_path) -> None:
     cut = ClipSampling(frames=5, stride=3, step=2, fps=fps, rest="pad")
     whole = source_of(path, cut, PNG)
     assert sum(part.rows is not None and len(part.rows) for part in whole.scan()) == 1
-    cutting = source_of(path, cut, PNG, cut_above=0, section_bytes=1)
+    cutting = source_of(path, cut, PNG, section_above=0, section_bytes=1)
     parts = [part.rows for part in cutting.scan() if part.rows is not None]
     assert sum(map(len, parts)) > 1 or name == "reordered.avi"
     assert records(cutting) == records(whole)
@@ -287,7 +287,7 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
     written = reader.read(part)
     rows = located(read_part(written[0].name, staging=staging), staging)
     frames = [frame for row in records(source) for frame in row["frames"]]
-    assert [frame for clip in pictures_of(rows) for frame in clip] == frames
+    assert [frame for clip in read_frames(rows) for frame in clip] == frames
     (file,) = set(rows[batch.PATH].to_pylist())
     assert os.stat(file).st_size == sum(map(len, set(frames))) < sum(map(len, frames)) / 3
     assert reader.read(part) == written
@@ -295,7 +295,7 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
     moved = tmp_path / "moved"
     (tmp_path / "job").rename(moved)
     rows = located(rows.drop_columns([batch.PATH]), Staging(Location.parse(str(moved))))
-    assert [frame for clip in pictures_of(rows) for frame in clip] == frames
+    assert [frame for clip in read_frames(rows) for frame in clip] == frames
     (file,) = set(rows[batch.PATH].to_pylist())
     content = pathlib.Path(file).read_bytes()
     for wrong in (content[: len(content) // 2], bytes(len(content)), None):
@@ -303,7 +303,7 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
         if wrong is not None:
             pathlib.Path(file).write_bytes(wrong)
         with pytest.raises(RunError, match=r"is not what this job wrote there: remove .*checked"):
-            pictures_of(rows)
+            read_frames(rows)
         pathlib.Path(file).write_bytes(content)
 
 
@@ -314,11 +314,11 @@ def test_without_a_library_it_is_an_error_that_says_what_to_do(
     from recordmill.transforms.sources.video import video_decoder
 
     path = make_film(tmp_path / "x.mp4")
-    video_decoder._needed.cache_clear()
+    video_decoder._import_needed.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigError, match=r"pip install 'recordmill\[video\]'"):
         list(source_of(path, ClipSampling()).scan())
-    video_decoder._needed.cache_clear()
+    video_decoder._import_needed.cache_clear()
 
 
 def test_what_is_read_together_is_measured_in_bytes(tmp_path, monkeypatch) -> None:

@@ -17,7 +17,7 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import file_stat, references
-from recordmill.transforms.sources.row_formats.text_columns import null_inside, number_text
+from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls, number_text
 from recordmill.transforms.sources.rows.file_list import FileList, normal_path
 
 SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
@@ -238,8 +238,8 @@ def test_a_null_inside_a_list_is_a_reject(
 
 def test_a_null_among_lists_of_a_fixed_size(folder: pathlib.Path) -> None:
     values = pa.array([[1, 2], None, [None, 2]], pa.list_(pa.int64(), 2))
-    assert null_inside(values).tolist() == [False, True, True]
-    assert null_inside(values.cast(pa.list_(pa.int64()))).tolist() == [False, False, True]
+    assert lists_with_nulls(values).tolist() == [False, True, True]
+    assert lists_with_nulls(values.cast(pa.list_(pa.int64()))).tolist() == [False, False, True]
     # pyarrow writes such a column but does not read it.
     table = pa.table({"path": ["a.jpg", "b.jpg", "a.jpg"], "v": values})
     pyarrow.parquet.write_table(table, folder / "l.parquet")

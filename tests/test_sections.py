@@ -92,10 +92,10 @@ def test_rows_are_cut_where_they_end(
         assert starts[-1] == len(last.data)
         rows = [last.data[a:b] for a, b in itertools.pairwise(starts)]
         spans = [n for n, row in enumerate(rows) if b"\n" in row[:-1]]
-        assert last.spanning.tolist() == spans or last.left_open
+        assert last.spanning.tolist() == spans or last.unclosed_quote
         assert limit == NO_LIMIT or len(rows[-1]) <= limit + size
         found += rows
-    assert (last is not None and last.left_open) == left_open
+    assert (last is not None and last.unclosed_quote) == left_open
     for whole, (row, _) in zip(found, expected, strict=True):
         assert whole == (row if isinstance(whole, bytes) else len(row))
 
@@ -109,7 +109,7 @@ def test_values_that_go_on_after_their_quotes_are_seen() -> None:
 
 def opened(path: pathlib.Path, **options: Any) -> RowFile:
     origin = Origin(place=Location.parse(str(path)))
-    return open_rows(origin, RowFormat(**options).of(path.name))
+    return open_rows(origin, RowFormat(**options).resolve(path.name))
 
 
 def read_by(file: RowFile, size: int) -> tuple[list[tuple[int, dict[str, Any]]], list[Any]]:

@@ -659,12 +659,12 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
         (
             {"in/a.csv": "text,b\nx,1\n", "in/b.csv": "text\ny\n"},
             {},
-            "no column 'b' in b.csv, as a.csv has it: it has 'text'; give all files the same",
+            "b.csv has no column 'b', but a.csv has it: b.csv has 'text'; give all files the same",
         ),
         (
             {"in/a.csv": "text\nx\n", "in/b.csv": "text,b\ny,1\n"},
             {},
-            "no column 'b' in a.csv, as b.csv has it: it has 'text'; give all files the same",
+            "a.csv has no column 'b', but b.csv has it: a.csv has 'text'; give all files the same",
         ),
         ({"in/a.csv": "body,text\nx,y\n"}, {"text_column": "body"}, "leave it out with --drop-col"),
         (

@@ -96,7 +96,7 @@ class ArrayFile(abc.ABC):
         if stored.offset is None:
             return self._load(stored, span)
         shape = stored.shape[::-1] if stored.fortran else stored.shape
-        array = self._read_at(stored.offset, stored.numbers, shape, _turned(stored, span))
+        array = self._read_at(stored.offset, stored.numbers, shape, _transposed(stored, span))
         return array.T if stored.fortran else array
 
     def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
@@ -172,7 +172,7 @@ def label_texts(array: Array) -> pa.Array:
         raise RecordError(Reason.BAD_VALUE, "a label that is not UTF-8") from error
 
 
-def _turned(stored: StoredArray, span: Span | None) -> Span | None:
+def _transposed(stored: StoredArray, span: Span | None) -> Span | None:
     """The span of the array as its bytes run: Fortran's are those of its transpose."""
     if span is None or not stored.fortran:
         return span

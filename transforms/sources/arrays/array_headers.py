@@ -25,7 +25,7 @@ from recordmill.transforms.sources.files.references import (
 )
 
 
-class Looked(NamedTuple):
+class ProbedFile(NamedTuple):
     """A file that was looked at: its array, that of its labels, how many records it gives."""
 
     array: StoredArray
@@ -64,14 +64,14 @@ class ArrayProbe:
         """Whether arrays hold the labels."""
         return self.label_array is not None or self.label_input is not None
 
-    def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def with_name_labels(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """References with the classes that are in the names of files."""
         if self.label_pattern is None:
             return rows
         labels = [_label_in(key, self.label_pattern) for key in rows[batch.KEY].to_pylist()]
         return batch.set_column(rows, batch.LABEL, pa.array(labels, pa.string()))
 
-    def at(self, file: tuple[str, int, int, str | None]) -> Looked | Problem:
+    def inspect(self, file: tuple[str, int, int, str | None]) -> ProbedFile | Problem:
         path, size, mtime, label = file
         try:
             with open_arrays(path, size=size, mtime=mtime) as opened:
@@ -83,16 +83,16 @@ class ArrayProbe:
                     found = opened.find(self.label_array, option="--label-array", texts=True)
                     labels = json.dumps([path, size, mtime, found.to_text()])
             if self.label_input is not None:
-                labels, found = self._look_at_labels(self.label_input)
+                labels, found = self._probe_labels(self.label_input)
             if labels is not None:
                 self._check_labels(found, count)
             elif self.label_pattern is not None:
-                self._check_named(label)
+                self._check_label(label)
         except RecordError as error:
             return Problem(error.reason, error.detail)
-        return Looked(stored, labels, count)
+        return ProbedFile(stored, labels, count)
 
-    def _look_at_labels(self, path: str) -> tuple[str, StoredArray]:
+    def _probe_labels(self, path: str) -> tuple[str, StoredArray]:
         """Raises ConfigError where there are none."""
         place = Location.parse(path)
         if not place.exists():
@@ -121,7 +121,7 @@ class ArrayProbe:
                 + ("" if self.cut.unit == "item" else " (--per-item makes a record of each item)"),
             )
 
-    def _check_named(self, label: str | None) -> None:
+    def _check_label(self, label: str | None) -> None:
         if label is None and self.unlabelled == "reject":
             raise RecordError(*no_label("a name that --label-pattern finds it in"))
         if label is not None and (why := label_problem(label)):

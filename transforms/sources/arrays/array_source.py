@@ -25,8 +25,8 @@ from recordmill.transforms.model.casts import Cast, cast_problem
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, Looked
-from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merged
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
@@ -42,7 +42,7 @@ LABELS = (
 
 _DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: what all arrays have in common
 _REQUESTS = 32  # at a time, to a store
-_LOOKED_AT = 4096  # files at once
+_PROBED = 4096  # files at once
 
 _LISTED = (
     pa.field(ARRAY, pa.string()),
@@ -78,7 +78,7 @@ class ArraySpec:
 
 
 @dataclasses.dataclass
-class _Seen:
+class _ScanCounts:
     """What was found out while files were listed."""
 
     files_cut: int = 0
@@ -94,14 +94,16 @@ class ArraySource:
     """
 
     files: Source
-    look: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
+    probe: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
     dtype: str | None = None
     cast: Cast = "safe"
-    seen: _Seen = dataclasses.field(default_factory=_Seen, compare=False, repr=False)
+    scan_counts: _ScanCounts = dataclasses.field(
+        default_factory=_ScanCounts, compare=False, repr=False
+    )
 
     @property
     def _cut(self) -> ArraySlicing:
-        return self.look.cut
+        return self.probe.cut
 
     @property
     def unique_keys(self) -> bool:
@@ -109,14 +111,14 @@ class ArraySource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        files, steps = self.seen.files_cut, self.seen.steps_left
+        files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
         if not files:
             return ()
         return (f"{steps} steps at the ends of {files} arrays fill no chunk, and were left out",)
 
     def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError for an input that cannot be used."""
-        self.seen.files_cut = self.seen.steps_left = 0
+        self.scan_counts.files_cut = self.scan_counts.steps_left = 0
         seen = kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
@@ -125,15 +127,15 @@ class ArraySource:
                 yield listed
                 continue
             yield dataclasses.replace(listed, rows=None)
-            for start in range(0, len(rows), _LOOKED_AT):
-                some = rows.slice(start, _LOOKED_AT)
+            for start in range(0, len(rows), _PROBED):
+                some = rows.slice(start, _PROBED)
                 seen += len(some)
-                if self.look.label_input is not None and seen > 1:
+                if self.probe.label_input is not None and seen > 1:
                     raise ConfigError(
                         "--label-input has the labels of one file, and --input has several: put"
                         " labels into each file (--label-array), or name one file"
                     )
-                for part in self._look_at(some):
+                for part in self._list(some):
                     kept += 0 if part.rows is None else len(part.rows)
                     first = first or next(iter(part.rejects), None)
                     yield part
@@ -157,10 +159,10 @@ class ArraySource:
             for counted in rows[ARRAY].value_counts().to_pylist():
                 stored = StoredArray.from_text(counted["values"])
                 shape = self._cut.shape_of(stored.shape)
-                kind = self._stored_as(stored), len(shape)
+                kind = self._output_dtype(stored), len(shape)
                 kinds[kind] += counted["counts"]
                 # Of many shapes two are as good as all: no dimension of theirs is the same.
-                shapes[kind] = {merged({*shapes[kind], shape})}
+                shapes[kind] = {merge_shapes({*shapes[kind], shape})}
         if not kinds:
             raise ConfigError("the input has no array that can be used")
         most = min(kinds, key=lambda kind: (-kinds[kind], kind))
@@ -169,7 +171,7 @@ class ArraySource:
         ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
         return Layout(
             columns=pa.schema([*ours, *users]),
-            labelled=labelled or self.look.has_labels,
+            labelled=labelled or self.probe.has_labels,
             grouped=grouped or self._cut.unit == "chunk",
             presplit=presplit,
         )
@@ -181,7 +183,7 @@ class ArraySource:
         kept: list[int] = []
         files = 0
         labels: list[pa.Array] = []
-        places = _pairs(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
+        places = _zip_columns(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
         for row, (key, text, told, first, last) in enumerate(places):
             if why := self._problem(StoredArray.from_text(text), declared):
                 # Of a long file there are several sections, and one reject.
@@ -209,22 +211,22 @@ class ArraySource:
             rows=rows if len(rows) else None, rejects=rejects, spoilt=spoilt, inputs=inputs
         )
 
-    def _look_at(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
+    def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Files that can be used, a part of the listing each time that they give many records."""
-        rows = self.look.named(rows)
+        rows = self.probe.with_name_labels(rows)
         rejects: list[Reject] = []
         at: list[int] = []
         more: list[tuple[str, str | None, int, int]] = []
         room = batch.ROWS
         for row, (key, found) in enumerate(
-            zip(rows[batch.KEY].to_pylist(), self._looked(rows), strict=True)
+            zip(rows[batch.KEY].to_pylist(), self._probe_all(rows), strict=True)
         ):
             if isinstance(found, Problem):
                 rejects.append(Reject(key, "read", *found))
                 continue
             left = self._cut.leaves(found.array.shape)
-            self.seen.files_cut += left > 0
-            self.seen.steps_left += left
+            self.scan_counts.files_cut += left > 0
+            self.scan_counts.steps_left += left
             first = 0
             while first < found.records:
                 last = min(first + room, found.records)
@@ -233,22 +235,22 @@ class ArraySource:
                 room -= last - first
                 first = last
                 if not room:
-                    yield ListingPart(rows=_listed(rows, at, more), rejects=rejects)
+                    yield ListingPart(rows=_with_arrays(rows, at, more), rejects=rejects)
                     rejects, at, more, room = [], [], [], batch.ROWS
         if at or rejects:
-            yield ListingPart(rows=_listed(rows, at, more) if at else None, rejects=rejects)
+            yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
 
-    def _looked(self, rows: pa.RecordBatch) -> Iterator[Looked | Problem]:
+    def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | Problem]:
         """What each file is; of those in a store many at a time."""
         names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
-        files = list(_pairs(rows, *names))
+        files = list(_zip_columns(rows, *names))
         if not any(is_uri(file[0]) for file in files):
-            yield from map(self.look.at, files)
+            yield from map(self.probe.inspect, files)
             return
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            yield from pool.map(self.look.at, files)
+            yield from pool.map(self.probe.inspect, files)
 
-    def _stored_as(self, stored: StoredArray) -> str:
+    def _output_dtype(self, stored: StoredArray) -> str:
         """The dtype that it will have in records; its own where it cannot be cast."""
         own = stored.numbers.name
         if self.dtype is None or cast_problem(own, self.dtype, self.cast):
@@ -260,7 +262,7 @@ class ArraySource:
         own = stored.numbers.name
         if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
             return Problem(Reason.BAD_VALUE, why)
-        if self._stored_as(stored) != declared.dtype:
+        if self._output_dtype(stored) != declared.dtype:
             common = np.result_type(own, declared.dtype).name
             return Problem(
                 Reason.BAD_VALUE,
@@ -282,7 +284,7 @@ class ArraySource:
             labels = StoredArray.from_text(stored)
             if self._cut.unit == "item":
                 return opened.labels(labels, Span(0, first, last))
-            return _repeated(opened.labels(labels)[0].as_py(), last - first)
+            return _repeat(opened.labels(labels)[0].as_py(), last - first)
 
     def _labelled(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
         """Rows whose label can be one."""
@@ -294,7 +296,7 @@ class ArraySource:
             for text in texts.to_pylist()
         ]
         missing = (
-            no_label("one in the array of labels") if self.look.unlabelled == "reject" else None
+            no_label("one in the array of labels") if self.probe.unlabelled == "reject" else None
         )
         problems.append(missing)
         for code, problem in enumerate(problems):
@@ -346,7 +348,7 @@ def _fields() -> dict[str, pa.Field]:
     return {field.name: field for field in (*COLUMNS, pa.field(ARRAY, pa.string()), *_OWN)}
 
 
-def _listed(
+def _with_arrays(
     rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[Any, ...]]
 ) -> pa.RecordBatch:
     """Rows of a listing: ours of a reference, what was found out, the user's."""
@@ -362,9 +364,9 @@ def _listed(
     return pa.record_batch(arrays, schema=pa.schema(fields))
 
 
-def _pairs(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
+def _zip_columns(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
     return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
-def _repeated(label: str | None, count: int) -> pa.Array:
+def _repeat(label: str | None, count: int) -> pa.Array:
     return pa.array(list(itertools.repeat(label, count)), pa.string())

@@ -111,7 +111,7 @@ class ArraySlicing:
         return (*shape[:axis], size if alone or size == self.size else None, *shape[axis + 1 :])
 
 
-def merged(shapes: set[Shape]) -> Shape:
+def merge_shapes(shapes: set[Shape]) -> Shape:
     """One shape for arrays of as many dimensions: None where they differ."""
     sizes = zip(*shapes, strict=True)
     return tuple(one[0] if len(set(one)) == 1 else None for one in sizes)

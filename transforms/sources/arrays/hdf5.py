@@ -35,7 +35,7 @@ class Hdf5File(ArrayFile):
         self._stream = open_file(file.path) if is_uri(file.path) else None
         self._file: Any = None
         try:
-            with _damage():
+            with _reporting_damage():
                 what = os.fsencode(file.path) if self._stream is None else self._stream
                 self._file = self._h5py.File(what, "r", locking=False)
         except RecordError:
@@ -52,12 +52,12 @@ class Hdf5File(ArrayFile):
     def names(self) -> Sequence[str]:
         found: list[str] = []
 
-        def look(name: str, what: Any) -> None:
+        def collect(name: str, what: Any) -> None:
             if isinstance(what, self._h5py.Dataset):
                 found.append(name)
 
-        with _damage():
-            self._file.visititems(look)  # follows no link that leads out of the file
+        with _reporting_damage():
+            self._file.visititems(collect)  # follows no link that leads out of the file
         return found
 
     def find(
@@ -66,7 +66,7 @@ class Hdf5File(ArrayFile):
         return super().find(name and name.strip("/"), option=option, texts=texts)
 
     def stored(self, name: str, *, texts: bool = False) -> StoredArray:
-        with _damage():
+        with _reporting_damage():
             data = self._file[name]
             dtype, shape = data.dtype, data.shape
             is_text = self._h5py.check_string_dtype(dtype) is not None
@@ -91,7 +91,7 @@ class Hdf5File(ArrayFile):
         if stored.dtype != "|S0":
             return super().labels(stored, span)
         part: Any = () if span is None else slice(span.start, span.stop)
-        with _damage():
+        with _reporting_damage():
             texts = np.ravel(self._file[stored.member][part])
         return label_texts(texts)
 
@@ -99,7 +99,7 @@ class Hdf5File(ArrayFile):
         part: Any = ()
         if span is not None:
             part = (*(slice(None),) * span.axis, slice(span.start, span.stop))
-        with _damage():
+        with _reporting_damage():
             return np.asarray(self._file[stored.member][part]).astype(stored.numbers, copy=False)
 
 
@@ -114,7 +114,7 @@ def _library() -> Any:
 
 
 @contextlib.contextmanager
-def _damage() -> Iterator[None]:
+def _reporting_damage() -> Iterator[None]:
     """Tells of a damaged file in our words."""
     try:
         yield

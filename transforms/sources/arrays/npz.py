@@ -49,7 +49,7 @@ class NpzFile(ArrayFile):
         self._stream = open_file(file.path)
         self._inflated: tuple[str, Array] | None = None
         try:
-            with _damage():
+            with _reporting_damage():
                 self._archive = zipfile.ZipFile(self._stream)
         except RecordError:
             self.close()
@@ -64,12 +64,12 @@ class NpzFile(ArrayFile):
         return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
     def stored(self, name: str, *, texts: bool = False) -> StoredArray:
-        with _damage():
+        with _reporting_damage():
             info = self._archive.getinfo(name + _SUFFIX)
         if info.flag_bits & _ENCRYPTED:
             raise RecordError(Reason.UNSUPPORTED, f"its array {name!r} is encrypted")
         if info.compress_type != zipfile.ZIP_STORED:
-            with _damage(), self._archive.open(info) as member:
+            with _reporting_damage(), self._archive.open(info) as member:
                 head = member.read(HEAD)
             found = read_npy(head, info.file_size, member=name, texts=texts)
             return dataclasses.replace(found, offset=None, solid=True)
@@ -97,7 +97,7 @@ class NpzFile(ArrayFile):
         return array[(*(slice(None),) * span.axis, slice(span.start, span.stop))]
 
     def _inflate(self, stored: StoredArray) -> Array:
-        with _damage(), self._archive.open(stored.member + _SUFFIX) as member:
+        with _reporting_damage(), self._archive.open(stored.member + _SUFFIX) as member:
             info = self._archive.getinfo(stored.member + _SUFFIX)
             member.read(info.file_size - stored.bytes)
             data = member.read(stored.bytes)  # its end is where zipfile looks at the checksum
@@ -109,7 +109,7 @@ class NpzFile(ArrayFile):
 
 
 @contextlib.contextmanager
-def _damage() -> Iterator[None]:
+def _reporting_damage() -> Iterator[None]:
     """Tells of a damaged archive in our words."""
     try:
         yield

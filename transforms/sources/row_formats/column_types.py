@@ -27,18 +27,18 @@ class ColumnType(NamedTuple):
 ColumnTypes = dict[str, ColumnType]  # by the name of the column, in order
 
 
-def join(several: Iterable[ColumnTypes]) -> ColumnTypes:
+def unify(several: Iterable[ColumnTypes]) -> ColumnTypes:
     """The kinds of all columns, given those in some rows and those in others."""
     joined: ColumnTypes = {}
-    for kinds in several:
-        for name, kind in kinds.items():
-            joined[name] = _both(joined[name], kind) if name in joined else kind
+    for column_types in several:
+        for name, kind in column_types.items():
+            joined[name] = _unify_pair(joined[name], kind) if name in joined else kind
     return joined
 
 
-def as_nullable(kinds: ColumnTypes) -> ColumnTypes:
+def as_nullable(column_types: ColumnTypes) -> ColumnTypes:
     """The same columns, of which each may have a row without a value."""
-    return {name: kind._replace(nullable=True) for name, kind in kinds.items()}
+    return {name: kind._replace(nullable=True) for name, kind in column_types.items()}
 
 
 def has_nan(kind: ColumnType) -> bool:
@@ -59,7 +59,7 @@ def column_type_of(kind: pa.DataType) -> ColumnType:
     return ColumnType() if kind == pa.null() else ColumnType((kind,))
 
 
-def _both(one: ColumnType, other: ColumnType) -> ColumnType:
+def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     if not one.types or not other.types:
         return ColumnType(one.types or other.types, nullable)

@@ -23,7 +23,11 @@ from recordmill.transforms.sources.row_formats.row_file import (
     QuoteAnomalies,
     Rows,
 )
-from recordmill.transforms.sources.row_formats.text_columns import as_text, plain, valid_text
+from recordmill.transforms.sources.row_formats.text_columns import (
+    as_text,
+    decode_dictionary,
+    valid_text,
+)
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 _MAGIC = b"ARROW1"  # of a file; a stream has none
@@ -35,7 +39,7 @@ class ColumnarFile:
     """A file whose columns have types of their own."""
 
     origin: Origin
-    cells: ValueParser
+    value_parser: ValueParser
     quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
 
     def header(self) -> ColumnTypes | None:
@@ -44,16 +48,20 @@ class ColumnarFile:
             raise ConfigError(
                 f"a column name comes twice in {self.origin.place}: {', '.join(schema.names)}"
             )
-        return {field.name: ColumnType((_simple(field.type),), field.nullable) for field in schema}
+        return {
+            field.name: ColumnType((_value_type(field.type),), field.nullable) for field in schema
+        }
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         """As the header says, but for whether rows have a value."""
-        kinds = self.header() or {}
-        found = {name: kind for name, kind in kinds.items() if names is None or name in names}
+        column_types = self.header() or {}
+        found = {
+            name: kind for name, kind in column_types.items() if names is None or name in names
+        }
         absent: set[str] = set()
         for part in self._parts(section, list(found)):
             for name in found.keys() - absent:
-                if self.cells.without_missing(name, plain(part[name])).null_count:
+                if self.value_parser.mask_missing(name, decode_dictionary(part[name])).null_count:
                     absent.add(name)
         return {name: kind._replace(nullable=name in absent) for name, kind in found.items()}
 
@@ -63,12 +71,12 @@ class ColumnarFile:
         number = section.row
         for part in self._parts(section, wanted.names):
             with self.origin.parsing():
-                arrays = [_as_wanted(part[field.name], field, text) for field in wanted]
+                arrays = [_convert(part[field.name], field, text) for field in wanted]
                 # What the file declares as never null stays so: its features are always there.
                 columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
             numbers = np.arange(number, number + len(part))
-            told = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
-            yield Rows(columns=columns, numbers=numbers[~bad], bad=told)
+            rejected = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
+            yield Rows(columns=columns, numbers=numbers[~bad], bad=rejected)
             number += len(part)
 
     def _schema(self) -> pa.Schema:
@@ -150,8 +158,8 @@ class ArrowFile(ColumnarFile):
                 return
             reader = pa.ipc.open_file(file)
             if narrow:
-                kinds = reader.schema.types
-                numbers = [n for n, kind in enumerate(kinds) if pa.types.is_primitive(kind)]
+                column_types = reader.schema.types
+                numbers = [n for n, kind in enumerate(column_types) if pa.types.is_primitive(kind)]
                 options = pa.ipc.IpcReadOptions(included_fields=[*numbers, 0][:1])
                 reader = pa.ipc.open_file(file, options=options)
             yield reader
@@ -179,14 +187,14 @@ def group_units(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSec
         yield FileSection(start, len(units), row, taken)
 
 
-def _simple(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _as_wanted(column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
+def _convert(column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
     if field.name in text:
         return as_text(column, field.name)
-    column = plain(column)
+    column = decode_dictionary(column)
     if column.type == field.type:
         return column
     return as_text(column, field.name) if field.type == pa.string() else column.cast(field.type)

@@ -19,26 +19,26 @@ import pyarrow.csv
 from recordmill.errors import Reason
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
-from recordmill.transforms.sources.row_formats.row_format import Shape
+from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 
 # CR ends a row for pyarrow. One that does not stand before LF, or at the end, is data.
 _LONE_RETURN = re.compile(b"\r(?!\r*\n|\r*\\Z)")
 # What programs leave behind a row: separators, their own and those of others.
-STRAY = b",;\t| "
-_IS_STRAY = rf"^[{STRAY.decode()}]*$"
+TRAILING = b",;\t| "
+_IS_TRAILING = rf"^[{TRAILING.decode()}]*$"
 _UNNAMED = "\0"  # what names of columns begin with that have none
 # No text has these: Unicode keeps them for the inside of programs.
-_NO_CHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+_NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
 
-def parse_options(shape: Shape, on_invalid: object = None) -> pyarrow.csv.ParseOptions:
+def parse_options(file_format: FileFormat, on_invalid: object = None) -> pyarrow.csv.ParseOptions:
     """How pyarrow reads a row."""
     return pyarrow.csv.ParseOptions(
-        delimiter=shape.delimiter.decode(),
-        quote_char='"' if shape.quotes else False,
-        newlines_in_values=shape.quotes,
+        delimiter=file_format.delimiter.decode(),
+        quote_char='"' if file_format.quotes else False,
+        newlines_in_values=file_format.quotes,
         invalid_row_handler=on_invalid,
     )
 
@@ -46,11 +46,11 @@ def parse_options(shape: Shape, on_invalid: object = None) -> pyarrow.csv.ParseO
 class CsvBlockParser:
     """Parses block after block of a file with these columns."""
 
-    def __init__(self, names: Sequence[str], shape: Shape) -> None:
+    def __init__(self, names: Sequence[str], file_format: FileFormat) -> None:
         self._names = list(names)
-        self._shape = shape
-        self._cells: ValueParser = shape.cells
-        self._delimiter = shape.delimiter
+        self._shape = file_format
+        self._cells: ValueParser = file_format.value_parser
+        self._delimiter = file_format.delimiter
         self._surplus = 0  # columns without name that rows have; nothing stands in them
 
     def parse(self, lines: LineBlock, names: list[str]) -> Rows:
@@ -58,24 +58,27 @@ class CsvBlockParser:
 
         Raises AssertionError where there are not as many as were cut.
         """
-        data, stand_in = _hide_lone_returns(lines.data)
+        data, placeholder = _hide_lone_returns(lines.data)
         if data.startswith("\ufeff".encode()):
             data = b"\n" + data  # where it begins a block it would be taken for a byte order mark
         parts = list(self._parts(data, names, len(lines.ends)))
-        if sum(len(part.rows) + len(part.spoilt) for part in parts) != len(lines.ends):
+        if sum(len(part.rows) + len(part.malformed) for part in parts) != len(lines.ends):
             raise AssertionError(
                 f"{len(lines.ends)} rows from row {lines.numbers[0]} on were "
-                f"parsed as {sum(len(part.rows) + len(part.spoilt) for part in parts)}"
+                f"parsed as {sum(len(part.rows) + len(part.malformed) for part in parts)}"
             )
-        rows, columns = _put_together(parts)
-        if stand_in is not None:
-            columns = [pc.replace_substring(column, stand_in, "\r") for column in columns]
+        rows, columns = _merge_parts(parts)
+        if placeholder is not None:
+            columns = [pc.replace_substring(column, placeholder, "\r") for column in columns]
         blank = self._blank(lines, rows, columns)
         if blank.any():
             columns = [column.filter(pa.array(~blank)) for column in columns]
             rows = rows[~blank]
-        cells = self._cells
-        texts = [cells.texts(name, column) for name, column in zip(names, columns, strict=True)]
+        value_parser = self._cells
+        texts = [
+            value_parser.read_text(name, column)
+            for name, column in zip(names, columns, strict=True)
+        ]
         bad = [
             BadRow(
                 int(lines.numbers[row]),
@@ -83,7 +86,7 @@ class CsvBlockParser:
                 f"{count} columns, expected {len(self._names)}",
             )
             for part in parts
-            for row, count in part.spoilt
+            for row, count in part.malformed
         ]
         return Rows(
             columns=pa.record_batch(texts, names=names),
@@ -107,36 +110,38 @@ class CsvBlockParser:
             if len(fewer) < len(others):  # it is what rows have here
                 table, others, self._surplus = again, fewer, surplus
         rows = np.delete(np.arange(count), [row.number - 1 for row in others])
-        yield self._without_surplus(rows, table, names, self._surplus)
+        yield self._drop_surplus_columns(rows, table, names, self._surplus)
         by_count = collections.defaultdict(list)
         for row in others:
             by_count[row.actual_columns].append(row)
         for columns, several in by_count.items():
             rows = np.array([row.number - 1 for row in several])
             if columns < len(self._names):
-                spoilt = [(row, columns) for row in rows.tolist()]
-                yield _Part(rows=rows[:0], columns=nothing, spoilt=spoilt)
+                malformed = [(row, columns) for row in rows.tolist()]
+                yield _Part(rows=rows[:0], columns=nothing, malformed=malformed)
                 continue
             surplus = columns - len(self._names)
             text = "".join(f"{row.text}\n" for row in several).encode()
-            yield self._without_surplus(rows, self._table(text, names, surplus), names, surplus)
+            yield self._drop_surplus_columns(
+                rows, self._table(text, names, surplus), names, surplus
+            )
 
-    def _without_surplus(
+    def _drop_surplus_columns(
         self, rows: IntArray, table: pa.Table, names: list[str], surplus: int
     ) -> _Part:
         """Rows with nothing but separators behind their columns."""
-        columns = [_whole(table[name]) for name in names]
-        filled = np.zeros(len(rows), np.bool_)
+        columns = [_combine(table[name]) for name in names]
+        empty_as_null = np.zeros(len(rows), np.bool_)
         for name in table.column_names[len(names) :]:
-            stray = pc.match_substring_regex(_whole(table[name]), _IS_STRAY)
-            filled |= ~np.asarray(stray.fill_null(True))
-        if not filled.any():
+            stray = pc.match_substring_regex(_combine(table[name]), _IS_TRAILING)
+            empty_as_null |= ~np.asarray(stray.fill_null(True))
+        if not empty_as_null.any():
             return _Part(rows=rows, columns=columns)
         count = len(self._names) + surplus
         return _Part(
-            rows=rows[~filled],
-            columns=[column.filter(pa.array(~filled)) for column in columns],
-            spoilt=[(row, count) for row in rows[filled].tolist()],
+            rows=rows[~empty_as_null],
+            columns=[column.filter(pa.array(~empty_as_null)) for column in columns],
+            malformed=[(row, count) for row in rows[empty_as_null].tolist()],
         )
 
     def _blank(self, lines: LineBlock, rows: IntArray, columns: list[pa.Array]) -> Mask:
@@ -152,7 +157,7 @@ class CsvBlockParser:
         for at in np.flatnonzero(empty).tolist():
             row = lines.data[starts[rows[at]] : lines.ends[rows[at]]].rstrip(b"\r\n")
             rest = row.removeprefix(nothing)
-            stray = rest.startswith(self._delimiter) and not rest.strip(STRAY)
+            stray = rest.startswith(self._delimiter) and not rest.strip(TRAILING)
             empty[at] = row.startswith(nothing) and (not rest or stray)
         return empty
 
@@ -201,10 +206,10 @@ class _Part:
 
     rows: IntArray
     columns: list[pa.Array]
-    spoilt: Sequence[tuple[int, int]] = ()
+    malformed: Sequence[tuple[int, int]] = ()
 
 
-def _put_together(parts: list[_Part]) -> tuple[IntArray, list[pa.Array]]:
+def _merge_parts(parts: list[_Part]) -> tuple[IntArray, list[pa.Array]]:
     """The rows of all parts and their columns, in the order of the block."""
     if len(parts) == 1:
         return parts[0].rows, parts[0].columns
@@ -218,10 +223,10 @@ def _hide_lone_returns(data: bytes) -> tuple[bytes, str | None]:
     """Puts what is not in the data in the place of CRs that end no row."""
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
         return data, None
-    pairs = itertools.permutations(_NO_CHARACTERS, 2)
-    stand_in = next(one + other for one, other in pairs if (one + other).encode() not in data)
-    return _LONE_RETURN.sub(stand_in.encode(), data), stand_in
+    pairs = itertools.permutations(_NONCHARACTERS, 2)
+    placeholder = next(one + other for one, other in pairs if (one + other).encode() not in data)
+    return _LONE_RETURN.sub(placeholder.encode(), data), placeholder
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combine(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

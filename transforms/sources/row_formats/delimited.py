@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, join
+from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.csv_blocks import (
-    STRAY,
+    TRAILING,
     CsvBlockParser,
     parse_options,
 )
@@ -25,7 +25,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
     QuoteAnomalies,
     Rows,
 )
-from recordmill.transforms.sources.row_formats.row_format import UTF8, Shape
+from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat
 from recordmill.transforms.sources.row_formats.text_files import TextFile, to_utf8
 
 
@@ -36,10 +36,10 @@ class DelimitedFile:
     nothing between them are no part of it.
     """
 
-    def __init__(self, origin: Origin, shape: Shape) -> None:
+    def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self._origin = origin
-        self._shape = shape
-        self._file = TextFile(origin, shape)
+        self._shape = file_format
+        self._file = TextFile(origin, file_format)
 
     @property
     def quote_anomalies(self) -> QuoteAnomalies:
@@ -55,32 +55,35 @@ class DelimitedFile:
             self._refuse_header()
         return self._file.sections(begin, size)
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
-        return join(kinds for kinds, _ in self.typed(section, names, ()))
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+        return unify(column_types for column_types, _ in self.typed_rows(section, names, ()))
 
-    def typed(
+    def typed_rows(
         self, section: FileSection, names: Collection[str] | None, text: Collection[str]
     ) -> Iterator[tuple[ColumnTypes, Rows]]:
         looked_at = [name for name in self._names if names is None or name in names]
         wanted = [name for name in self._names if name in looked_at or name in text]
-        for rows in self._texts(section, wanted):
-            kinds: ColumnTypes = {}
+        for rows in self._read_text(section, wanted):
+            column_types: ColumnTypes = {}
             columns = {name: rows.columns[name] for name in wanted}
             for name in looked_at:
-                kinds[name], values = self._shape.cells.typed(name, columns[name])
+                column_types[name], values = self._shape.value_parser.infer(name, columns[name])
                 if name not in text:
                     columns[name] = values
-            yield kinds, dataclasses.replace(rows, columns=pa.RecordBatch.from_pydict(columns))
+            yield (
+                column_types,
+                dataclasses.replace(rows, columns=pa.RecordBatch.from_pydict(columns)),
+            )
 
     def read(
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
     ) -> Iterator[Rows]:
         del text
-        cells = self._shape.cells
-        for rows in self._texts(section, wanted.names):
+        value_parser = self._shape.value_parser
+        for rows in self._read_text(section, wanted.names):
             with self._origin.parsing():
                 arrays = [
-                    cells.cast(written, field.type)
+                    value_parser.cast(written, field.type)
                     for field, written in zip(wanted, rows.columns.columns, strict=True)
                 ]
             yield dataclasses.replace(rows, columns=pa.record_batch(arrays, schema=wanted))
@@ -93,17 +96,17 @@ class DelimitedFile:
     def _names(self) -> list[str]:
         if self._shape.columns:
             return list(self._shape.columns)
-        names = self._header_of(self._first_row[0])
+        names = self._parse_header(self._first_row[0])
         if len(set(names)) < len(names):
             raise ConfigError(
                 f"a column name comes twice in {self._origin.place}: {', '.join(names)}"
             )
         return names
 
-    def _header_of(self, row: bytes) -> list[str]:
+    def _parse_header(self, row: bytes) -> list[str]:
         if not self._file.streamed and self._shape.encoding != UTF8:
             row = to_utf8(row, self._shape.encoding)
-        row = row.rstrip(STRAY + b"\r\n") or row
+        row = row.rstrip(TRAILING + b"\r\n") or row
         with self._origin.parsing():
             names: list[str] = pyarrow.csv.read_csv(
                 io.BytesIO(row and row.rstrip(b"\r\n") + b"\n"),
@@ -116,7 +119,7 @@ class DelimitedFile:
         """The row itself, empty if there is none, and where it ends in the file."""
         at, comment = self._file.begin, self._shape.comment
         for block in self._file.cut():
-            if isinstance(block, LargeRow) or block.left_open:
+            if isinstance(block, LargeRow) or block.unclosed_quote:
                 raise ConfigError(
                     f"the header of {self._origin.place} has no end: perhaps a quote is left open"
                 )
@@ -130,14 +133,14 @@ class DelimitedFile:
         return b"", at
 
     def _refuse_header(self) -> None:
-        first = [name.lower() for name in self._header_of(self._first_row[0] or b"-")]
+        first = [name.lower() for name in self._parse_header(self._first_row[0] or b"-")]
         if first == [name.lower() for name in self._shape.columns]:
             raise ConfigError(
                 f"--columns is for files without a header, and {self._origin.place} begins with "
                 "one: leave it out"
             )
 
-    def _texts(self, section: FileSection, names: list[str]) -> Iterator[Rows]:
+    def _read_text(self, section: FileSection, names: list[str]) -> Iterator[Rows]:
         """Some columns as they are written: strings, null where there is nothing."""
         header = self._file.streamed and not self._shape.columns
         for lines in self._file.lines(section, header=header):

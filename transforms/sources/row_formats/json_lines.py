@@ -15,8 +15,8 @@ from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
     ColumnTypes,
     column_type_of,
-    join,
     type_of_values,
+    unify,
 )
 from recordmill.transforms.sources.row_formats.row_file import (
     SECTION_BYTES,
@@ -26,7 +26,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
     QuoteAnomalies,
     Rows,
 )
-from recordmill.transforms.sources.row_formats.row_format import Shape
+from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_columns import json_text
 from recordmill.transforms.sources.row_formats.text_files import LineBlock, TextFile
 
@@ -38,9 +38,9 @@ _SPACE = "\ufeff \t\r\n"  # files that were put together have byte order marks i
 class JsonLines:
     """An object per line; a key that one lacks is null. Blank lines are no rows, but count."""
 
-    def __init__(self, origin: Origin, shape: Shape) -> None:
+    def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self._origin = origin
-        self._file = TextFile(origin, shape)
+        self._file = TextFile(origin, file_format)
 
     @property
     def quote_anomalies(self) -> QuoteAnomalies:
@@ -52,8 +52,8 @@ class JsonLines:
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
-        kinds: ColumnTypes = {}
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+        column_types: ColumnTypes = {}
         for lines in self._file.lines(section):
             found = json_blocks.infer(lines)
             if found is None:
@@ -63,8 +63,10 @@ class JsonLines:
                     for name in dict.fromkeys(name for item in objects for name in item)
                 }
             named = {name: column_type_of(kind) for name, kind in found.items()}
-            kinds = join([kinds, {n: k for n, k in named.items() if names is None or n in names}])
-        return kinds
+            column_types = unify(
+                [column_types, {n: k for n, k in named.items() if names is None or n in names}]
+            )
+        return column_types
 
     def read(
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
@@ -74,7 +76,7 @@ class JsonLines:
             if parsed is not None:
                 yield Rows(columns=parsed, numbers=lines.numbers, bad=lines.bad)
                 continue
-            numbers, objects, bad = _without_nested(*_objects(lines), text)
+            numbers, objects, bad = _reject_nested(*_objects(lines), text)
             with self._origin.parsing():
                 arrays = [
                     _array([item.get(field.name) for item in objects], field.type)
@@ -87,8 +89,8 @@ class JsonLines:
 class PlainLines:
     """A text per line, without its line break. Blank lines are no rows, but count."""
 
-    def __init__(self, origin: Origin, shape: Shape) -> None:
-        self._file = TextFile(origin, shape)
+    def __init__(self, origin: Origin, file_format: FileFormat) -> None:
+        self._file = TextFile(origin, file_format)
 
     @property
     def quote_anomalies(self) -> QuoteAnomalies:
@@ -100,7 +102,7 @@ class PlainLines:
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         del section, names
         return self.header() or {}
 
@@ -145,7 +147,7 @@ def _object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _without_nested(
+def _reject_nested(
     numbers: list[int],
     objects: list[dict[str, Any]],
     bad: list[BadRow],
@@ -153,7 +155,7 @@ def _without_nested(
 ) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
     """Tells as bad the objects that have a list or an object where one of `texts` belongs."""
     good = []
-    told = list(bad)
+    rejected = list(bad)
     for number, item in zip(numbers, objects, strict=True):
         nested = next((name for name in texts if isinstance(item.get(name), list | dict)), None)
         if nested is None:
@@ -161,8 +163,8 @@ def _without_nested(
         else:
             kind = "a list" if isinstance(item[nested], list) else "an object"
             why = f"expected text or a number in column {nested!r}, got {kind}"
-            told.append(BadRow(number, Reason.BAD_VALUE, why))
-    return [number for number, _ in good], [item for _, item in good], told
+            rejected.append(BadRow(number, Reason.BAD_VALUE, why))
+    return [number for number, _ in good], [item for _, item in good], rejected
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -13,45 +13,47 @@ from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
-from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, join
+from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.columnar import ArrowFile, ParquetFile
 from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
 from recordmill.transforms.sources.row_formats.json_lines import JsonLines, PlainLines
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, RowFile
-from recordmill.transforms.sources.row_formats.row_format import Shape
+from recordmill.transforms.sources.row_formats.row_format import FileFormat
 
 
-def open_rows(origin: Origin, shape: Shape) -> RowFile:
+def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
     """The file; nothing is read yet."""
-    match shape.format:
+    match file_format.format:
         case "jsonl":
-            return JsonLines(origin, shape)
+            return JsonLines(origin, file_format)
         case "lines":
-            return PlainLines(origin, shape)
+            return PlainLines(origin, file_format)
         case "parquet":
-            return ParquetFile(origin, shape.cells)
+            return ParquetFile(origin, file_format.value_parser)
         case "arrow":
-            return ArrowFile(origin, shape.cells)
+            return ArrowFile(origin, file_format.value_parser)
         case "avro":
             from recordmill.transforms.sources.row_formats.avro import AvroFile
 
-            return AvroFile(origin, shape.cells)
+            return AvroFile(origin, file_format.value_parser)
         case _:
-            return DelimitedFile(origin, shape)
+            return DelimitedFile(origin, file_format)
 
 
 def infer_types(
     file: RowFile, sections: Iterable[FileSection], names: Collection[str] | None = None
 ) -> ColumnTypes:
     """What the rows of all sections say of the columns named, or of all."""
-    return join(file.kinds(section, names) for section in sections)
+    return unify(file.column_types(section, names) for section in sections)
 
 
-def wanted_columns(text: Iterable[str], others: Iterable[str], kinds: ColumnTypes) -> pa.Schema:
+def wanted_columns(
+    text: Iterable[str], others: Iterable[str], column_types: ColumnTypes
+) -> pa.Schema:
     """The schema to read: those of `text` as strings, the others as what they are."""
     return pa.schema(
         [
             *(pa.field(name, pa.string()) for name in text),
-            *(kinds.get(name, ColumnType()).field(name) for name in others),
+            *(column_types.get(name, ColumnType()).field(name) for name in others),
         ]
     )

@@ -33,7 +33,7 @@ class Block:
     ends: IntArray
     spanning: IntArray
     trailing: IntArray
-    left_open: bool = False
+    unclosed_quote: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class LargeRow:
     """A row above the limit, of which nothing is kept. size: bytes, its line break included."""
 
     size: int
-    left_open: bool = False
+    unclosed_quote: bool = False
 
 
 def cut_rows(
@@ -53,27 +53,27 @@ def cut_rows(
       Block.
     delimiter: of values that may stand in quotes; None where every line is a row.
     """
-    kept = b""  # of the row that has begun; where it is too large, `_gist` of it
-    gone = 0  # bytes of it that are kept no more
+    kept = b""  # of the row that has begun; where it is too large, `_quote_state` of it
+    dropped = 0  # bytes of it that are kept no more
     for chunk in chunks:
         data = kept + chunk if kept else chunk
         block = _whole_rows(data, delimiter)
-        if gone and len(block.ends):
+        if dropped and len(block.ends):
             end = int(block.ends[0])
-            yield LargeRow(size=gone + end - len(kept))
-            data, kept, gone = data[end:], b"", 0
+            yield LargeRow(size=dropped + end - len(kept))
+            data, kept, dropped = data[end:], b"", 0
             block = _whole_rows(data, delimiter)
         if len(block.ends):
             yield block
             data, kept = data[len(block.data) :], b""
-        if gone or len(data) > limit:
-            gone += len(data) - (len(kept) if gone else 0)
-            data = _gist(data, delimiter)
+        if dropped or len(data) > limit:
+            dropped += len(data) - (len(kept) if dropped else 0)
+            data = _quote_state(data, delimiter)
         kept = data
-    if kept or gone:
+    if kept or dropped:
         block = _last_row(kept, delimiter)
-        if gone:
-            yield LargeRow(size=gone, left_open=block.left_open)
+        if dropped:
+            yield LargeRow(size=dropped, unclosed_quote=block.unclosed_quote)
         else:
             yield block
 
@@ -92,7 +92,7 @@ def _whole_rows(data: bytes, delimiter: bytes | None) -> Block:
     if delimiter is None or not len(ends) or b'"' not in data:
         end = int(ends[-1]) if len(ends) else 0
         return Block(data=data[:end], ends=ends, spanning=none, trailing=none)
-    opening, closing = _quoted(data, raw, delimiter)
+    opening, closing = _find_quotes(data, raw, delimiter)
     inside = np.searchsorted(opening, ends - 1) > np.searchsorted(closing, ends - 1)
     held, ends = ends[inside], ends[~inside]
     end = int(ends[-1]) if len(ends) else 0
@@ -110,7 +110,7 @@ def _last_row(data: bytes, delimiter: bytes | None) -> Block:
     """The row that no line break ends."""
     block = _whole_rows(data + b"\n", delimiter)
     return dataclasses.replace(
-        block, data=data, ends=np.array([len(data)], np.int64), left_open=not len(block.ends)
+        block, data=data, ends=np.array([len(data)], np.int64), unclosed_quote=not len(block.ends)
     )
 
 
@@ -119,7 +119,9 @@ def _rows_of(positions: IntArray, ends: IntArray) -> IntArray:
     return np.unique(np.searchsorted(ends, positions, side="right"))
 
 
-def _quoted(data: bytes, raw: npt.NDArray[np.uint8], delimiter: bytes) -> tuple[IntArray, IntArray]:
+def _find_quotes(
+    data: bytes, raw: npt.NDArray[np.uint8], delimiter: bytes
+) -> tuple[IntArray, IntArray]:
     """Opening and closing quotes; data begins with a row. One that is not closed has no partner.
 
     Where no quote is data, every second one opens (a doubled one closes and opens again), and that
@@ -131,10 +133,10 @@ def _quoted(data: bytes, raw: npt.NDArray[np.uint8], delimiter: bytes) -> tuple[
     before = raw[opening - 1]
     right = (before == delimiter[0]) | (before == _NEWLINE) | (opening == 0)
     right[1:] |= opening[1:] == closing[: len(opening) - 1] + 1
-    return (opening, closing) if right.all() else _quoted_one_by_one(data, delimiter)
+    return (opening, closing) if right.all() else _find_quotes_sequentially(data, delimiter)
 
 
-def _quoted_one_by_one(data: bytes, delimiter: bytes) -> tuple[IntArray, IntArray]:
+def _find_quotes_sequentially(data: bytes, delimiter: bytes) -> tuple[IntArray, IntArray]:
     find_opening = re.compile(b'"(?<![^%b\n]")' % re.escape(delimiter)).search
     opening, closing = [], []
     at = 0
@@ -150,11 +152,11 @@ def _quoted_one_by_one(data: bytes, delimiter: bytes) -> tuple[IntArray, IntArra
     return np.array(opening, np.int64), np.array(closing, np.int64)
 
 
-def _gist(row: bytes, delimiter: bytes | None) -> bytes:
+def _quote_state(row: bytes, delimiter: bytes | None) -> bytes:
     """A few bytes after which quotes mean what they mean after all of a row's beginning."""
     if delimiter is None:
         return b""
-    opening, closing = _quoted(row, np.frombuffer(row, np.uint8), delimiter)
+    opening, closing = _find_quotes(row, np.frombuffer(row, np.uint8), delimiter)
     if len(opening) > len(closing):
         return b'"'
     if len(closing) and closing[-1] == len(row) - 1:

@@ -105,7 +105,7 @@ class RowFile(Protocol):
         rows where the file can be cut so.
         """
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         """What the rows of a section say of the columns named, or of all."""
 
     def read(
@@ -121,7 +121,7 @@ class RowFile(Protocol):
 class TypeInferringFile(Protocol):
     """A file of rows that do not say what they are: who has found out has read them."""
 
-    def typed(
+    def typed_rows(
         self, section: FileSection, names: Collection[str] | None, text: Collection[str]
     ) -> Iterator[tuple[ColumnTypes, Rows]]:
         """What some rows of a section say of the columns named, or of all, and those rows: with

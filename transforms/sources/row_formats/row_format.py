@@ -40,7 +40,7 @@ _MAX_ROW_BYTES = 1 << 30  # pyarrow counts the bytes of a block in 32 bits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Shape:
+class FileFormat:
     """How one file is written, with nothing left open.
 
     delimiter: one byte. quotes: whether they hold a value together, or are data as all else.
@@ -54,7 +54,7 @@ class Shape:
     quotes: bool
     columns: tuple[str, ...]
     comment: bytes
-    cells: ValueParser
+    value_parser: ValueParser
     encoding: str
     max_row_bytes: int
 
@@ -116,10 +116,10 @@ class RowFormat:
                     " could not be told apart"
                 )
         if self.format != "auto":
-            self._refuse_what_means_nothing("the input", self.format)
+            self._check_applicable("the input", self.format)
 
     @property
-    def cells(self) -> ValueParser:
+    def value_parser(self) -> ValueParser:
         """How values are written."""
         missing = [spelling.rpartition("=") for spelling in self.missing]
         return ValueParser(
@@ -128,11 +128,11 @@ class RowFormat:
             trim=self.trim,
         )
 
-    def knows(self, name: str) -> bool:
+    def recognizes(self, name: str) -> bool:
         """Whether a file of that name is one of rows."""
         return self.format != "auto" or format_of(name) is not None
 
-    def of(self, path: str) -> Shape:
+    def resolve(self, path: str) -> FileFormat:
         """How the file at a path is written.
 
         Raises:
@@ -152,8 +152,8 @@ class RowFormat:
                 f"whole; unpack it (.{compression})"
             )
         if self.format == "auto":
-            self._refuse_what_means_nothing(path, found)
-        return Shape(
+            self._check_applicable(path, found)
+        return FileFormat(
             format=found,
             compression=compression,
             delimiter=_delimiter("\t" if found == "tsv" else ",")
@@ -162,12 +162,12 @@ class RowFormat:
             quotes=self.quoting == "on" or (self.quoting == "auto" and found == "csv"),
             columns=self.columns,
             comment=self.comment.encode(),
-            cells=self.cells,
+            value_parser=self.value_parser,
             encoding=_codec(self.encoding),
             max_row_bytes=self.max_row_bytes,
         )
 
-    def _refuse_what_means_nothing(self, what: str, found: Format) -> None:
+    def _check_applicable(self, what: str, found: Format) -> None:
         for option, given, formats in (
             ("--delimiter", self.delimiter is not None, DELIMITED),
             ("--columns", bool(self.columns), DELIMITED),

@@ -31,14 +31,14 @@ def json_text(value: object) -> str | None:
     return number_text(value) if isinstance(value, float) else json.dumps(value)
 
 
-def plain(column: pa.Array) -> pa.Array:
+def decode_dictionary(column: pa.Array) -> pa.Array:
     """The values of a column that is a dictionary, as pandas writes a category."""
     return column.dictionary_decode() if types.is_dictionary(column.type) else column
 
 
 def as_text(column: pa.Array, name: str) -> pa.Array:
     """string[n] of a column. Raises ConfigError for one that is neither text, number nor time."""
-    column = plain(column)
+    column = decode_dictionary(column)
     kind = column.type
     if types.is_floating(kind):
         values = column.cast(pa.float64()).to_pylist()
@@ -63,13 +63,13 @@ def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.boo
             try:
                 column.validate(full=True)
             except pa.ArrowInvalid:
-                values = column.cast(_of_bytes(column.type)).to_pylist()
+                values = column.cast(_binary_type(column.type)).to_pylist()
                 texts = values if listed else [[value] for value in values]
                 bad |= [not all(map(_is_utf8, some or ())) for some in texts]
     return (rows.filter(pa.array(~bad)) if bad.any() else rows), bad
 
 
-def null_inside(column: pa.Array) -> npt.NDArray[np.bool_]:
+def lists_with_nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
     """Which lists of a column an Example cannot hold: bool[n].
 
     Those with a null inside, and the null ones where all have the same number of values.
@@ -81,7 +81,7 @@ def null_inside(column: pa.Array) -> npt.NDArray[np.bool_]:
     return np.array([fixed if some is None else None in some for some in lists], np.bool_)
 
 
-def _of_bytes(kind: pa.DataType) -> pa.DataType:
+def _binary_type(kind: pa.DataType) -> pa.DataType:
     """The type of a column of texts, or of lists of texts, with bytes in their place."""
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(pa.binary(), kind.list_size)

@@ -35,16 +35,16 @@ from recordmill.transforms.sources.row_formats.row_file import (
 from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
     UTF8,
-    Shape,
+    FileFormat,
     is_single_byte,
 )
 
-_FIRST = 64 << 10  # bytes of the first chunk: often just the header is wanted
-_MARK = codecs.BOM_UTF8
+_FIRST_READ = 64 << 10  # bytes of the first chunk: often just the header is wanted
+_BOM = codecs.BOM_UTF8
 _BLANK = b"\t\n\v\f\r "
-_SPOILT = "recordmill.spoilt"
+_INVALID = "recordmill.spoilt"
 # Half of a surrogate pair, which no encoding gives: `to_utf8` makes invalid UTF-8 of it.
-codecs.register_error(_SPOILT, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class LineBlock:
 
 def to_utf8(data: bytes, encoding: str) -> bytes:
     """Text in another encoding; what is none in it becomes what is no UTF-8."""
-    return data.decode(encoding, _SPOILT).encode(UTF8, "surrogatepass")
+    return data.decode(encoding, _INVALID).encode(UTF8, "surrogatepass")
 
 
 def is_utf8(data: bytes) -> bool:
@@ -85,24 +85,26 @@ class TextFile:
     streamed: whether it can be read only from its beginning.
     """
 
-    def __init__(self, origin: Origin, shape: Shape) -> None:
+    def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self.origin = origin
-        self.shape = shape
-        self.streamed = shape.compression is not None or not is_single_byte(shape.encoding)
+        self.file_format = file_format
+        self.streamed = file_format.compression is not None or not is_single_byte(
+            file_format.encoding
+        )
         self.quote_anomalies = QuoteAnomalies()
         # A CSV's rows are those of its table; elsewhere a row's number is that of its line.
-        self._table = shape.format in DELIMITED
-        self._delimiter = shape.delimiter if self._table and shape.quotes else None
+        self._table = file_format.format in DELIMITED
+        self._delimiter = file_format.delimiter if self._table and file_format.quotes else None
 
     def cut(self, start: int = 0, end: int | None = None) -> Iterator[Block | LargeRow]:
         """The rows from `start` to `end`; of a streamed file all, in UTF-8."""
         chunks = self._chunks(start, None if self.streamed else end)
-        return cut_rows(chunks, limit=self.shape.max_row_bytes, delimiter=self._delimiter)
+        return cut_rows(chunks, limit=self.file_format.max_row_bytes, delimiter=self._delimiter)
 
     @property
     def begin(self) -> int:
         """Where rows begin, behind a byte order mark."""
-        return len(_MARK) if self._head.startswith(_MARK) and self.shape.encoding == UTF8 else 0
+        return len(_BOM) if self._head.startswith(_BOM) and self.file_format.encoding == UTF8 else 0
 
     def sections(self, begin: int, size: int) -> Iterator[FileSection]:
         """The sections from `begin` on; a streamed file is one.
@@ -113,7 +115,7 @@ class TextFile:
             if self._delimiter is not None:
                 for _ in self._numbered(0):
                     pass
-            bytes_ = (self.origin.size or 0) * (1 if self.shape.compression is None else 4)
+            bytes_ = (self.origin.size or 0) * (1 if self.file_format.compression is None else 4)
             yield FileSection(0, self.origin.size or 0, 1, bytes_)
             return
         at, first, count = begin, 1, 0  # the section: where it begins, its first row, lines so far
@@ -142,10 +144,10 @@ class TextFile:
         for block in self.cut(section.start, section.end):
             self._refuse_open_quote(block, number)
             if isinstance(block, LargeRow):
-                yield _no_lines([self._too_large(number, block.size)])
+                yield _empty_block([self._too_large(number, block.size)])
                 number += 1
                 continue
-            lines, number = self._clean(block, number, section.row)
+            lines, number = self._valid_lines(block, number, section.row)
             yield from _parts(lines)
 
     def _numbered(self, begin: int) -> Iterator[tuple[IntArray, IntArray]]:
@@ -160,24 +162,24 @@ class TextFile:
                 number += 1
                 continue
             numbers = self._numbers(block, number)
-            self._note(block, numbers)
+            self._count_anomalies(block, numbers)
             yield block.ends, numbers
             number = int(numbers[-1])
 
-    def _clean(self, block: Block, number: int, least: int) -> tuple[LineBlock, int]:
+    def _valid_lines(self, block: Block, number: int, least: int) -> tuple[LineBlock, int]:
         """The good rows of a block that have at least the number `least`, and the next number."""
         sizes = np.diff(block.ends, prepend=0)
         numbers = self._numbers(block, number)
         numbers, following = numbers[:-1], int(numbers[-1])
         data, ends = block.data, block.ends
-        if not self.streamed and self.shape.encoding != UTF8:
-            data = to_utf8(data, self.shape.encoding)
+        if not self.streamed and self.file_format.encoding != UTF8:
+            data = to_utf8(data, self.file_format.encoding)
             ends = row_ends(data, self._delimiter)
         keep = ~self._blank(data, ends) & (numbers >= least)
         bad = {}
-        for row in np.flatnonzero(keep & (sizes > self.shape.max_row_bytes)).tolist():
+        for row in np.flatnonzero(keep & (sizes > self.file_format.max_row_bytes)).tolist():
             bad[row] = self._too_large(int(numbers[row]), int(sizes[row]))
-        for row, why in self._spoilt(data, ends):
+        for row, why in self._invalid_rows(data, ends):
             if keep[row]:
                 bad.setdefault(row, BadRow(int(numbers[row]), Reason.BAD_VALUE, why))
         keep[list(bad)] = False
@@ -185,14 +187,14 @@ class TextFile:
             lengths = np.diff(ends, prepend=0)
             data = np.frombuffer(data, np.uint8)[np.repeat(keep, lengths)].tobytes()
             ends, numbers = np.cumsum(lengths[keep]), numbers[keep]
-        told = tuple(bad[row] for row in sorted(bad))
-        return LineBlock(data=data, ends=ends, numbers=numbers, bad=told), following
+        rejected = tuple(bad[row] for row in sorted(bad))
+        return LineBlock(data=data, ends=ends, numbers=numbers, bad=rejected), following
 
-    def _spoilt(self, data: bytes, ends: IntArray) -> Iterator[tuple[int, str]]:
+    def _invalid_rows(self, data: bytes, ends: IntArray) -> Iterator[tuple[int, str]]:
         """Rows that are no text, and why."""
         if not is_utf8(data):
             starts = [0, *ends.tolist()]
-            why = self._not_text()
+            why = self._encoding_error()
             for row, (start, end) in enumerate(itertools.pairwise(starts)):
                 if not is_utf8(data[start:end]):
                     yield row, why
@@ -201,14 +203,14 @@ class TextFile:
             for row in np.unique(np.searchsorted(ends, zeros, side="right")).tolist():
                 yield row, "a zero byte: expected text"
 
-    def _not_text(self) -> str:
-        encoding = self.shape.encoding.upper()
+    def _encoding_error(self) -> str:
+        encoding = self.file_format.encoding.upper()
         if not self._table and self.origin.noun == "listing":
             return f"not {encoding}"
         return f"not {encoding}: {self.origin.encoding_advice}"
 
     def _too_large(self, number: int, size: int) -> BadRow:
-        limit = f"{self.shape.max_row_bytes}"
+        limit = f"{self.file_format.max_row_bytes}"
         if self.origin.noun == "file":
             limit = f"--max-row-bytes {limit}"
         why = f"a row of {size} bytes, more than {limit}"
@@ -232,12 +234,12 @@ class TextFile:
         mask = np.isin(first, np.frombuffer(blanks, np.uint8))
         for row in np.flatnonzero(mask).tolist():
             mask[row] = not data[starts[row] : ends[row]].strip(blanks)
-        if self.shape.comment:
-            mask |= first == ord(self.shape.comment)
+        if self.file_format.comment:
+            mask |= first == ord(self.file_format.comment)
         return mask
 
     def _refuse_open_quote(self, block: Block | LargeRow, number: int) -> None:
-        if not block.left_open:
+        if not block.unclosed_quote:
             return
         if isinstance(block, Block):
             number = int(self._numbers(block, number)[-2])
@@ -250,7 +252,7 @@ class TextFile:
             f"{advice}"
         )
 
-    def _note(self, block: Block, numbers: IntArray) -> None:
+    def _count_anomalies(self, block: Block, numbers: IntArray) -> None:
         for what in ("spanning", "trailing"):
             rows = getattr(block, what)
             if len(rows) and not getattr(self.quote_anomalies, what):
@@ -261,8 +263,11 @@ class TextFile:
     def _head(self) -> bytes:
         """The first bytes, unpacked but not decoded."""
         with self.origin.parsing(), self._opened() as file:
-            head: bytes = file.read(_FIRST)
-        if self.shape.encoding == UTF8 and head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            head: bytes = file.read(_FIRST_READ)
+        if self.file_format.encoding == UTF8 and head[:2] in (
+            codecs.BOM_UTF16_LE,
+            codecs.BOM_UTF16_BE,
+        ):
             raise ConfigError(
                 f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins with the "
                 "mark of UTF-16: save it as UTF-8"
@@ -271,7 +276,7 @@ class TextFile:
         return head
 
     @functools.cached_property
-    def _returns_only(self) -> bool:
+    def _has_cr_line_ends(self) -> bool:
         """Whether lines of a table end with CR alone, as some programs for the Mac write them."""
         return self._table and b"\n" not in self._head and b"\r" in self._head
 
@@ -279,21 +284,21 @@ class TextFile:
         with self.origin.parsing(), self._opened() as file:
             if self.streamed:
                 chunks: Iterable[bytes] = _read(file)
-                if self.shape.encoding != UTF8:
-                    chunks = _decoded(chunks, self.shape.encoding)
+                if self.file_format.encoding != UTF8:
+                    chunks = _decoded(chunks, self.file_format.encoding)
             else:
                 file.seek(start)
                 chunks = _read(file, None if end is None else end - start)
-            marked = start == 0 and (self.streamed or self.shape.encoding == UTF8)
+            marked = start == 0 and (self.streamed or self.file_format.encoding == UTF8)
             for chunk in chunks:
-                text = chunk.removeprefix(_MARK) if marked else chunk
-                yield text.replace(b"\r", b"\n") if self._returns_only else text
+                text = chunk.removeprefix(_BOM) if marked else chunk
+                yield text.replace(b"\r", b"\n") if self._has_cr_line_ends else text
                 marked = False
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
         with self.origin.open() as file:
-            match self.shape.compression:
+            match self.file_format.compression:
                 case None:
                     yield file
                 case "gz":
@@ -308,7 +313,7 @@ class TextFile:
 
 
 def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    size = _FIRST if length is None else READ_BYTES
+    size = _FIRST_READ if length is None else READ_BYTES
     while length is None or length:
         data = file.read(size if length is None else min(size, length))
         if not data:
@@ -319,7 +324,7 @@ def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
 
 
 def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)(_SPOILT)
+    decoder = codecs.getincrementaldecoder(encoding)(_INVALID)
     for chunk in chunks:
         if text := decoder.decode(chunk):
             yield text.encode(UTF8, "surrogatepass")
@@ -327,7 +332,7 @@ def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         yield text.encode(UTF8, "surrogatepass")
 
 
-def _no_lines(bad: list[BadRow]) -> LineBlock:
+def _empty_block(bad: list[BadRow]) -> LineBlock:
     none = np.zeros(0, np.int64)
     return LineBlock(data=b"", ends=none, numbers=none, bad=tuple(bad))
 

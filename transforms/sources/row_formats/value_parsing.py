@@ -15,7 +15,7 @@ Mask = npt.NDArray[np.bool_]
 
 _INTEGER = r"^[+-]?\d+$"
 _SHOWN = 40  # characters of a value that is wrong
-_FEW = 64  # values that mostly show whether all are of a kind
+_SAMPLE = 64  # values that mostly show whether all are of a kind
 _PLUS, _MINUS, _ZERO, _NINE = b"+-09"
 _HEX = np.frombuffer(b"xX", np.uint8)  # behind a zero, what Arrow reads as hexadecimal
 _NO_NUMBER = "?"  # what stands in none
@@ -33,7 +33,7 @@ class ValueParser:
     missing: tuple[tuple[str | None, str], ...] = ()
     trim: bool = False
 
-    def texts(self, name: str, column: pa.Array) -> pa.Array:
+    def read_text(self, name: str, column: pa.Array) -> pa.Array:
         """A column as it is written, null where there is nothing: string[n]."""
         if self.trim:
             column = pc.utf8_trim_whitespace(column)
@@ -44,32 +44,34 @@ class ValueParser:
         missing = pc.is_in(column, value_set=pa.array(spellings, pa.string()))
         return pc.if_else(missing, None, column)
 
-    def kind(self, name: str, column: pa.Array) -> ColumnType:
+    def infer_type(self, name: str, column: pa.Array) -> ColumnType:
         """What such texts can be."""
-        return self.typed(name, column)[0]
+        return self.infer(name, column)[0]
 
-    def typed(self, name: str, column: pa.Array) -> tuple[ColumnType, pa.Array]:
+    def infer(self, name: str, column: pa.Array) -> tuple[ColumnType, pa.Array]:
         """What such texts can be, and the values as the best of it."""
         if column.null_count == len(column):
             return ColumnType(nullable=len(column) > 0), column
         nullable = column.null_count > 0
-        cast = {kind: _cast(self._plain(column, kind), kind) for kind in NARROW}
-        kinds = [kind for kind, values in cast.items() if values is not None]
+        cast = {kind: _cast(self._normalize_decimal(column, kind), kind) for kind in NARROW}
+        column_types = [kind for kind, values in cast.items() if values is not None]
         # A number would lose the zeros of '007', and the last digits of a very large integer.
-        if kinds and (_padded(column) or (pa.int64() not in kinds and _are_integers(column))):
-            kinds = []
-        values = cast[kinds[0]] if kinds else column
-        if kinds:
-            nullable = self.without_missing(name, values).null_count > 0
-        return ColumnType((*kinds, pa.string()), nullable), values
+        if column_types and (
+            _has_leading_zero(column) or (pa.int64() not in column_types and _are_integers(column))
+        ):
+            column_types = []
+        values = cast[column_types[0]] if column_types else column
+        if column_types:
+            nullable = self.mask_missing(name, values).null_count > 0
+        return ColumnType((*column_types, pa.string()), nullable), values
 
     def cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         """Values as those of a type. Raises pa.ArrowInvalid where one is none."""
-        return self._plain(column, kind).cast(kind)
+        return self._normalize_decimal(column, kind).cast(kind)
 
-    def fit(self, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    def cast_or_null(self, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
         """Values as those of a type, and which are none, bool[n]: these come as null."""
-        column = self._plain(column, kind)
+        column = self._normalize_decimal(column, kind)
         try:
             return column.cast(kind), np.zeros(len(column), np.bool_)
         except pa.ArrowInvalid:
@@ -81,7 +83,7 @@ class ValueParser:
         mask: Mask = np.asarray(unfit)
         return pc.if_else(unfit, None, column).cast(kind), mask
 
-    def without_missing(self, name: str, column: pa.Array) -> pa.Array:
+    def mask_missing(self, name: str, column: pa.Array) -> pa.Array:
         """Null where a value says that there is nothing: a NaN, a spelling, a number however it is
         written.
         """
@@ -94,7 +96,7 @@ class ValueParser:
         spellings = self._spellings(name)
         if not spellings:
             return column
-        spelled, unfit = self.fit(pa.array(spellings, pa.string()), column.type)
+        spelled, unfit = self.cast_or_null(pa.array(spellings, pa.string()), column.type)
         spelled = spelled.filter(pa.array(~unfit))
         if not len(spelled):
             return column
@@ -103,7 +105,7 @@ class ValueParser:
     def _spellings(self, name: str) -> list[str]:
         return [spelling for column, spelling in self.missing if column in (None, name)]
 
-    def _plain(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    def _normalize_decimal(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         """Numbers with a point."""
         numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
         if self.decimal == "." or not numeric or column.type != pa.string():
@@ -113,15 +115,15 @@ class ValueParser:
         return pc.replace_substring(without, self.decimal, ".")
 
 
-def misfit(name: str, kind: pa.DataType, value: object) -> str:
+def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
     """What is wrong with a value that is not of its column's type."""
     shown = repr(value)
     if isinstance(value, str) and len(value) > _SHOWN:
         shown = repr(f"{value[:_SHOWN]}...")
-    return f"column {name!r}: expected {_noun(kind)}, got {shown}"
+    return f"column {name!r}: expected {_describe_type(kind)}, got {shown}"
 
 
-def _noun(kind: pa.DataType) -> str:
+def _describe_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "an integer (of 64 bits)"
     if pa.types.is_floating(kind):
@@ -141,7 +143,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
     Few are tried first: Arrow tells of each that does not fit, which takes longer than to cast it.
     """
     try:
-        column.slice(0, _FEW).cast(kind)
+        column.slice(0, _SAMPLE).cast(kind)
         return column.cast(kind)
     except pa.ArrowInvalid:
         return None
@@ -149,11 +151,11 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 def _are_integers(column: pa.Array) -> bool:
     """Whether all texts are, however large."""
-    some_then_all = (column.slice(0, _FEW), column)
+    some_then_all = (column.slice(0, _SAMPLE), column)
     return all(pc.all(pc.match_substring_regex(c, _INTEGER)).as_py() for c in some_then_all)
 
 
-def _padded(column: pa.Array) -> bool:
+def _has_leading_zero(column: pa.Array) -> bool:
     """Whether a text begins with a zero before another digit, or an x, perhaps behind a sign."""
     column = column.drop_null()
     _, offsets, data = column.buffers()

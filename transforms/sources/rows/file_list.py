@@ -1,7 +1,7 @@
-"""A listing as an input: a CSV, TSV, JSON lines or Parquet file with a row per file.
+"""Source of files named in a listing: a CSV, TSV, JSON lines or Parquet file with a row per file.
 
-One column holds the path, relative to the listing's folder (or to `input_root`), absolute, or a
-URI. Others may hold label, split, group and key; all the rest are carried along as the user's.
+One column holds the path: relative to the folder of the listing (or to `input_root`), absolute, or
+a URI. Other columns may hold label, split, group and key; the remaining ones are user columns.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_ro
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
     build_records,
-    carried,
     system_columns,
+    user_field,
 )
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
@@ -50,7 +50,7 @@ _NOTHING = FileStat("", 0, 0)
 
 
 def normal_path(path: str) -> str:
-    """A path as a key: './a//b' is 'a/b'; URIs stay as they are."""
+    """Return the key of a path: './a//b' becomes 'a/b'; URIs are unchanged."""
     if is_uri(path):
         return path
     normal = posixpath.normpath(path)
@@ -58,20 +58,22 @@ def normal_path(path: str) -> str:
 
 
 def is_listing(place: Location) -> bool:
-    """Whether an input is a table, by its extension, that is to name the files."""
-    return RowFormat().knows(place.name) and place.exists() and not place.is_dir()
+    """Return whether an input is a listing: an existing file with the extension of a table."""
+    return RowFormat().recognizes(place.name) and place.exists() and not place.is_dir()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileList:
     """Lists the files that a listing names.
 
-    path, input_root: local, or URIs; the root is the listing's folder unless given.
-    path_column: path, file, filename, image and the like are found by themselves.
-    label_column, split_column: 'label' or 'class', and 'split', are found by themselves.
-    key_column: unique names of the records; the path as written (see `normal_path`) unless given.
-    drop_columns: columns to leave out, as if the listing had none of that name.
-    unlabelled: what becomes of rows without label in a listing that has a label column.
+    path: path or URI of the listing.
+    input_root: folder of relative paths; by default the folder of the listing.
+    path_column: by default a column with a usual name (path, file, filename, image, ...).
+    label_column: by default 'label' or 'class', if there is such a column.
+    split_column: by default 'split', if there is such a column.
+    key_column: column of unique record keys; by default the key is the path (see `normal_path`).
+    drop_columns: columns to ignore.
+    unlabelled: whether to reject or keep rows without label if there is a label column.
     """
 
     path: str
@@ -92,18 +94,23 @@ class FileList:
 
     @property
     def unique_keys(self) -> bool:
+        """False, because a listing may repeat a path or a key."""
         return False
 
     @property
     def root(self) -> Location:
-        """What its paths are relative to."""
+        """Folder of relative paths."""
         if self.input_root is None:
             return Location.parse(self.path).parent
         return Location.parse(self.input_root)
 
     def roles(self, names: Sequence[str]) -> ColumnRoles:
-        """Finds the columns. Raises ConfigError for one that is not there."""
-        asked = ColumnRoles(
+        """Return the roles of columns.
+
+        Raises:
+          ConfigError: a column does not exist, or there is no column of paths.
+        """
+        requested = ColumnRoles(
             main=self.path_column,
             label=self.label_column,
             split=self.split_column,
@@ -111,35 +118,39 @@ class FileList:
             key=self.key_column,
             dropped=self.drop_columns,
         )
-        roles = find_roles(names, asked, where=self.path, mains=_PATHS, labels=_LABELS)
+        roles = find_roles(names, requested, where=self.path, main_names=_PATHS, labels=_LABELS)
         if roles.main is None:
             names = [name for name in names if name not in self.drop_columns]
             raise ConfigError(
-                f"no column of paths found in {self.path}: expected one named {', '.join(_PATHS)}; "
-                f"it has {quoted(names)}; say which with --path-column"
+                f"found no column of paths in {self.path}: expected one of {', '.join(_PATHS)}; "
+                f"it has {quoted(names)}; name the column with --path-column"
             )
         return roles
 
     def scan(self) -> Iterator[ListingPart]:
-        """Raises ConfigError if the listing cannot be understood or nothing in it be used."""
+        """Yield the files as references.
+
+        Raises:
+          ConfigError: the listing cannot be parsed, or none of its rows can be used.
+        """
         place = Location.parse(self.path)
         if not place.exists():
-            raise ConfigError(f"the listing {place} is not there: check the path")
+            raise ConfigError(f"the listing {place} does not exist: check the path")
         if place.is_dir():
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
         root = self.root
         file = _open(place)
-        kinds = file.header()
-        if kinds is None:
-            kinds = infer_types(file, file.sections())
-        roles = self.roles(list(kinds))
-        users = roles.users(list(kinds))
-        others = [*users, *([""] if "" in kinds else [])]
+        column_types = file.header()
+        if column_types is None:
+            column_types = infer_types(file, file.sections())
+        roles = self.roles(list(column_types))
+        user_columns = roles.user_columns(list(column_types))
+        others = [*user_columns, *([""] if "" in column_types else [])]
         sections = list(file.sections())
-        if not all(kinds[name].types for name in others):
-            kinds |= as_nullable(infer_types(file, sections, others))
-        wanted = wanted_columns(sorted(roles.named()), others, kinds)
+        if not all(column_types[name].types for name in others):
+            column_types |= as_nullable(infer_types(file, sections, others))
+        wanted = wanted_columns(sorted(roles.named()), others, column_types)
         stats = StatCache(root)
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
@@ -147,10 +158,10 @@ class FileList:
         for section in sections:
             for rows in file.read(section, wanted, roles.named()):
                 _check_unnamed(rows, place)
-                listed = _refer(
+                listed = _resolve_rows(
                     rows,
                     roles=roles,
-                    users=users,
+                    user_columns=user_columns,
                     stats=stats,
                     file=place.name,
                     unlabelled=self.unlabelled,
@@ -160,42 +171,40 @@ class FileList:
                 first = first or next(iter(listed.rejects), None)
                 yield listed
         if not kept:
-            raise ConfigError(_nothing_usable(place, root, rejected, first))
+            raise ConfigError(_no_rows_message(place, root, rejected, first))
 
 
 def _open(place: Location) -> RowFile:
-    """The listing. Raises ConfigError for a file that by its name is none."""
-    if RowFormat().knows(place.name):
-        shape = RowFormat().of(place.path)
-        if shape.format in _FORMATS and shape.compression in (None, "gz"):
-            return open_rows(Origin(place=place, noun="listing"), shape)
+    """Open a listing. Raises ConfigError if its extension is not that of a listing."""
+    if RowFormat().recognizes(place.name):
+        file_format = RowFormat().resolve(place.path)
+        if file_format.format in _FORMATS and file_format.compression in (None, "gz"):
+            return open_rows(Origin(place=place, noun="listing"), file_format)
     raise ConfigError(
         f"expected a listing in .csv, .tsv, .jsonl (each also .gz) or .parquet, got {place}"
     )
 
 
-def _refer(
+def _resolve_rows(
     rows: Rows,
     *,
     roles: ColumnRoles,
-    users: Sequence[str],
+    user_columns: Sequence[str],
     stats: StatCache,
     file: str,
     unlabelled: Unlabelled,
 ) -> ListingPart:
-    """Makes a reference or a reject of every row; what paths need is done once per distinct one."""
+    """Return a reference or a reject for every row. Each distinct path is queried once."""
     columns = rows.columns
     paths = columns[roles.main].dictionary_encode()
     distinct = [*paths.dictionary.to_pylist(), ""]
-    at = paths.indices.fill_null(len(distinct) - 1)  # int32[n] into `distinct`; null is no path
-    found = [
-        _NO_PATH if not d else f for d, f in zip(distinct, stats.look_at(distinct), strict=True)
-    ]
+    at = paths.indices.fill_null(len(distinct) - 1)  # int32[n], indices into `distinct`
+    found = [_NO_PATH if not d else f for d, f in zip(distinct, stats.stat(distinct), strict=True)]
     files = [item if isinstance(item, FileStat) else _NOTHING for item in found]
-    ours = system_columns(rows, roles)
+    system = system_columns(rows, roles)
     if roles.key is None:
         key = pa.array([normal_path(path) for path in distinct], pa.string()).take(at)
-        ours = ours._replace(key=key)
+        system = system._replace(key=key)
     path, size, mtime = (
         pa.array([item[n] for item in files], COLUMNS.field(name).type).take(at)
         for n, name in enumerate((batch.PATH, batch.SIZE, batch.MTIME))
@@ -212,14 +221,16 @@ def _refer(
 
     pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
     useless = np.array([isinstance(item, Problem) for item in found])[at.to_numpy()]
-    schema = pa.schema([*COLUMNS, *(carried(columns.schema.field(name)) for name in users)])
+    schema = pa.schema(
+        [*COLUMNS, *(user_field(columns.schema.field(name)) for name in user_columns)]
+    )
     return build_records(
         rows,
-        ours,
+        system,
         roles,
-        own=[path, size, mtime],
+        source_columns=[path, size, mtime],
         schema=schema,
-        nameless=[InvalidRows(pathless, no_path, named=False)],
+        unkeyed=[InvalidRows(pathless, no_path, named=False)],
         faults=[InvalidRows(useless, file_problem)],
         file=file,
         reject_unlabelled=unlabelled == "reject",
@@ -227,9 +238,9 @@ def _refer(
 
 
 def _check_unnamed(rows: Rows, place: Location) -> None:
-    """Raises ConfigError for a column without name, unless nothing is lost with it.
+    """Raise ConfigError for a column without name, unless it is empty or only counts rows.
 
-    Empty, or pandas' index where it counts the rows from 0.
+    pandas writes its index, which counts rows from 0, as such a column.
     """
     if "" not in rows.columns.schema.names:
         return
@@ -237,19 +248,19 @@ def _check_unnamed(rows: Rows, place: Location) -> None:
     counts = np.asarray(rows.numbers) - 1
     if column.null_count < len(column) and column.to_pylist() != counts.tolist():
         raise ConfigError(
-            f"a column of {place} has no name, and it is more than row numbers: give it one, or "
-            "leave it out of the listing (pandas writes its index so, unless index=False)"
+            f"a column of {place} has no name, but holds more than row numbers: name it, or "
+            "remove it (pandas writes its index without name, unless index=False)"
         )
 
 
-def _nothing_usable(
+def _no_rows_message(
     place: Location, root: Location, rejected: Mapping[Reason, int], first: Reject | None
 ) -> str:
     if first is None:
         return f"the listing {place} has no rows"
-    told = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
-    message = f"no row of {place} can be used ({told}); the first: {first.key}: {first.detail}"
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
+    message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
     if Reason.MISSING in rejected:
-        message += f"; relative paths were looked for in {root}: if they are relative to another "
-        message += "folder, say which with --input-root"
+        message += f"; relative paths were resolved in {root}: if they are relative to another "
+        message += "folder, name it with --input-root"
     return message

@@ -1,9 +1,10 @@
-"""Tables of texts as an input: a row per document."""
+"""Source of text rows: a document per row of a table."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from recordmill.transforms.sources.rows.record_columns import (
     TEXT,
     TEXT_FIELDS,
     InvalidRows,
-    filled,
+    empty_as_null,
     is_null,
 )
 from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
@@ -27,46 +28,44 @@ _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRows(RecordRows):
-    """Lists the sections of files of rows; reads documents out of them.
+    """Lists the sections of files of rows and reads documents from them.
 
-    text_column: text, sentence, message, body and the like are found by themselves, and whatever
-      single column is left beside the others.
+    text_column: by default a column with a usual name (text, sentence, message, ...), or else the
+      only column without another role.
     """
+
+    _leading_fields: ClassVar[tuple[pa.Field, ...]] = TEXT_FIELDS
 
     text_column: str | None = None
 
-    @property
-    def _first_fields(self) -> tuple[pa.Field, ...]:
-        return TEXT_FIELDS
-
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
-        asked = self._asked(self.text_column)
-        roles = find_roles(names, asked, where=self.input, mains=_TEXTS, labels=LABELS)
+        requested = self._requested_roles(self.text_column)
+        roles = find_roles(names, requested, where=self.input, main_names=_TEXTS, labels=LABELS)
         if roles.main is not None:
             return roles
-        left = roles.users(names)
-        if len(left) != 1:
+        remaining = roles.user_columns(names)
+        if len(remaining) != 1:
             raise ConfigError(
-                f"no column of texts found in {self.input}: expected one named "
-                f"{', '.join(_TEXTS)}; it has {quoted(names)}; say which with --text-column"
+                f"found no column of texts in {self.input}: expected one of the names "
+                f"{', '.join(_TEXTS)}; it has {quoted(names)}; name the column with --text-column"
             )
-        return dataclasses.replace(roles, main=left[0])
+        return dataclasses.replace(roles, main=remaining[0])
 
-    def _users_fields(
-        self, users: Sequence[str], kinds: ColumnTypes, roles: ColumnRoles
+    def _user_fields(
+        self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
-        if TEXT in users:
+        if TEXT in user_columns:
             raise ConfigError(
-                f"{self.input} has a column {TEXT!r} beside {roles.main!r}, and the text is to "
-                f"have that name: leave it out with --drop-columns {TEXT}, or rename it"
+                f"{self.input} has a column {TEXT!r} beside the text column {roles.main!r}, but "
+                f"the text feature has that name: drop it with --drop-columns {TEXT}, or rename it"
             )
-        return super()._users_fields(users, kinds, roles)
+        return super()._user_fields(user_columns, column_types, roles)
 
-    def _own_columns(
+    def _source_columns(
         self, rows: Rows, roles: ColumnRoles, file: str
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
         del file
-        text = filled(rows.columns[roles.main])
+        text = empty_as_null(rows.columns[roles.main])
 
         def no_text(row: int) -> Problem:
             detail = f"row {rows.numbers[row]}: no text in column {roles.main!r}"

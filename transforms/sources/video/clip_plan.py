@@ -39,7 +39,7 @@ class Clip(NamedTuple):
     start: int
     frames: Ints
     times: Ints
-    own: int
+    real_frames: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,15 +144,15 @@ class ClipSection:
         times = self.times - self.begin
         steps = np.arange(cut.frames) * cut.step
         for start in range(self.start, self.start + self.count * cut.hop, cut.hop):
-            own = min(cut.frames, -(-(self.stop - start) // cut.step))
-            slots = start + np.minimum(steps, (own - 1) * cut.step)
+            real_frames = min(cut.frames, -(-(self.stop - start) // cut.step))
+            slots = start + np.minimum(steps, (real_frames - 1) * cut.step)
             if cut.rate is None:
                 frames = slots
                 micros = cut.micros(slots - self.base, times, unit)
             else:
                 frames = cut.frames_at(slots, times, unit) + self.base
                 micros = cut.micros(slots, times, unit)
-            yield Clip(start, frames, micros, own)
+            yield Clip(start, frames, micros, real_frames)
 
     def rate(self, unit: Fraction) -> Fraction:
         """Frames per second of the film, on average."""
@@ -174,7 +174,7 @@ class ClipSection:
         return cls(**data)
 
 
-def sections_of(
+def plan_sections(
     packets: Packets,
     cut: ClipSampling,
     unit: Fraction,

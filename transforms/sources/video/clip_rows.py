@@ -27,7 +27,7 @@ from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.sources.video.clip_plan import Clip
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 
-FILM = "__film__"  # string: the name of the file
+VIDEO = "__film__"  # string: the name of the file
 STARTS = "__starts__"  # lists of int64: where in the staged file each frame begins
 LENGTHS = "__lengths__"  # lists of int64: how many they are
 CONTENT = "__content__"  # uint64: xxh3_64 of those of each
@@ -42,7 +42,7 @@ _MICRO = 10**6
 
 def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
     """Of the rows. frames: of a clip."""
-    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, FILM, batch.DATA)
+    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, VIDEO, batch.DATA)
     lists = pa.list_(pa.int64(), frames)
     return pa.schema(
         [
@@ -92,17 +92,17 @@ class ClipCollector:
         coded = []
         for frame in frames:
             if isinstance(frame, RecordError):
-                self.spoil(row, clip.start, frame)
+                self.reject_record(row, clip.start, frame)
                 return
             coded.append(frame)
         size = sum(len(frame.data) for frame in coded)
         if size > self.max_bytes:
             what = f"a clip of {size} bytes, more than --max-clip-bytes {self.max_bytes}"
-            self.spoil(row, clip.start, RecordError(Reason.TOO_LARGE, what))
+            self.reject_record(row, clip.start, RecordError(Reason.TOO_LARGE, what))
             return
         sides = {(frame.height, frame.width) for frame in coded}
         if len(sides) > 1:
-            self.spoil(
+            self.reject_record(
                 row,
                 clip.start,
                 RecordError(
@@ -127,7 +127,7 @@ class ClipCollector:
             self._digests.append(xxhash.xxh3_64_intdigest(frame.data))
         return place
 
-    def spoil(self, row: int, start: int, error: RecordError) -> None:
+    def reject_record(self, row: int, start: int, error: RecordError) -> None:
         """A record that cannot be made. start: its first slot."""
         key = f"{self.sections[batch.KEY][row].as_py()}#{start}"
         self._spoilt.append(Reject(key, "read", error.reason, error.detail))
@@ -172,7 +172,7 @@ class ClipCollector:
             CONTENT: pa.array([_hash(row) for row in digests[places]], pa.uint64()),
             TIMES: fixed_lists(np.stack([clip.times for clip in self._clips])),
             END: pa.array([self._end(*one) for one in zip(self._clips, self._rates, strict=True)]),
-            OWN: pa.array([clip.own for clip in self._clips]),
+            OWN: pa.array([clip.real_frames for clip in self._clips]),
             HEIGHT: pa.array(heights),
             WIDTH: pa.array(widths),
             RATE: pa.array([float(rate) for rate in self._rates]),
@@ -186,7 +186,7 @@ class ClipCollector:
         return int(clip.times[-1]) + (round(_MICRO / rate) if rate else 0)
 
 
-def pictures_of(rows: pa.RecordBatch) -> list[list[bytes]]:
+def read_frames(rows: pa.RecordBatch) -> list[list[bytes]]:
     """The frames of each clip, read from where they were written.
 
     Raises RunError where they are not there any more.

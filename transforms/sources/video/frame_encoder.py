@@ -21,7 +21,7 @@ from recordmill.transforms.imaging.colour import PILLOW_MODES, blank
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT, check_sides, encode
-from recordmill.transforms.sources.video.video_decoder import jpegs, library
+from recordmill.transforms.sources.video.video_decoder import jpeg_codec, pyav
 
 # uint8: a picture as [height, width, 3], or its luma [height, width] and chroma at half the size.
 Plane = npt.NDArray[np.uint8]
@@ -56,7 +56,7 @@ class EncodedFrame(NamedTuple):
     width: int
 
 
-class _Kind(NamedTuple):
+class _FrameFormat(NamedTuple):
     """What frames have to have in common to go through one graph."""
 
     width: int
@@ -73,19 +73,19 @@ class FrameEncoder:
     def __init__(self, options: ImageOptions, *, aspect: Fraction = Fraction(1)) -> None:
         self._options = options
         self._aspect = aspect if options.size is not None and aspect > 0 else Fraction(1)
-        self._scalers: dict[_Kind, _Scaler] = {}
+        self._scalers: dict[_FrameFormat, _Scaler] = {}
         self._rotation: int | None = None
         self._turn = 1
 
     def code(self, frame: Any) -> EncodedFrame:
         """Raises RecordError for a frame that cannot be a picture."""
-        kind = _Kind(
+        kind = _FrameFormat(
             frame.width,
             frame.height,
             frame.format.name,
             frame.colorspace,
             frame.color_range,
-            self._turn_of(frame),
+            self._orientation_of(frame),
         )
         try:
             scaler = self._scalers.get(kind)
@@ -94,20 +94,20 @@ class FrameEncoder:
                     self._scalers.clear()
                 scaler = self._scalers[kind] = self._scaler(frame, kind)
             planes = scaler.scale(frame)
-        except library().FFmpegError as error:
+        except pyav().FFmpegError as error:
             raise RecordError(
                 Reason.UNSUPPORTED,
                 f"FFmpeg cannot scale pixels of {kind.format} in its colours (color space"
                 f" {kind.colorspace})",
             ) from error
         if kind.turn != 1:
-            planes = [_turned(plane, kind.turn) for plane in planes]
-        if scaler.standing.canvas != scaler.standing.inner:
-            planes = self._padded(planes, scaler.standing)
+            planes = [_transposed(plane, kind.turn) for plane in planes]
+        if scaler.upright.canvas != scaler.upright.inner:
+            planes = self._pad(planes, scaler.upright)
         height, width, *_ = planes[0].shape
         return EncodedFrame(self._encoded(planes), height, width)
 
-    def _turn_of(self, frame: Any) -> int:
+    def _orientation_of(self, frame: Any) -> int:
         """Its orientation. The matrix that says so is looked at where it may be another one: PyAV's
         view of it and the frame are a cycle, which keeps the memory of the frame from the next.
         """
@@ -124,20 +124,20 @@ class FrameEncoder:
         height, width = luma.shape
         if height % 2 or width % 2:  # it reads even sides, and what lies beyond the picture with it
             luma = np.pad(luma, ((0, height % 2), (0, width % 2)), "edge")[:height, :width]
-        data: bytes = jpegs().encode_jpeg_yuv_planes(
+        data: bytes = jpeg_codec().encode_jpeg_yuv_planes(
             luma, *(chroma or (None, None)), quality=self._options.quality
         )
         return data
 
-    def _padded(self, planes: Sequence[Plane], standing: ResizePlan) -> list[Plane]:
+    def _pad(self, planes: Sequence[Plane], upright: ResizePlan) -> list[Plane]:
         """Where chroma is of half the size, the picture begins at an even pixel."""
         colour = blank((1, 1), mode="rgb", background=self._options.background)
-        (width, height), (left, top) = standing.canvas, standing.corner
+        (width, height), (left, top) = upright.canvas, upright.corner
         if self._options.image_format != "jpeg":
-            return [_placed(planes[0], (height, width), (top, left), np.array(colour))]
+            return [_place_on_canvas(planes[0], (height, width), (top, left), np.array(colour))]
         filling = np.array(colour.convert("YCbCr"))[0, 0]
         return [
-            _placed(
+            _place_on_canvas(
                 plane,
                 (-(-height // part), -(-width // part)),
                 (top // 2 * 2 // part, left // 2 * 2 // part),
@@ -146,22 +146,22 @@ class FrameEncoder:
             for plane, part, value in zip(planes, _PARTS, filling, strict=False)
         ]
 
-    def _scaler(self, frame: Any, kind: _Kind) -> _Scaler:
+    def _scaler(self, frame: Any, kind: _FrameFormat) -> _Scaler:
         """For the film as it is shown: upright, its pixels as wide as they are."""
         if kind.width * kind.height > self._options.max_pixels:
             raise too_many_pixels(kind.height, kind.width, self._options)
         shown = (max(round(kind.width * self._aspect), 1), kind.height)
         sideways = kind.turn >= _SIDEWAYS
-        standing = plan_resize(shown[::-1] if sideways else shown, self._options)
-        plan = standing.turned() if sideways else standing
+        upright = plan_resize(shown[::-1] if sideways else shown, self._options)
+        plan = upright.turned() if sideways else upright
         form = frame.format
         chroma = (_SOME // form.chroma_width(_SOME), _SOME // form.chroma_height(_SOME))
-        window = _window((kind.width, kind.height), shown, plan, chroma=chroma)
+        window = _crop((kind.width, kind.height), shown, plan, chroma=chroma)
         jpeg = self._options.image_format == "jpeg"
         if jpeg:
-            check_sides(standing.canvas)
+            check_sides(upright.canvas)
         planes = 0 if not jpeg else 1 if self._options.mode == "gray" else 3
-        return _Scaler(frame, window=window, size=plan.inner, standing=standing, yuv=planes)
+        return _Scaler(frame, window=window, size=plan.inner, upright=upright, yuv=planes)
 
 
 class _Scaler:
@@ -171,16 +171,16 @@ class _Scaler:
     """
 
     def __init__(
-        self, frame: Any, *, window: str | None, size: Size, standing: ResizePlan, yuv: int
+        self, frame: Any, *, window: str | None, size: Size, upright: ResizePlan, yuv: int
     ) -> None:
-        self.standing = standing
+        self.upright = upright
         self._yuv = yuv
         scale = f"{size[0]}:{size[1]}:flags={_FLAGS}"
         steps = [] if window is None else [("crop", window)]
         if yuv:
             scale += ":out_color_matrix=bt601:out_range=full"
         steps += [("scale", scale), ("format", "yuv420p" if yuv else "rgb24")]
-        graph = library().filter.Graph()
+        graph = pyav().filter.Graph()
         graph.threads = 1
         last = graph.add_buffer(
             width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1)
@@ -206,11 +206,11 @@ def _view(plane: Any, width: int) -> Plane:
     return np.ndarray((plane.height, width), np.uint8, plane, strides=(plane.line_size, 1))
 
 
-def _turned(plane: Plane, orientation: int) -> Plane:
+def _transposed(plane: Plane, orientation: int) -> Plane:
     return np.array(Image.fromarray(plane).transpose(UPRIGHT[orientation]))
 
 
-def _placed(
+def _place_on_canvas(
     plane: Plane, sides: tuple[int, int], corner: tuple[int, int], filling: npt.ArrayLike
 ) -> Plane:
     """On a larger plane of one colour. sides: its height and width; corner: top and left."""
@@ -228,15 +228,15 @@ def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordErr
     )
 
 
-def _window(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str | None:
+def _crop(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str | None:
     """What the crop filter is told to leave, in whole pixels as they are stored.
 
     chroma: how many pixels a value of it is for, across and down. The window begins where one
     begins: FFmpeg would begin within it, which are false colours where a value takes two bytes.
     """
     sides = [
-        min(max(round(part * has / seen), 1), has)
-        for part, has, seen in zip(plan.window, stored, shown, strict=True)
+        min(max(round(part * has / displayed), 1), has)
+        for part, has, displayed in zip(plan.window, stored, shown, strict=True)
     ]
     if tuple(sides) == stored:
         return None

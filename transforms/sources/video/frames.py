@@ -8,12 +8,12 @@ from typing import Any
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.video.clip_plan import ClipSection
-from recordmill.transforms.sources.video.video_decoder import VideoFile, library
+from recordmill.transforms.sources.video.video_decoder import VideoFile, pyav
 
 Frames = Iterator[tuple[int, Any]]
 
 
-def decode_section(film: VideoFile, section: ClipSection) -> Frames:
+def decode_section(video: VideoFile, section: ClipSection) -> Frames:
     """(number in the film, a frame of PyAV's, or the RecordError of one that cannot be decoded) of
     every frame from the section's key frame on, ascending.
 
@@ -25,8 +25,8 @@ def decode_section(film: VideoFile, section: ClipSection) -> Frames:
     stop = following + len(section.times)
     is_broken = False
     broken: set[int] = set()
-    for packet in itertools.chain(_from_key(film, section), [None]):
-        frames, is_bad = _decoded(film, packet)
+    for packet in itertools.chain(_from_key(video, section), [None]):
+        frames, is_bad = _decoded(video, packet)
         if packet is not None:
             # What is shown before the first key frame may be made of frames before that.
             is_bad &= packet.pts is None or packet.pts >= key
@@ -49,15 +49,15 @@ def decode_section(film: VideoFile, section: ClipSection) -> Frames:
         yield lost, _error(lost)
 
 
-def _decoded(film: VideoFile, packet: Any) -> tuple[list[Any], bool]:
+def _decoded(video: VideoFile, packet: Any) -> tuple[list[Any], bool]:
     """The frames that a packet completes, for None those that the decoder still has; and whether
     something is wrong with it.
     """
     try:
         if packet is None:
-            return film.stream.codec_context.decode(None), False
+            return video.stream.codec_context.decode(None), False
         return packet.decode(), packet.is_corrupt
-    except library().FFmpegError:
+    except pyav().FFmpegError:
         return [], True
 
 
@@ -65,16 +65,16 @@ def _error(number: int) -> RecordError:
     return RecordError(Reason.CORRUPT, f"frame {number} of the film cannot be decoded")
 
 
-def _from_key(film: VideoFile, section: ClipSection) -> Iterator[Any]:
+def _from_key(video: VideoFile, section: ClipSection) -> Iterator[Any]:
     """The packets from a key frame on. Where the index leads past it, the film is read up to it."""
     key = section.key
     if section.base:
-        film.seek(key)
+        video.seek(key)
     started = False
     for again in (False, True):
         if again:
-            film.restart()
-        for packet in film.demux():
+            video.restart()
+        for packet in video.demux():
             is_first = packet.pts == key[0] or not section.ordered
             started = started or (packet.is_keyframe and is_first)
             if started:

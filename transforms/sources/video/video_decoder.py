@@ -41,7 +41,7 @@ _HIDDEN_VP8 = 0x10  # of the first byte of a packet: whether its frame is shown
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")  # as Matroska has it for a stream
 _LATE = Fraction(1, 20)  # seconds that a header may say too much
 _TRIES = 16  # to read on where something cannot be understood
-_LOST = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})
+_IO_ERRORS = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,18 +64,18 @@ class Packets:
     ordered: bool = True
 
 
-def library() -> Any:
+def pyav() -> Any:
     """PyAV. Raises ConfigError where it is not installed."""
-    return _needed("av", "read by PyAV")
+    return _import_needed("av", "read by PyAV")
 
 
-def jpegs() -> Any:
+def jpeg_codec() -> Any:
     """What codes frames as JPEG. Raises ConfigError where it is not installed."""
-    return _needed("simplejpeg", "coded by simplejpeg")
+    return _import_needed("simplejpeg", "coded by simplejpeg")
 
 
 @functools.cache
-def _needed(name: str, what: str) -> Any:
+def _import_needed(name: str, what: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -86,7 +86,7 @@ def _needed(name: str, what: str) -> Any:
 
 def versions() -> dict[str, str]:
     """{library: version} of what decodes and scales."""
-    av = library()
+    av = pyav()
     names = ("libavcodec", "libavfilter", "libavformat", "libswscale")
     found = {name: ".".join(map(str, av.library_versions[name])) for name in names}
     return {"pyav": av.__version__, **found}
@@ -120,14 +120,14 @@ class VideoFile:
             raise
 
     def _open(self, head: bytes) -> None:
-        av = library()
+        av = pyav()
         if self._file is not None:
             self._file.seek(0)
         source = self._place[0] if self._file is None else self._file
         try:
             self._container = av.open(source, options=_OPTIONS, metadata_errors="ignore")
         except av.FFmpegError as error:
-            raise _no_film(head) from error
+            raise _open_error(head) from error
         try:
             self._container.flags |= av.container.Flags.gen_pts.value
             self.stream = self._find()
@@ -202,7 +202,7 @@ class VideoFile:
             if not keys and not packet.is_keyframe:
                 continue
             if packet.is_keyframe:
-                if times and time < last and self._tells_times:
+                if times and time < last and self._has_reliable_times:
                     raise RecordError(
                         Reason.UNSUPPORTED,
                         f"its times begin anew after {len(times)} frames, as where films were put"
@@ -211,7 +211,7 @@ class VideoFile:
                 keys.append((time, time if packet.dts is None else packet.dts))
                 sizes.append(0)
             sizes[-1] += packet.size
-            if self._is_shown(packet) and time >= keys[0][0]:
+            if self._makes_frame(packet) and time >= keys[0][0]:
                 times.append(time)
                 if time >= last or len(times) == 1:
                     last, length = time, packet.duration or 0
@@ -232,7 +232,7 @@ class VideoFile:
             keys=np.array(keys, np.int64)[order],
             sizes=np.array(sizes, np.int64)[order],
             end=int(found[-1]) + length,
-            ordered=self._tells_times and not guessed and bool((np.diff(found) > 0).all()),
+            ordered=self._has_reliable_times and not guessed and bool((np.diff(found) > 0).all()),
         )
         self._kept = kept if keep else None
         return dataclasses.replace(packets, missing=self._missing(packets, read))
@@ -247,7 +247,7 @@ class VideoFile:
             while self._kept:
                 yield self._kept.popleft()
             return
-        av = library()
+        av = pyav()
         packets = self._container.demux(self.stream)
         failed = 0
         while failed < _TRIES:
@@ -256,7 +256,7 @@ class VideoFile:
             except (StopIteration, av.EOFError):
                 return
             except av.FFmpegError as error:
-                if error.errno in _LOST:
+                if error.errno in _IO_ERRORS:
                     raise RecordError(Reason.UNREADABLE, "an I/O error within the film") from error
                 failed += 1  # what it could not understand is behind us, perhaps
                 packets = self._container.demux(self.stream)
@@ -273,12 +273,12 @@ class VideoFile:
 
     def seek(self, key: tuple[int, int]) -> None:
         """Goes to a key frame, or somewhere before it."""
-        with contextlib.suppress(library().FFmpegError):
+        with contextlib.suppress(pyav().FFmpegError):
             self._container.seek(min(key), stream=self.stream, backward=True)
 
     def _find(self) -> Any:
         """The pictures. Raises RecordError where there are none."""
-        av = library()
+        av = pyav()
         attached = av.stream.Disposition.attached_pic
         streams = list(self._container.streams.video)
         moving = [one for one in streams if not one.disposition & attached]
@@ -300,9 +300,9 @@ class VideoFile:
         """Of several tracks the default one comes first, then the largest."""
         context = stream.codec_context
         pixels = 0 if context is None else context.height * context.width
-        return bool(stream.disposition & library().stream.Disposition.default), pixels
+        return bool(stream.disposition & pyav().stream.Disposition.default), pixels
 
-    def _is_shown(self, packet: Any) -> bool:
+    def _makes_frame(self, packet: Any) -> bool:
         """Whether a frame comes of it: some are decoded for the sake of others."""
         if packet.is_discard:
             return False
@@ -311,7 +311,7 @@ class VideoFile:
         return True
 
     @property
-    def _tells_times(self) -> bool:
+    def _has_reliable_times(self) -> bool:
         """AVI has none: those of H.264 and H.265 are made up, and wrong where frames are not shown
         as they are decoded.
         """
@@ -328,25 +328,25 @@ class VideoFile:
             return sum(bool(one.pos + one.size > size) for one in self.stream.index_entries)
         if form == "avi" and self.stream.frames:
             return max(int(self.stream.frames) - read, 0)
-        told = self._told_end
+        told = self._declared_end
         if told is None:
             return 0
         late = max(2 * Fraction(packets.end - int(packets.times[-1])) * self.unit, _LATE)
         return None if told > packets.end * self.unit + late else 0
 
     @property
-    def _told_end(self) -> Fraction | None:
+    def _declared_end(self) -> Fraction | None:
         """Seconds at which its pictures end, as the header says."""
         found = _DURATION.fullmatch(self.stream.metadata.get("DURATION", ""))
         if found is not None:
             return 3600 * int(found[1]) + 60 * int(found[2]) + Fraction(found[3])
         if self._container.format.name == "flv" and not self.has_sound:
             length = self._container.duration
-            return None if length is None else Fraction(length, library().time_base)
+            return None if length is None else Fraction(length, pyav().time_base)
         return None
 
 
-def _no_film(head: bytes) -> RecordError:
+def _open_error(head: bytes) -> RecordError:
     """Why FFmpeg cannot open what begins so."""
     if head[4:8] == b"ftyp":
         return RecordError(

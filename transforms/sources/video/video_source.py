@@ -27,16 +27,16 @@ from recordmill.transforms.sources.video.clip_plan import (
     Clip,
     ClipSampling,
     ClipSection,
-    sections_of,
+    plan_sections,
 )
-from recordmill.transforms.sources.video.clip_rows import FILM, ClipCollector, clip_schema
+from recordmill.transforms.sources.video.clip_rows import VIDEO, ClipCollector, clip_schema
 from recordmill.transforms.sources.video.frame_encoder import (
     EncodedFrame,
     FrameEncoder,
     too_many_pixels,
 )
 from recordmill.transforms.sources.video.frames import decode_section
-from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpegs, library
+from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpeg_codec, pyav
 
 SECTION = "__section__"  # string, null where the film is one: a `ClipSection`
 FROM, TO = "__from__", "__to__"  # float64, null without: seconds where a segment begins and ends
@@ -46,7 +46,7 @@ Segment = tuple[float | None, float | None]  # seconds from the beginning of the
 
 _REQUESTS = 32  # at a time, to a store
 _THREADS = 4  # that look at local files
-_LOOKED_AT = 64  # films at once: of long ones the times of all frames are held
+_PROBED = 64  # films at once: of long ones the times of all frames are held
 _PART_BYTES = 2 << 20  # of films, that a task reads together
 _PART_ROWS = 256
 _ROW_BYTES = 16 << 20  # of frames whose clips are written together
@@ -62,7 +62,7 @@ class _File(NamedTuple):
     segments: list[tuple[int, Segment]]
 
 
-class _Looked(NamedTuple):
+class _ProbedVideo(NamedTuple):
     """What is known of a film before it is read; of a long one also its packets."""
 
     has_sound: bool
@@ -86,7 +86,7 @@ _PLACE = (batch.PATH, batch.SIZE, batch.MTIME, SECTION, FROM, TO, COUNTS)
 
 
 @dataclasses.dataclass
-class _Seen:
+class _ScanCounts:
     """What was found out while films were listed."""
 
     with_sound: int = 0
@@ -111,9 +111,11 @@ class VideoSource:
     end: str | None = None
     max_clip_bytes: int = 256 << 20
     root: str | None = None
-    cut_above: int = 32 << 20
+    section_above: int = 32 << 20
     section_bytes: int = 8 << 20
-    seen: _Seen = dataclasses.field(default_factory=_Seen, compare=False, repr=False)
+    scan_counts: _ScanCounts = dataclasses.field(
+        default_factory=_ScanCounts, compare=False, repr=False
+    )
 
     @property
     def unique_keys(self) -> bool:
@@ -121,16 +123,16 @@ class VideoSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        found = self.seen
+        found = self.scan_counts
         if not found.with_sound:
             return ()
-        films = "film has" if found.with_sound == 1 else "films have"
-        return (f"{found.with_sound} {films} sound, which is left out",)
+        videos = "film has" if found.with_sound == 1 else "films have"
+        return (f"{found.with_sound} {videos} sound, which is left out",)
 
     def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError for an input that cannot be used."""
-        library()
-        jpegs()
+        pyav()
+        jpeg_codec()
         kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
@@ -142,7 +144,7 @@ class VideoSource:
             rows, unclear = self._segments(rows)
             first = first or next(iter(unclear), None)
             yield ListingPart(rejects=unclear)
-            for part in self._look_at(rows):
+            for part in self._list(rows):
                 kept += 0 if part.rows is None else len(part.rows)
                 first = first or next(iter(part.rejects), None)
                 yield part
@@ -177,27 +179,27 @@ class VideoSource:
         known: tuple[str, Packets] | None = None
         for row, place in enumerate(map(_Place._make, _values(sections, *_PLACE))):
             try:
-                with VideoFile(place.path, size=place.size, mtime=place.mtime) as film:
+                with VideoFile(place.path, size=place.size, mtime=place.mtime) as video:
                     if place.section is not None:
                         section = ClipSection.from_text(place.section)
                     else:
                         if known is None or known[0] != place.path:
-                            known = place.path, film.packets(keep=True)
+                            known = place.path, video.packets(keep=True)
                         segment = (place.start, place.end)
-                        (section,) = sections_of(known[1], self.cut, film.unit, segment=segment)
+                        (section,) = plan_sections(known[1], self.cut, video.unit, segment=segment)
                     found.inputs += place.counts
-                    rate = self._rate(film, section)
-                    for clip, frames in self._clips(film, section):
+                    rate = self._rate(video, section)
+                    for clip, frames in self._clips(video, section):
                         found.add(row, clip, frames, rate=rate)
                         if found.bytes >= _ROW_BYTES:
                             yield found.take()
                     if section.missing != 0:
-                        found.spoil(row, section.stop, _missing(section.missing))
+                        found.reject_record(row, section.stop, _missing(section.missing))
             except RecordError as error:
                 if place.counts:
                     found.reject(row, error)
                 else:  # the film counts where its first section is
-                    found.spoil(row, ClipSection.from_text(str(place.section)).start, error)
+                    found.reject_record(row, ClipSection.from_text(str(place.section)).start, error)
         yield found.take()
 
     def _segments(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
@@ -214,45 +216,50 @@ class VideoSource:
         if faults:
             sound = pa.array([row not in faults for row in range(len(rows))])
             rows, starts, ends = rows.filter(sound), starts.filter(sound), ends.filter(sound)
-        films = rows[batch.KEY]
+        videos = rows[batch.KEY]
         if self.root is not None:
             paths = [path.removeprefix(f"{self.root}/") for path in rows[batch.PATH].to_pylist()]
-            films = pa.array(paths, pa.string())
-        rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], films))
+            videos = pa.array(paths, pa.string())
+        rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], videos))
         if self.root is None and (self.start or self.end):
-            told = zip(films.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
-            keys = [f"{film}@{_told(start or 0)}-{_told(end)}" for film, start, end in told]
+            told = zip(videos.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
+            keys = [
+                f"{video}@{_seconds_text(start or 0)}-{_seconds_text(end)}"
+                for video, start, end in told
+            ]
             rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
-        for name, values in ((FILM, films), (FROM, starts), (TO, ends)):
+        for name, values in ((VIDEO, videos), (FROM, starts), (TO, ends)):
             rows = rows.append_column(name, values)
         return rows, rejects
 
-    def _look_at(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
+    def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Films that can be used, in parts that each are read by one task."""
         keys = rows[batch.KEY].to_pylist()
         rejects: list[Reject] = []
         at: list[int] = []
         more: list[tuple[str | None, int]] = []
         held = 0
-        for file, looked in self._looked(rows):
+        for file, looked in self._probe_all(rows):
             weight = min(file.size, self.section_bytes)
             for row, segment in file.segments:
                 try:
-                    sections = self._listed(looked, segment)
+                    sections = self._sections(looked, segment)
                 except RecordError as error:
                     rejects.append(Reject(keys[row], "read", error.reason, error.detail))
                     continue
                 for number, section in enumerate(sections):
                     if at and (held + weight > _PART_BYTES or len(at) >= _PART_ROWS):
-                        yield ListingPart(rows=_listing(rows, at, more), rejects=rejects)
+                        yield ListingPart(rows=_with_sections(rows, at, more), rejects=rejects)
                         rejects, at, more, held = [], [], [], 0
                     at.append(row)
                     more.append((section, int(number == 0)))
                     held += weight
         if at or rejects:
-            yield ListingPart(rows=_listing(rows, at, more) if at else None, rejects=rejects)
+            yield ListingPart(rows=_with_sections(rows, at, more) if at else None, rejects=rejects)
 
-    def _looked(self, rows: pa.RecordBatch) -> Iterator[tuple[_File, _Looked | RecordError]]:
+    def _probe_all(
+        self, rows: pa.RecordBatch
+    ) -> Iterator[tuple[_File, _ProbedVideo | RecordError]]:
         """What each film is; several are looked at at a time."""
         files: dict[str, _File] = {}
         names = (batch.PATH, batch.SIZE, batch.MTIME, FROM, TO)
@@ -261,22 +268,22 @@ class VideoSource:
             file.segments.append((row, (segment[0], segment[1])))
         threads = _REQUESTS if any(map(is_uri, files)) else _THREADS
         with ThreadPoolExecutor(threads) as pool:
-            for first in range(0, len(files), _LOOKED_AT):
-                some = [*itertools.islice(files.values(), first, first + _LOOKED_AT)]
-                for file, looked in zip(some, pool.map(self._look, some), strict=True):
-                    if isinstance(looked, _Looked) and looked.has_sound:
-                        self.seen.with_sound += 1
+            for first in range(0, len(files), _PROBED):
+                some = [*itertools.islice(files.values(), first, first + _PROBED)]
+                for file, looked in zip(some, pool.map(self._probe, some), strict=True):
+                    if isinstance(looked, _ProbedVideo) and looked.has_sound:
+                        self.scan_counts.with_sound += 1
                     yield file, looked
 
-    def _look(self, file: _File) -> _Looked | RecordError:
+    def _probe(self, file: _File) -> _ProbedVideo | RecordError:
         try:
-            with VideoFile(file.path, size=file.size, mtime=file.mtime) as film:
-                height, width = film.pixels
+            with VideoFile(file.path, size=file.size, mtime=file.mtime) as video:
+                height, width = video.pixels
                 if height * width > self.pictures.max_pixels:
                     raise too_many_pixels(height, width, self.pictures)
                 self._check_bytes(height * width)
-                packets = film.packets() if file.size > self.cut_above else None
-                return _Looked(film.has_sound, film.unit, packets)
+                packets = video.packets() if file.size > self.section_above else None
+                return _ProbedVideo(video.has_sound, video.unit, packets)
         except RecordError as error:
             return error
 
@@ -292,26 +299,28 @@ class VideoSource:
                 " fewer frames, a --size, or jpeg",
             )
 
-    def _listed(self, looked: _Looked | RecordError, segment: Segment) -> Sequence[str | None]:
+    def _sections(
+        self, looked: _ProbedVideo | RecordError, segment: Segment
+    ) -> Sequence[str | None]:
         """The sections of a film or a segment. Raises RecordError where there is no clip in it."""
         if isinstance(looked, RecordError):
             raise looked
         if looked.packets is None:
             return [None]
-        cut = sections_of(
+        cut = plan_sections(
             looked.packets, self.cut, looked.unit, segment=segment, size=self.section_bytes
         )
         return [section.to_text() for section in cut]
 
     def _clips(
-        self, film: VideoFile, section: ClipSection
+        self, video: VideoFile, section: ClipSection
     ) -> Iterator[tuple[Clip, list[EncodedFrame | RecordError]]]:
         """The clips of a section in their order; each frame is coded once."""
-        clips = collections.deque(section.clips(self.cut, film.unit))
+        clips = collections.deque(section.clips(self.cut, video.unit))
         needed = {number for clip in clips for number in clip.frames.tolist()}
-        pictures = FrameEncoder(self.pictures, aspect=film.aspect)
+        pictures = FrameEncoder(self.pictures, aspect=video.aspect)
         held: dict[int, EncodedFrame | RecordError] = {}
-        for number, frame in decode_section(film, section):
+        for number, frame in decode_section(video, section):
             if number in needed:
                 held[number] = _coded(pictures, frame)
             while clips and clips[0].frames[-1] <= number:
@@ -321,10 +330,10 @@ class VideoSource:
                 for one in [one for one in held if one < low]:
                     del held[one]
 
-    def _rate(self, film: VideoFile, section: ClipSection) -> Fraction:
+    def _rate(self, video: VideoFile, section: ClipSection) -> Fraction:
         """Frames of a clip per second; what the header says, where that is about right."""
-        found = section.rate(film.unit)
-        told = film.rate if abs(film.rate - found) <= found * _NEAR else found
+        found = section.rate(video.unit)
+        told = video.rate if abs(video.rate - found) <= found * _NEAR else found
         return (self.cut.rate or told) / self.cut.step
 
 
@@ -384,7 +393,7 @@ def _read_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, d
     return pa.array(found, pa.float64()), faults
 
 
-def _told(seconds: float | None) -> str:
+def _seconds_text(seconds: float | None) -> str:
     """Seconds as they stand in a key."""
     return "" if seconds is None else f"{seconds:.6f}".rstrip("0").rstrip(".")
 
@@ -393,7 +402,7 @@ def _values(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
     return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
-def _listing(
+def _with_sections(
     rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[str | None, int]]
 ) -> pa.RecordBatch:
     """Rows of the listing, with what is to be read of each."""
