@@ -132,7 +132,7 @@ def test_a_damage_costs_the_clips_that_hold_it(tmp_path) -> None:
     before = {row["__key__"]: row["frames"] for row in records(source_of(path, cut))}
     place = spoil(path, 2)
     assert place == 24
-    for more in ({}, {"cut_above": 0, "section_bytes": 1}):
+    for more in ({}, {"section_above": 0, "section_bytes": 1}):
         source = source_of(path, cut, **more)
         after = {row["__key__"]: row["frames"] for row in records(source)}
         lost = spoilt(source)

@@ -644,7 +644,7 @@ def test_forgetting_paths_changes_nothing(
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\ngone\n" * 20)
     before = scan(listing)
     monkeypatch.setattr(batch, "ROWS", 2)
-    monkeypatch.setattr(file_stat, "_KNOWN", 3)
+    monkeypatch.setattr(file_stat, "_CACHED", 3)
     assert scan(listing)[:2] == before[:2]
     assert max(len(p.rows or []) for p in FileList(path=str(listing)).scan()) <= 2
 

@@ -168,7 +168,7 @@ def test_sections_of_tables(
     file = opened(path, quoting="on" if quotes else "off")
     with (
         mock.patch.object(text_files, "READ_BYTES", chunk),
-        mock.patch.object(text_files, "_FIRST", 8 + chunk),
+        mock.patch.object(text_files, "_FIRST_READ", 8 + chunk),
     ):
         if left_open and quotes:
             with pytest.raises(ConfigError, match=r"a quote is left open in .*: row "):
@@ -224,7 +224,7 @@ def test_sections_of_json_lines(
     path.write_text(end.join(lines) + (end if last else ""), newline="")
     with (
         mock.patch.object(text_files, "READ_BYTES", chunk),
-        mock.patch.object(text_files, "_FIRST", chunk),
+        mock.patch.object(text_files, "_FIRST_READ", chunk),
     ):
         rows, bad = read_by(opened(path), size)
     good = {n: line for n, line in enumerate(lines, 1) if line.startswith('{"a"')}

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, which bring the types of their columns."""
+"""Parquet and Arrow files, which declare the types of their columns."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from recordmill.transforms.sources.row_formats.text_columns import (
 )
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
-_MAGIC = b"ARROW1"  # of a file; a stream has none
+_MAGIC = b"ARROW1"  # of an Arrow file; a stream has no magic
 _FEATHER_1 = b"FEA1"
 
 
 @dataclasses.dataclass
 class ColumnarFile:
-    """A file whose columns have types of their own."""
+    """Base of files that declare the types of their columns."""
 
     origin: Origin
     value_parser: ValueParser
@@ -46,14 +46,14 @@ class ColumnarFile:
         schema = self._schema()
         if len(set(schema.names)) < len(schema.names):
             raise ConfigError(
-                f"a column name comes twice in {self.origin.place}: {', '.join(schema.names)}"
+                f"{self.origin.place} has duplicate column names: {', '.join(schema.names)}"
             )
         return {
             field.name: ColumnType((_value_type(field.type),), field.nullable) for field in schema
         }
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
-        """As the header says, but for whether rows have a value."""
+        """Return the declared types, nullable only if a row has no value."""
         column_types = self.header() or {}
         found = {
             name: kind for name, kind in column_types.items() if names is None or name in names
@@ -72,7 +72,7 @@ class ColumnarFile:
         for part in self._parts(section, wanted.names):
             with self.origin.parsing():
                 arrays = [_convert(part[field.name], field, text) for field in wanted]
-                # What the file declares as never null stays so: its features are always there.
+                # Columns declared as not null stay so: their features are never absent.
                 columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
             numbers = np.arange(number, number + len(part))
             rejected = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
@@ -87,7 +87,7 @@ class ColumnarFile:
 
 
 class ParquetFile(ColumnarFile):
-    """Sections are row groups."""
+    """Parquet file. A section is a range of row groups."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         with self._opened() as file:
@@ -113,12 +113,12 @@ class ParquetFile(ColumnarFile):
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
         with self.origin.parsing(), self.origin.open() as file:
-            # A buffered column chunk is read in pieces; one that is not, as a whole.
+            # With a buffer, column chunks are read in pieces instead of as a whole.
             yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
 
 class ArrowFile(ColumnarFile):
-    """Sections are record batches of a file; a stream is one section."""
+    """Arrow IPC file. A section is a range of record batches; a stream is one section."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         total = self.origin.size or 0
@@ -145,13 +145,13 @@ class ArrowFile(ColumnarFile):
 
     @contextlib.contextmanager
     def _opened(self, *, narrow: bool = False) -> Iterator[Any]:
-        """narrow: of the columns of a file just one is read, of numbers if there is one."""
+        """Open the file. narrow: read just one column, of a primitive type if possible."""
         with self.origin.parsing(), self.origin.open() as file:
             magic = file.read(len(_MAGIC))
             file.seek(0)
             if magic.startswith(_FEATHER_1):
                 raise ConfigError(
-                    f"{self.origin.place} is Feather of version 1: write it anew, as version 2"
+                    f"{self.origin.place} is Feather version 1: write it as version 2"
                 )
             if magic != _MAGIC:
                 yield pa.ipc.open_stream(file)
@@ -166,7 +166,7 @@ class ArrowFile(ColumnarFile):
 
 
 def split_rows(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows in parts of up to `batch.ROWS` rows and `READ_BYTES`, but for a row that is larger."""
+    """Split rows into parts of up to `batch.ROWS` rows and `READ_BYTES`, but at least one row."""
     if len(rows) > 1 and (len(rows) > batch.ROWS or rows.nbytes > READ_BYTES):
         half = len(rows) // 2
         yield from split_rows(rows.slice(0, half))
@@ -176,7 +176,7 @@ def split_rows(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def group_units(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSection]:
-    """Sections of several (rows, bytes), of about `size` bytes each."""
+    """Group units of (rows, bytes) into sections of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):
         if unit > start and (taken + weight > size or rows + count > batch.ROWS):

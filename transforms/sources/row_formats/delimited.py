@@ -1,4 +1,4 @@
-"""CSV and TSV: their header, their sections, and what the values of a column are."""
+"""Files of delimited text, CSV and TSV: header, sections and rows."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from recordmill.transforms.sources.row_formats.text_files import TextFile, to_ut
 
 
 class DelimitedFile:
-    """CSV with quotes (RFC 4180) or without, with a header unless the columns are given.
+    """File of delimited text with or without quotes (RFC 4180).
 
-    An empty field is null. Blank lines are no rows. Separators behind a row, or the header, with
-    nothing between them are no part of it.
+    It has a header unless the format names the columns. An empty field is null. Blank lines are
+    skipped, and so are empty fields after the last column of a row or of the header.
     """
 
     def __init__(self, origin: Origin, file_format: FileFormat) -> None:
@@ -46,7 +46,7 @@ class DelimitedFile:
         return self._file.quote_anomalies
 
     def header(self) -> ColumnTypes | None:
-        """Names only."""
+        """Return the names of the columns, without types."""
         return {name: ColumnType() for name in self._names}
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
@@ -99,7 +99,7 @@ class DelimitedFile:
         names = self._parse_header(self._first_row[0])
         if len(set(names)) < len(names):
             raise ConfigError(
-                f"a column name comes twice in {self._origin.place}: {', '.join(names)}"
+                f"{self._origin.place} has duplicate column names: {', '.join(names)}"
             )
         return names
 
@@ -116,12 +116,12 @@ class DelimitedFile:
 
     @functools.cached_property
     def _first_row(self) -> tuple[bytes, int]:
-        """The row itself, empty if there is none, and where it ends in the file."""
+        """The first row, empty if there is none, and its end offset in the file."""
         at, comment = self._file.begin, self._shape.comment
         for block in self._file.cut():
             if isinstance(block, LargeRow) or block.unclosed_quote:
                 raise ConfigError(
-                    f"the header of {self._origin.place} has no end: perhaps a quote is left open"
+                    f"the header of {self._origin.place} has no end: check for an unclosed quote"
                 )
             start = 0
             for end in block.ends.tolist():
@@ -136,12 +136,12 @@ class DelimitedFile:
         first = [name.lower() for name in self._parse_header(self._first_row[0] or b"-")]
         if first == [name.lower() for name in self._shape.columns]:
             raise ConfigError(
-                f"--columns is for files without a header, and {self._origin.place} begins with "
-                "one: leave it out"
+                f"--columns is for files without header, but {self._origin.place} has one: leave "
+                "the option out"
             )
 
     def _read_text(self, section: FileSection, names: list[str]) -> Iterator[Rows]:
-        """Some columns as they are written: strings, null where there is nothing."""
+        """Yield rows with some columns as text, with nulls for missing values."""
         header = self._file.streamed and not self._shape.columns
         for lines in self._file.lines(section, header=header):
             with self._origin.parsing():

@@ -1,4 +1,4 @@
-"""JSON lines, and plain lines."""
+"""Files of JSON lines and of plain lines."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_columns import json_text
 from recordmill.transforms.sources.row_formats.text_files import LineBlock, TextFile
 
-LINE = "text"  # the column of plain lines
+LINE = "text"  # name of the column of plain lines
 _DECODER = json.JSONDecoder()
-_SPACE = "\ufeff \t\r\n"  # files that were put together have byte order marks inside
+_SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
 class JsonLines:
-    """An object per line; a key that one lacks is null. Blank lines are no rows, but count."""
+    """File with a JSON object per line. Missing keys are null. Blank lines count as row numbers."""
 
     def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self._origin = origin
@@ -87,7 +87,7 @@ class JsonLines:
 
 
 class PlainLines:
-    """A text per line, without its line break. Blank lines are no rows, but count."""
+    """File with a text per line, without line breaks. Blank lines count as row numbers."""
 
     def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self._file = TextFile(origin, file_format)
@@ -117,7 +117,7 @@ class PlainLines:
 
 
 def _objects(lines: LineBlock) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
-    """(numbers, objects, bad rows)."""
+    """Parse lines. Returns (row numbers, objects, bad rows)."""
     numbers: list[int] = []
     objects: list[dict[str, Any]] = []
     bad = list(lines.bad)
@@ -131,11 +131,11 @@ def _objects(lines: LineBlock) -> tuple[list[int], list[dict[str, Any]], list[Ba
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """Raises ValueError in our words."""
+    """Parse a JSON object. Raises ValueError with a stable message."""
     try:
         text = line.decode().strip(_SPACE)
-        value, end = _DECODER.raw_decode(text)  # without the overhead of json.loads: twice as fast
-        if b"\\u" in line:  # half of a surrogate pair cannot be written as UTF-8
+        value, end = _DECODER.raw_decode(text)  # twice as fast as json.loads
+        if b"\\u" in line:  # reject a lone surrogate, which UTF-8 cannot encode
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         utf8 = isinstance(error, UnicodeError)
@@ -153,7 +153,7 @@ def _reject_nested(
     bad: list[BadRow],
     texts: Collection[str],
 ) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
-    """Tells as bad the objects that have a list or an object where one of `texts` belongs."""
+    """Reject objects that have a list or an object in one of the columns `texts`."""
     good = []
     rejected = list(bad)
     for number, item in zip(numbers, objects, strict=True):

@@ -1,10 +1,10 @@
-"""Files of rows (CSV, TSV, JSON or plain lines, Parquet, Arrow, Avro), as a whole or by sections.
+"""Opening of files of rows: CSV, TSV, JSON lines, plain lines, Parquet, Arrow, Avro.
 
-A row that cannot be understood is told by its number and left out; a file that cannot is a
-ConfigError. Text carries no types: for each column they are the narrowest that hold all its values
-(int64, float64, bool, else string), found in a pass over all rows, as a type guessed from the first
-ones would fail at a later one. An empty CSV field is null; `NA` and the like are text, and so is
-`007`, whose zeros a number would lose.
+A row that cannot be parsed is rejected by its number; a file that cannot be parsed raises
+ConfigError. Text files declare no types: a column gets the narrowest type that holds all its values
+(int64, float64, bool, else string), inferred from all rows, because a type inferred from the first
+rows might not hold a later one. An empty CSV field is null. `NA` is text, and so is `007`, because
+a number would lose its zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recordmill.transforms.sources.row_formats.row_format import FileFormat
 
 
 def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
-    """The file; nothing is read yet."""
+    """Return a reader of a file. Reads nothing yet."""
     match file_format.format:
         case "jsonl":
             return JsonLines(origin, file_format)
@@ -43,14 +43,14 @@ def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
 def infer_types(
     file: RowFile, sections: Iterable[FileSection], names: Collection[str] | None = None
 ) -> ColumnTypes:
-    """What the rows of all sections say of the columns named, or of all."""
+    """Infer the types of the named columns, or of all, from the rows of all sections."""
     return unify(file.column_types(section, names) for section in sections)
 
 
 def wanted_columns(
     text: Iterable[str], others: Iterable[str], column_types: ColumnTypes
 ) -> pa.Schema:
-    """The schema to read: those of `text` as strings, the others as what they are."""
+    """Return the schema to read: the columns of `text` as strings, others with their types."""
     return pa.schema(
         [
             *(pa.field(name, pa.string()) for name in text),

@@ -1,4 +1,4 @@
-"""What files of rows have in common: their sections, their rows, and what cannot be one."""
+"""Interface of files of rows: sections, parsed rows, rejected rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, open_file
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 
-SECTION_BYTES = 8 << 20  # of a file that can be entered in the middle, about
-READ_BYTES = 8 << 20  # of rows in memory at a time, about
+SECTION_BYTES = 8 << 20  # approximate size of a section of a splittable file
+READ_BYTES = 8 << 20  # approximate size of the rows in memory at a time
 
-# What pyarrow, the decompressors and numbers too large for their column raise.
+# Errors of pyarrow, of decompressors, and of numbers too large for their column.
 _UNREADABLE = (
     pa.ArrowException,
     OSError,
@@ -31,10 +31,11 @@ _UNREADABLE = (
 
 
 class FileSection(NamedTuple):
-    """Rows of a file that follow each other; the first has the number `row`, counted from 1.
+    """Consecutive rows of a file.
 
-    start, end: bytes of a file of text, row groups of Parquet, record batches of an Arrow file. A
-    file that cannot be entered in the middle is one section. size: bytes of its rows, about.
+    start, end: byte offsets in a text file, row groups of Parquet, record batches of an Arrow file.
+    A file that is not splittable is one section. row: number of the first row, counted from 1.
+    size: approximate size in bytes.
     """
 
     start: int
@@ -44,7 +45,7 @@ class FileSection(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be understood, by its number."""
+    """A row that cannot be parsed: its number, the reason and a message."""
 
     number: int
     reason: Reason
@@ -53,8 +54,10 @@ class BadRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Up to `batch.ROWS` rows of a file; numbers: int64[n]. bad: those that were left out. blank:
-    how many others were, as they have no value at all.
+    """Up to `batch.ROWS` rows of a file.
+
+    columns: the values. numbers: row numbers, int64[n]. bad: rows that could not be parsed. blank:
+    count of rows that were skipped because they have no value.
     """
 
     columns: pa.RecordBatch
@@ -63,7 +66,7 @@ class Rows:
     blank: int = 0
 
     def replace(self, columns: pa.RecordBatch, wrong: Mapping[int, str]) -> Rows:
-        """The same rows with other columns, but for those that are wrong: {which: why}."""
+        """Return the rows with other columns, without the invalid ones ({index: message})."""
         if not wrong:
             return dataclasses.replace(self, columns=columns)
         keep = np.ones(len(columns), np.bool_)
@@ -79,9 +82,9 @@ class Rows:
 
 @dataclasses.dataclass(kw_only=True)
 class QuoteAnomalies:
-    """Quotes that may be none, as a scan finds them: how many rows, and the first of them.
+    """Counts of rows with quotes that may be data, and the number of the first such row.
 
-    spanning: with a value that spans lines. trailing: with one that goes on after its quotes.
+    spanning: rows with a value that spans lines. trailing: rows with text after a closing quote.
     """
 
     spanning: int = 0
@@ -91,49 +94,53 @@ class QuoteAnomalies:
 
 
 class RowFile(Protocol):
-    """A file of rows. All raise ConfigError where the file cannot be understood."""
+    """A file of rows. All methods raise ConfigError for a file that cannot be parsed."""
 
     @property
     def quote_anomalies(self) -> QuoteAnomalies:
-        """What has been seen, as far as `sections` has come."""
+        """Quote anomalies in the sections that `sections` has yielded so far."""
 
     def header(self) -> ColumnTypes | None:
-        """The columns, in order, as far as the file says before its rows; None: not at all."""
+        """Return the columns that the file declares before its rows, None if it declares none."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
-        """Consecutive, with every row in one of them; of about `size` bytes and up to `batch.ROWS`
-        rows where the file can be cut so.
+        """Yield consecutive sections that cover all rows.
+
+        A section has about `size` bytes and up to `batch.ROWS` rows if the file is splittable.
         """
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
-        """What the rows of a section say of the columns named, or of all."""
+        """Infer the types of the named columns, or of all, from the rows of a section."""
 
     def read(
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
     ) -> Iterator[Rows]:
-        """The rows of a section, with the columns that are wanted.
+        """Yield the rows of a section with the columns of the schema `wanted`.
 
-        text: those that have to be text or numbers, and come as written.
+        text: columns to read as text; their values must be text or numbers.
         """
 
 
 @runtime_checkable
 class TypeInferringFile(Protocol):
-    """A file of rows that do not say what they are: who has found out has read them."""
+    """A file of rows without declared types, which has to be read to infer them."""
 
     def typed_rows(
         self, section: FileSection, names: Collection[str] | None, text: Collection[str]
     ) -> Iterator[tuple[ColumnTypes, Rows]]:
-        """What some rows of a section say of the columns named, or of all, and those rows: with
-        the columns of `text` as written, and the others as what these rows say.
+        """Yield rows of a section with the types inferred from them.
+
+        names: columns to infer; None for all. text: columns to return as text. Other columns are
+        returned with their inferred type.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where rows come from. With size and mtime it is what was listed whenever it is opened.
+    """Location of a file of rows.
 
-    noun: what it is to the user.
+    size, mtime: if given, opening the file verifies that it has not changed. noun: the term for the
+    file in messages.
     """
 
     place: Location
@@ -142,21 +149,27 @@ class Origin:
     noun: Literal["file", "listing"] = "file"
 
     def open(self) -> BinaryIO:
-        """Raises StorageError; of what was listed ChangedInputError or RecordError."""
+        """Open the file.
+
+        Raises:
+          StorageError: it cannot be opened.
+          ChangedInputError: it has changed since it was listed.
+          RecordError: a listed file cannot be read.
+        """
         if self.size is None or self.mtime is None:
             return self.place.open_input()
         return open_file(str(self.place), size=self.size, mtime=self.mtime)
 
     @property
     def encoding_advice(self) -> str:
-        """What to do where the text is not in the encoding that it should be in."""
+        """Advice for text in another encoding."""
         if self.noun == "listing":
             return "save the listing as UTF-8"
         return "name its encoding with --encoding"
 
     @contextlib.contextmanager
     def parsing(self) -> Iterator[None]:
-        """Raises what parsers raise as ConfigError, as long as they read this file."""
+        """Raise the errors of parsers of this file as ConfigError."""
         try:
             yield
         except _UNREADABLE as error:
@@ -164,6 +177,6 @@ class Origin:
             if isinstance(error, UnicodeDecodeError):
                 why += f": {self.encoding_advice}"
             if "lists to be of size" in why:
-                why += " (a null among lists of a fixed size: write lists of any length, or leave "
-                why += "the column out with --drop-columns)"
-            raise ConfigError(f"cannot understand the {self.noun} {self.place}: {why}") from error
+                why += " (a null among lists of a fixed size: write lists of any length, or drop "
+                why += "the column with --drop-columns)"
+            raise ConfigError(f"cannot parse the {self.noun} {self.place}: {why}") from error

@@ -1,4 +1,4 @@
-"""Files of text as whole rows, in UTF-8 and in flat memory: from the beginning, or a section."""
+"""Text files as blocks of whole rows in UTF-8, with constant memory, in sections."""
 
 from __future__ import annotations
 
@@ -36,22 +36,23 @@ from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
     UTF8,
     FileFormat,
-    is_single_byte,
+    is_byte_searchable,
 )
 
-_FIRST_READ = 64 << 10  # bytes of the first chunk: often just the header is wanted
+_FIRST_READ = 64 << 10  # bytes of the first read, because often only the header is needed
 _BOM = codecs.BOM_UTF8
 _BLANK = b"\t\n\v\f\r "
-_INVALID = "recordmill.spoilt"
-# Half of a surrogate pair, which no encoding gives: `to_utf8` makes invalid UTF-8 of it.
+_INVALID = "recordmill.invalid"
+# A lone surrogate, which no encoding decodes to: `to_utf8` encodes it as invalid UTF-8.
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineBlock:
-    """Up to `batch.ROWS` rows of UTF-8, one after the other; none is blank.
+    """Up to `batch.ROWS` consecutive rows of UTF-8 without blank rows.
 
-    ends: int64[n], where each ends in data. numbers: int64[n]. bad: those that were left out.
+    ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. bad: rejected
+    rows.
     """
 
     data: bytes
@@ -60,18 +61,18 @@ class LineBlock:
     bad: tuple[BadRow, ...] = ()
 
     def rows(self) -> list[bytes]:
-        """Each without its line break."""
+        """Return the rows without line breaks."""
         starts = [0, *self.ends.tolist()]
         return [self.data[start:end].rstrip(b"\r\n") for start, end in itertools.pairwise(starts)]
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:
-    """Text in another encoding; what is none in it becomes what is no UTF-8."""
+    """Convert text from another encoding. Undecodable bytes become invalid UTF-8."""
     return data.decode(encoding, _INVALID).encode(UTF8, "surrogatepass")
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether bytes are."""
+    """Return whether bytes are valid UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -80,36 +81,36 @@ def is_utf8(data: bytes) -> bool:
 
 
 class TextFile:
-    """Rows of a file of text.
+    """Rows of a text file.
 
-    streamed: whether it can be read only from its beginning.
+    streamed: whether the file can be read only from its beginning.
     """
 
     def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self.origin = origin
         self.file_format = file_format
-        self.streamed = file_format.compression is not None or not is_single_byte(
+        self.streamed = file_format.compression is not None or not is_byte_searchable(
             file_format.encoding
         )
         self.quote_anomalies = QuoteAnomalies()
-        # A CSV's rows are those of its table; elsewhere a row's number is that of its line.
+        # In CSV and TSV rows are numbered; in other formats the row number is the line number.
         self._table = file_format.format in DELIMITED
         self._delimiter = file_format.delimiter if self._table and file_format.quotes else None
 
     def cut(self, start: int = 0, end: int | None = None) -> Iterator[Block | LargeRow]:
-        """The rows from `start` to `end`; of a streamed file all, in UTF-8."""
+        """Yield the rows from offset `start` to `end`; all rows, in UTF-8, of a streamed file."""
         chunks = self._chunks(start, None if self.streamed else end)
         return cut_rows(chunks, limit=self.file_format.max_row_bytes, delimiter=self._delimiter)
 
     @property
     def begin(self) -> int:
-        """Where rows begin, behind a byte order mark."""
+        """Offset of the first row, after a byte order mark."""
         return len(_BOM) if self._head.startswith(_BOM) and self.file_format.encoding == UTF8 else 0
 
     def sections(self, begin: int, size: int) -> Iterator[FileSection]:
-        """The sections from `begin` on; a streamed file is one.
+        """Yield the sections from offset `begin` on; a streamed file is one section.
 
-        Of what is compressed, and has no quotes to look at, nothing is read.
+        Does not read a compressed file without quotes.
         """
         if self.streamed:
             if self._delimiter is not None:
@@ -118,7 +119,7 @@ class TextFile:
             bytes_ = (self.origin.size or 0) * (1 if self.file_format.compression is None else 4)
             yield FileSection(0, self.origin.size or 0, 1, bytes_)
             return
-        at, first, count = begin, 1, 0  # the section: where it begins, its first row, lines so far
+        at, first, count = begin, 1, 0  # the section: start offset, first row, rows so far
         offset = begin  # of the block
         for ends, numbers in self._numbered(begin):
             places = ends + offset
@@ -130,7 +131,7 @@ class TextFile:
                     count += len(places) - row
                     break
                 if cut == row and not count:
-                    cut += 1  # a row by itself
+                    cut += 1  # a section has at least one row
                 place = int(places[cut - 1]) if cut else offset
                 yield FileSection(at, place, first, place - at)
                 at, first, count, row = place, int(numbers[cut]), 0, cut
@@ -139,7 +140,7 @@ class TextFile:
             yield FileSection(at, offset, first, offset - at)
 
     def lines(self, section: FileSection, *, header: bool = False) -> Iterator[LineBlock]:
-        """The rows of a section. header: whether the first one is no row."""
+        """Yield the rows of a section. header: whether the first row is the header."""
         number = section.row - header
         for block in self.cut(section.start, section.end):
             self._refuse_open_quote(block, number)
@@ -151,8 +152,10 @@ class TextFile:
             yield from _parts(lines)
 
     def _numbered(self, begin: int) -> Iterator[tuple[IntArray, IntArray]]:
-        """Block by block, where each row ends, int64[n], and its number, int64[n + 1]: one that has
-        none, and the end, have that of the next.
+        """Yield the end offsets, int64[n], and row numbers, int64[n + 1], of each block.
+
+        The last number is that of the row after the block. A row that does not count, such as a
+        blank one, has the number of the next row.
         """
         number = 1
         for block in self.cut(begin):
@@ -167,7 +170,7 @@ class TextFile:
             number = int(numbers[-1])
 
     def _valid_lines(self, block: Block, number: int, least: int) -> tuple[LineBlock, int]:
-        """The good rows of a block that have at least the number `least`, and the next number."""
+        """Return the valid rows of a block from number `least` on, and the next row number."""
         sizes = np.diff(block.ends, prepend=0)
         numbers = self._numbers(block, number)
         numbers, following = numbers[:-1], int(numbers[-1])
@@ -191,7 +194,7 @@ class TextFile:
         return LineBlock(data=data, ends=ends, numbers=numbers, bad=rejected), following
 
     def _invalid_rows(self, data: bytes, ends: IntArray) -> Iterator[tuple[int, str]]:
-        """Rows that are no text, and why."""
+        """Yield (index, message) of rows that are not text."""
         if not is_utf8(data):
             starts = [0, *ends.tolist()]
             why = self._encoding_error()
@@ -215,19 +218,19 @@ class TextFile:
             limit = f"--max-row-bytes {limit}"
         why = f"a row of {size} bytes, more than {limit}"
         if self._delimiter is not None:
-            why += "; perhaps a quote is left open"
-            why += ", or is data (--quoting off)" if self.origin.noun == "file" else ""
+            why += "; a quote may be unclosed"
+            why += ", or data (--quoting off)" if self.origin.noun == "file" else ""
         return BadRow(number, Reason.TOO_LARGE, why)
 
     def _numbers(self, block: Block, number: int) -> IntArray:
-        """The number of each row, the first having `number`, and that of what follows."""
+        """Return the number of each row, starting from `number`, and that of the next row."""
         if not self._table:
             return number + np.arange(len(block.ends) + 1)
         counted = ~self._blank(block.data, block.ends)
         return number + np.append(0, np.cumsum(counted))
 
     def _blank(self, data: bytes, ends: IntArray) -> npt.NDArray[np.bool_]:
-        """Which rows are none: they have nothing in them, or a comment."""
+        """Return the mask of rows that are blank or comments, bool[n]."""
         starts = np.append(0, ends[:-1])
         blanks = b"\r\n" if self._table else _BLANK
         first = np.frombuffer(data, np.uint8)[starts]
@@ -246,10 +249,9 @@ class TextFile:
         row = f"row {number}" if number else "the header"
         advice = "close it, or double the quotes inside a value"
         if self.origin.noun == "file":
-            advice += "; if quotes are data there, say --quoting off"
+            advice += "; if quotes are data there, pass --quoting off"
         raise ConfigError(
-            f"a quote is left open in {self.origin.place}: {row} runs to the end of the file; "
-            f"{advice}"
+            f"unclosed quote in {self.origin.place}: {row} extends to the end of the file; {advice}"
         )
 
     def _count_anomalies(self, block: Block, numbers: IntArray) -> None:
@@ -261,7 +263,7 @@ class TextFile:
 
     @functools.cached_property
     def _head(self) -> bytes:
-        """The first bytes, unpacked but not decoded."""
+        """The first bytes, decompressed but not decoded."""
         with self.origin.parsing(), self._opened() as file:
             head: bytes = file.read(_FIRST_READ)
         if self.file_format.encoding == UTF8 and head[:2] in (
@@ -270,14 +272,14 @@ class TextFile:
         ):
             raise ConfigError(
                 f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins with the "
-                "mark of UTF-16: save it as UTF-8"
-                + (", or say --encoding utf-16" if self.origin.noun == "file" else "")
+                "byte order mark of UTF-16: save it as UTF-8"
+                + (", or pass --encoding utf-16" if self.origin.noun == "file" else "")
             )
         return head
 
     @functools.cached_property
     def _has_cr_line_ends(self) -> bool:
-        """Whether lines of a table end with CR alone, as some programs for the Mac write them."""
+        """Whether lines of a table end with CR alone, as in files of old Mac programs."""
         return self._table and b"\n" not in self._head and b"\r" in self._head
 
     def _chunks(self, start: int, end: int | None) -> Iterator[bytes]:
@@ -338,7 +340,7 @@ def _empty_block(bad: list[BadRow]) -> LineBlock:
 
 
 def _parts(lines: LineBlock) -> Iterator[LineBlock]:
-    """The same lines in parts of up to `batch.ROWS`; what was left out comes with the first."""
+    """Split a block into blocks of up to `batch.ROWS` rows. The first one has the bad rows."""
     for row in range(0, max(len(lines.ends), 1), batch.ROWS):
         start = int(lines.ends[row - 1]) if row else 0
         ends = lines.ends[row : row + batch.ROWS]
