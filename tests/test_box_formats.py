@@ -154,8 +154,8 @@ def test_a_bad_file_of_yolo(text, why, tmp_path):
     path = tmp_path / "b.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     (tmp_path / "a.txt").write_text("1 0.5 0.5 1 1\n\n")
-    book = open_yolo(Location.parse(str(tmp_path)), ["x", "y"])
-    found = book.read(np.arange(2))
+    annotations = open_yolo(Location.parse(str(tmp_path)), ["x", "y"])
+    found = annotations.read(np.arange(2))
     assert list(found.faults) == [1]
     assert found.faults[1].startswith(f"b.txt: {why}")
     assert [one["class"] for one in found.columns[OBJECTS][0].as_py()] == ["y"]
@@ -164,18 +164,18 @@ def test_a_bad_file_of_yolo(text, why, tmp_path):
 
 def test_fractions_may_be_rounded(tmp_path):
     (tmp_path / "a.txt").write_text("0 1.0004 -0.0003 1.0001 0.5")
-    book = open_yolo(Location.parse(str(tmp_path)), ["x"])
-    assert book.read(np.arange(1)).faults == {}
+    annotations = open_yolo(Location.parse(str(tmp_path)), ["x"])
+    assert annotations.read(np.arange(1)).faults == {}
 
 
 @pytest.mark.parametrize(("corners", "bad"), [("0,0,1.0005,1", False), ("0,0,30,1", True)])
 def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text(f"file,label,x1,y1,x2,y2\na.jpg,cat,{corners}\n")
-    book = read_boxes(Location.parse(str(path)), fractions=True)
+    annotations = read_boxes(Location.parse(str(path)), fractions=True)
     got = corners.replace(",", ", ")
     why = f"boxes.csv: row 1: expected four fractions, got {got}: they are of the sides, 0 to 1"
-    assert book.faults == ({0: why} if bad else {})
+    assert annotations.faults == ({0: why} if bad else {})
 
 
 def test_pixels_of_which_none_is_above_1_are_fractions(tmp_path):
@@ -242,15 +242,15 @@ def test_a_bad_file_of_voc(text, why, tmp_path):
         f"<annotation><size><width>9</width><height>0</height></size><object><name>dog</name>"
         f"<pose>Left</pose>{BOX}</object></annotation>"
     )
-    book = open_voc(Location.parse(str(tmp_path)))
-    found = book.read(np.arange(2))
+    annotations = open_voc(Location.parse(str(tmp_path)))
+    found = annotations.read(np.arange(2))
     assert list(found.faults) == [1]
     assert found.faults[1].startswith(f"b.xml: {why}")
     (one,) = found.columns[OBJECTS][0].as_py()
     assert [one[name] for name in ("xmin", "ymin", "xmax", "ymax")] == [0, 1, 3, 4]
     assert (one["view"], one["difficult"]) == ("Left", False)
     assert found.columns[SIDES][0].as_py() is None
-    assert book.labels() == ("dog",)
+    assert annotations.labels() == ("dog",)
 
 
 @pytest.mark.parametrize(
@@ -267,11 +267,11 @@ def test_a_bad_row_of_a_table(row, why, tmp_path):
     path.write_text(
         f"Image,Label,X1,Y1,X2,Y2\na.jpg,cat,1,2,3,4\n{row}\nc.jpg,,,,,\n,cat,1,2,3,4\n"
     )
-    book = read_boxes(Location.parse(str(path)))
-    assert book.names == ["a.jpg", "b.jpg", "c.jpg"]
-    assert book.faults == {1: why}
-    assert [len(one) for one in book.table[OBJECTS].to_pylist()] == [1, 0, 0]
-    (reject,) = book.rejects
+    annotations = read_boxes(Location.parse(str(path)))
+    assert annotations.names == ["a.jpg", "b.jpg", "c.jpg"]
+    assert annotations.faults == {1: why}
+    assert [len(one) for one in annotations.table[OBJECTS].to_pylist()] == [1, 0, 0]
+    (reject,) = annotations.rejects
     assert (reject.key, reject.detail) == ("boxes.csv#4", "row 4: names no picture")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.annotations import json_members
-from recordmill.transforms.sources.annotations.json_members import members
+from recordmill.transforms.sources.annotations.json_members import iter_members
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
@@ -19,7 +19,7 @@ values = st.recursive(
 
 
 def read(data, wanted=("a", "b")):
-    return list(members(io.BytesIO(data), wanted, where="x.json"))
+    return list(iter_members(io.BytesIO(data), wanted, where="x.json"))
 
 
 @given(

@@ -84,7 +84,7 @@ class AnnotatedFiles:
         more = ", ..." if count > len(names) else ""
         return (
             *told,
-            f"{count} pictures that {self.where} says nothing of {became}: {_told(names)}{more}",
+            f"{count} pictures that {self.where} says nothing of {became}: {_quoted(names)}{more}",
         )
 
     @property
@@ -96,10 +96,10 @@ class AnnotatedFiles:
     def scan(self) -> Iterator[ListingPart]:
         """Raises ConfigError where annotations cannot be understood, or fit no picture."""
         self._found.clear()
-        book = self.open_annotations()
-        self._found["notes"] = book.notes
-        index = _Index(book, self.where)
-        self._count(book)
+        annotations = self.open_annotations()
+        self._found["notes"] = annotations.notes
+        index = _PathIndex(annotations, self.where)
+        self._count(annotations)
         joined = 0
         for listed in self.files.scan():
             for reject in listed.rejects:
@@ -108,28 +108,28 @@ class AnnotatedFiles:
                 yield listed
                 continue
             yield dataclasses.replace(listed, rows=None)
-            for part in self._join(listed.rows, book, index):
+            for part in self._join(listed.rows, annotations, index):
                 joined += 0 if part.rows is None else len(part.rows)
                 yield part
         if not joined and not index.found:
-            raise ConfigError(_nothing(self.where, book))
+            raise ConfigError(_no_match_message(self.where, annotations))
         strays = [
             Reject(name, "read", Reason.MISSING, f"{self.where} names it, and the input has none")
             for name in index.unused()
         ]
-        yield ListingPart(rejects=[*book.rejects, *strays])
-        if OBJECTS in book.fields.names:
-            self._found["labels"] = self.classes or book.labels()
+        yield ListingPart(rejects=[*annotations.rejects, *strays])
+        if OBJECTS in annotations.fields.names:
+            self._found["labels"] = self.classes or annotations.labels()
 
-    def _count(self, book: AnnotationReader) -> None:
+    def _count(self, annotations: AnnotationReader) -> None:
         """Counts classes and sets of them, where that is asked for, in a pass over the book."""
         wanted = self.picture_class == "rarest" or self.stratum_size is not None
-        if not wanted or OBJECTS not in book.fields.names:
+        if not wanted or OBJECTS not in annotations.fields.names:
             return
         counts = LabelCounts()
-        for start in range(0, len(book.names), _COUNTED):
-            which = np.arange(start, min(start + _COUNTED, len(book.names)))
-            counts.add(sets_of(book.read(which).columns))
+        for start in range(0, len(annotations.names), _COUNTED):
+            which = np.arange(start, min(start + _COUNTED, len(annotations.names)))
+            counts.add(sets_of(annotations.read(which).columns))
         self._found["counts"] = counts
         if self.stratum_size is not None:
             self._found["strata"] = strata({(): 0, **counts.by_set}, least=self.stratum_size)
@@ -156,7 +156,7 @@ class AnnotatedFiles:
         return found
 
     def _join(
-        self, rows: pa.RecordBatch, book: AnnotationReader, index: _Index
+        self, rows: pa.RecordBatch, annotations: AnnotationReader, index: _PathIndex
     ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
@@ -176,17 +176,18 @@ class AnnotatedFiles:
         yield ListingPart(rejects=rejects, filtered=filtered)
         for start in range(0, len(known), step):
             chosen = known[start : start + step]
-            yield from self._annotate(rows.take(pa.array(chosen)), places[chosen], book)
+            yield from self._annotate(rows.take(pa.array(chosen)), places[chosen], annotations)
         if blank and self.unannotated == "keep":
             nothing = pa.RecordBatch.from_arrays(
-                [_empty(field, len(blank)) for field in book.fields], schema=book.fields
+                [_empty(field, len(blank)) for field in annotations.fields],
+                schema=annotations.fields,
             )
             yield from self._finish(rows.take(pa.array(blank)), nothing)
 
     def _annotate(
-        self, rows: pa.RecordBatch, which: Any, book: AnnotationReader
+        self, rows: pa.RecordBatch, which: Any, annotations: AnnotationReader
     ) -> Iterator[ListingPart]:
-        annotated = book.read(which)
+        annotated = annotations.read(which)
         faults = {**self._unknown(annotated.columns), **annotated.faults}
         if not faults:
             yield from self._finish(rows, annotated.columns)
@@ -236,16 +237,16 @@ class AnnotatedFiles:
             yield ListingPart(rows=joined.slice(start, step))
 
 
-class _Index:
+class _PathIndex:
     """Finds a picture's annotations by its path; each are those of one picture."""
 
-    def __init__(self, book: AnnotationReader, where: str) -> None:
-        self._names = book.names
-        self._by_stem = book.by_stem
+    def __init__(self, annotations: AnnotationReader, where: str) -> None:
+        self._names = annotations.names
+        self._by_stem = annotations.by_stem
         self._where = where
         self._at = {
             posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
-            for n, name in enumerate(book.names)
+            for n, name in enumerate(annotations.names)
         }
         self._used: dict[int, tuple[str, str | None]] = {}
 
@@ -317,12 +318,12 @@ def _empty(field: pa.Field, count: int) -> pa.Array:
     return pa.nulls(count, field.type)
 
 
-def _told(names: Sequence[str]) -> str:
+def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _nothing(where: str, book: AnnotationReader) -> str:
-    some = _told(book.names[:3]) or "no picture"
+def _no_match_message(where: str, annotations: AnnotationReader) -> str:
+    some = _quoted(annotations.names[:3]) or "no picture"
     return (
         f"no picture of the input is of use with the annotations {where}: they name {some}; a"
         " picture's path has to end so"

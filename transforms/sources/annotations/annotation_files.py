@@ -42,7 +42,7 @@ _ROUNDING = 0.01  # of a side, that fractions may be beyond it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Files:
+class _AnnotationFolder:
     """A folder of annotations, a file each."""
 
     files: Sequence[File]
@@ -87,7 +87,7 @@ class _Files:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocReader(_Files):
+class VocReader(_AnnotationFolder):
     """A folder of VOC's XML files. Classes are sorted by name."""
 
     _seen: set[str] = dataclasses.field(default_factory=set, repr=False, compare=False)
@@ -123,7 +123,9 @@ class VocReader(_Files):
 
     def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
         texts = [None if box is None else box.findtext(n) for n in ("xmin", "ymin", "xmax", "ymax")]
-        left, top, right, bottom = numbers(texts, f"object {number}: a 'bndbox' of four numbers")
+        left, top, right, bottom = parse_numbers(
+            texts, f"object {number}: a 'bndbox' of four numbers"
+        )
         if right < left or bottom < top:
             raise ValueError(f"object {number}: its box ends before it begins: {texts}")
         return left - 1, top - 1, right, bottom
@@ -137,7 +139,7 @@ def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class YoloReader(_Files):
+class YoloReader(_AnnotationFolder):
     """A folder of YOLO's txt files. classes: in the order of their numbers."""
 
     classes: tuple[str, ...]
@@ -160,11 +162,11 @@ class YoloReader(_Files):
                     f"line {number}: expected a class and four numbers, got {len(words)} words"
                 )
             what = f"line {number}: four fractions"
-            x, y, width, height = numbers(words[1:], what)
-            if not _is_whole(words[0]) or int(words[0]) >= len(self.classes):
+            x, y, width, height = parse_numbers(words[1:], what)
+            if not _is_digits(words[0]) or int(words[0]) >= len(self.classes):
                 last = len(self.classes) - 1
                 raise ValueError(f"line {number}: expected a class 0 to {last}, got {words[0]!r}")
-            if width < 0 or height < 0 or beyond((x, y, width, height)):
+            if width < 0 or height < 0 or is_out_of_range((x, y, width, height)):
                 raise ValueError(fractions_message(what, words[1:]))
             half, tall = width / 2, height / 2
             found.append(((x - half, y - tall, x + half, y + tall), self.classes[int(words[0])]))
@@ -174,7 +176,7 @@ class YoloReader(_Files):
 
 def open_voc(folder: Location) -> VocReader:
     """Lists the XML files of a folder. Raises ConfigError where there are none."""
-    files, rejects = _listed(folder, "xml")
+    files, rejects = _list_files(folder, "xml")
     return VocReader(files=files, rejects=rejects)
 
 
@@ -183,11 +185,13 @@ def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
 
     Raises ConfigError where there are none, or none of names.
     """
-    files, rejects = _listed(folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt"))
+    files, rejects = _list_files(
+        folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt")
+    )
     return YoloReader(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
 
 
-def _listed(
+def _list_files(
     folder: Location, extension: str, leave_out: Iterable[str] = ()
 ) -> tuple[list[File], list[Reject]]:
     files: list[File] = []
@@ -221,7 +225,7 @@ def _class_names(folder: Location) -> tuple[str, ...]:
     )
 
 
-def beyond(fractions: Iterable[float]) -> bool:
+def is_out_of_range(fractions: Iterable[float]) -> bool:
     """Whether any is not in 0 to 1, by more than rounding."""
     return any(not -_ROUNDING <= one <= 1 + _ROUNDING for one in fractions)
 
@@ -233,18 +237,18 @@ def fractions_message(what: str, texts: Sequence[Any]) -> str:
 def parse_sides(width: str, height: str) -> tuple[int, int] | None:
     """The sides of a picture, as texts say them; None where these are none."""
     texts = (width.strip(), height.strip())
-    if not all(_is_whole(text) and len(text) <= _DIGITS for text in texts):
+    if not all(_is_digits(text) and len(text) <= _DIGITS for text in texts):
         return None
     found = (int(texts[0]), int(texts[1]))
     return found if min(found) > 0 and max(found) < 2**31 else None
 
 
-def _is_whole(text: str) -> bool:
+def _is_digits(text: str) -> bool:
     """Whether digits are all of it: those of int(), of which there are others."""
     return text.isascii() and text.isdecimal()
 
 
-def numbers(texts: Sequence[Any], what: str) -> list[float]:
+def parse_numbers(texts: Sequence[Any], what: str) -> list[float]:
     """Texts as finite numbers. Raises ValueError that says `what` was expected."""
     try:
         # float() takes underscores and the digits of any script.

@@ -52,7 +52,7 @@ class AnnotationIds:
             self._kinds.append(_OTHER)
             self._ids.append(self._others.setdefault(known, len(self._others)))
 
-    def repeated(self, pictures: Indices, content: Callable[[], Indices]) -> DeduplicatedIds:
+    def deduplicate(self, images: Indices, content: Callable[[], Indices]) -> DeduplicatedIds:
         """What becomes of those whose id came before.
 
         One of the same picture and content counts once; of another content, it is a mistake. So is
@@ -67,18 +67,18 @@ class AnnotationIds:
         if len(np.unique(chosen)) == len(known):
             return DeduplicatedIds(everything, {})
         files = np.searchsorted(self._starts, known, side="right")
-        of_picture = known[_firsts(pictures[known], chosen, kind)]
-        again = of_picture != known
+        of_image = known[_first_equal(images[known], chosen, kind)]
+        again = of_image != known
         says = content()
-        same = again & (says[known] == says[of_picture])
-        of_file = known[_firsts(files, chosen, kind)]
-        elsewhere = pictures[known] != pictures[of_file]
-        first = np.where(elsewhere, of_file, of_picture)
+        same = again & (says[known] == says[of_image])
+        of_file = known[_first_equal(files, chosen, kind)]
+        elsewhere = images[known] != images[of_file]
+        first = np.where(elsewhere, of_file, of_image)
         faults: dict[int, str] = {}
         for at in np.flatnonzero((again & ~same) | elsewhere).tolist():
-            picture = int(pictures[known[at]])
-            if picture not in faults:
-                faults[picture] = self._why(int(known[at]), int(first[at]), other=elsewhere[at])
+            image = int(images[known[at]])
+            if image not in faults:
+                faults[image] = self._why(int(known[at]), int(first[at]), other=elsewhere[at])
         return DeduplicatedIds(np.setdiff1d(everything, known[same], assume_unique=True), faults)
 
     def _why(self, later: int, first: int, *, other: bool) -> str:
@@ -96,7 +96,7 @@ class AnnotationIds:
         return f"{file}: annotations[{self._numbers[at]}]"
 
 
-def _firsts(*keys: Indices) -> Indices:
+def _first_equal(*keys: Indices) -> Indices:
     """Of each, where the first is whose keys are all equal to its own: int64[n]."""
     _, first, of = np.unique(numbered(*keys), return_index=True, return_inverse=True)
     return np.asarray(first[of], np.int64)

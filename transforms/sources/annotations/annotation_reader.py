@@ -45,7 +45,7 @@ class Annotations:
         for place in self.places:
             if not place.exists():
                 raise ConfigError(f"--annotations: {place} is not there: check the path")
-        return self.format if self.format != "auto" else guess(self.places[0])
+        return self.format if self.format != "auto" else guess_format(self.places[0])
 
     @property
     def has_fractions(self) -> bool:
@@ -71,7 +71,7 @@ class Annotations:
         return open_voc(place) if found == "voc" else open_yolo(place, self.classes)
 
 
-def guess(place: Location) -> Format:
+def guess_format(place: Location) -> Format:
     """What annotations are, by the extension of the file, or of the first in a folder.
 
     Raises ConfigError where that tells nothing.

@@ -22,9 +22,9 @@ from recordmill.transforms.model.annotations import (
     sides_array,
 )
 from recordmill.transforms.sources.annotations.annotation_files import (
-    beyond,
     fractions_message,
-    numbers,
+    is_out_of_range,
+    parse_numbers,
     parse_sides,
 )
 
@@ -74,7 +74,7 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
     one of pixels where no corner is beyond the first of them.
     """
     objects = ObjectCollector()
-    pictures: dict[str, int] = {}
+    images: dict[str, int] = {}
     sides: list[tuple[int, int] | None] = []
     faults: dict[int, str] = {}
     rejects: list[Reject] = []
@@ -86,7 +86,7 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
             rejects.append(Reject(f"{file.name}#{number}", "read", Reason.BAD_VALUE, why))
             continue
         by_stem = by_stem or row["by_stem"] != ""
-        at = pictures.setdefault(name, len(pictures))
+        at = images.setdefault(name, len(images))
         if at == len(sides):
             sides.append(parse_sides(row["width"], row["height"]))
         given = [row[corner] for corner in _CORNERS]
@@ -94,8 +94,8 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
             continue  # a picture without boxes
         try:
             what = f"row {number}: four {'fractions' if fractions else 'numbers'}"
-            left, top, right, bottom = numbers(given, what)
-            if fractions and beyond((left, top, right, bottom)):
+            left, top, right, bottom = parse_numbers(given, what)
+            if fractions and is_out_of_range((left, top, right, bottom)):
                 raise ValueError(fractions_message(what, given))
             if right < left or bottom < top:
                 raise ValueError(f"row {number}: the box ends before it begins: {', '.join(given)}")
@@ -105,16 +105,16 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
             faults.setdefault(at, f"{file.name}: {error}")
             continue
         objects.add(at, (left, top, right, bottom), row["class"])
-    if not pictures:
+    if not images:
         raise ConfigError(f"--annotations: {file} has no row that names a picture")
-    if not fractions and objects.corners and not beyond(objects.corners):
+    if not fractions and objects.corners and not is_out_of_range(objects.corners):
         raise ConfigError(
             f"--annotations: {file} has no corner above 1, so that they are fractions rather than"
             " pixels: say --box-units fractions"
         )
-    columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(pictures))}
+    columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(images))}
     return BoxTableReader(
-        names=list(pictures),
+        names=list(images),
         table=pa.record_batch(
             list(columns.values()), schema=pa.schema([SIDES_FIELD, objects_field()])
         ),

@@ -38,7 +38,7 @@ from recordmill.transforms.model.annotations import (
     strings,
 )
 from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
-from recordmill.transforms.sources.annotations.json_members import members
+from recordmill.transforms.sources.annotations.json_members import iter_members
 
 _LARGEST = 2**62  # square pixels of a picture, of which no side has 2**31
 
@@ -75,19 +75,19 @@ def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoRe
     Raises:
       ConfigError: a file is not what it should be; the message names it, and the entry.
     """
-    reading = _Reading(segmentation=segmentation)
+    reading = _CocoParser(segmentation=segmentation)
     for file in files:
         reading.read(file)
-    return reading.book()
+    return reading.annotations()
 
 
-class _Reading:
+class _CocoParser:
     """What has been read so far, of all files."""
 
     def __init__(self, *, segmentation: bool) -> None:
         self._segmentation = segmentation
         self._segmented = False
-        self._pictures: dict[str, int] = {}
+        self._images: dict[str, int] = {}
         self._sides: list[tuple[int, int] | None] = []
         self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION))
         self._object_ids = AnnotationIds()
@@ -103,10 +103,12 @@ class _Reading:
         ids: dict[Any, int] = {}
         counted = 0
         with file.open_input() as data:
-            for name, number, entry in members(data, ("images", "categories"), where=str(file)):
+            for name, number, entry in iter_members(
+                data, ("images", "categories"), where=str(file)
+            ):
                 entry = _object(entry, number, name, file)
                 if name == "images":
-                    self._add_picture(entry, number, ids, file)
+                    self._add_image(entry, number, ids, file)
                 else:
                     self._add_category(entry, number, file)
         if not ids:
@@ -114,21 +116,21 @@ class _Reading:
         self._object_ids.begin(file.name)
         self._caption_ids.begin(file.name)
         with file.open_input() as data:
-            for _, number, entry in members(data, ("annotations",), where=str(file)):
+            for _, number, entry in iter_members(data, ("annotations",), where=str(file)):
                 self._add(_object(entry, number, "annotations", file), number, ids, file)
                 counted += 1
         if not counted:
             raise ConfigError(f"{file}: expected COCO's 'annotations', a list, got none")
 
-    def _add_picture(
+    def _add_image(
         self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: Location
     ) -> None:
         where = f"{file}: images[{number}]"
-        name = entry.get("file_name") or _of_url(entry.get("coco_url"))
+        name = entry.get("file_name") or _name_of_url(entry.get("coco_url"))
         if not _is_text(name) or not name:
             raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
         key = _needed_id(entry.get("id"), where)
-        index = self._pictures.setdefault(name, len(self._pictures))
+        index = self._images.setdefault(name, len(self._images))
         if ids.setdefault(key, index) != index:
             raise ConfigError(f"{where}: the 'id' {key!r} is that of another picture, too")
         if index == len(self._sides):
@@ -152,8 +154,8 @@ class _Reading:
         self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: Location
     ) -> None:
         entry_name = f"{file.name}: annotations[{number}]"
-        picture = ids.get(_id(entry.get("image_id")))
-        if picture is None:
+        image = ids.get(_id(entry.get("image_id")))
+        if image is None:
             why = f"its 'image_id' {_shown(entry.get('image_id'))} is that of no picture"
             self._rejects.append(
                 Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
@@ -166,15 +168,15 @@ class _Reading:
                 if not _is_text(caption):
                     raise ValueError(f"expected a 'caption' of text, got {_shown(caption)}")
                 self._captions.append(caption)
-                self._captioned.append(picture)
+                self._captioned.append(image)
                 self._caption_ids.add(known, number or 0)
             if not alone:
-                self._add_object(picture, entry)
+                self._add_object(image, entry)
                 self._object_ids.add(known, number or 0)
         except ValueError as error:
-            self._faults.setdefault(picture, f"{entry_name}: {error}")
+            self._faults.setdefault(image, f"{entry_name}: {error}")
 
-    def _add_object(self, picture: int, entry: Mapping[str, Any]) -> None:
+    def _add_object(self, image: int, entry: Mapping[str, Any]) -> None:
         corners = _corners(entry.get("bbox"))
         category = entry.get("category_id")
         name = self._categories.get(_id(category))
@@ -189,7 +191,7 @@ class _Reading:
         given = entry.get("segmentation") if self._segmentation else None
         self._segmented = self._segmented or bool(given)
         self._objects.add(
-            picture,
+            image,
             corners,
             name,
             is_crowd=bool(crowd),
@@ -197,8 +199,8 @@ class _Reading:
             segmentation=None if given is None else _as_text(given),
         )
 
-    def book(self) -> CocoReader:
-        count = len(self._pictures)
+    def annotations(self) -> CocoReader:
+        count = len(self._images)
         faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
@@ -206,13 +208,13 @@ class _Reading:
             more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
             fields.append(objects_field(more))
             of = np.array(self._objects.pictures, np.int64)
-            objects = self._object_ids.repeated(of, self._objects.content)
+            objects = self._object_ids.deduplicate(of, self._objects.content)
             columns[OBJECTS] = self._objects.column(count, more, objects.kept)
             faults |= objects.faults
         if self._captions:
             fields.append(CAPTIONS_FIELD)
             texts, of = strings(self._captions), np.array(self._captioned, np.int64)
-            captions = self._caption_ids.repeated(of, lambda: codes(self._captions))
+            captions = self._caption_ids.deduplicate(of, lambda: codes(self._captions))
             columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
             faults |= captions.faults
         categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
@@ -220,7 +222,7 @@ class _Reading:
         for key, name in categories:
             named.setdefault(name, []).append(key)
         return CocoReader(
-            names=list(self._pictures),
+            names=list(self._images),
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
             faults={**faults, **self._faults},
             classes=tuple(named),
@@ -241,7 +243,7 @@ def _object(entry: Any, number: int | None, name: str, file: Location) -> Mappin
     return entry
 
 
-def _of_url(url: Any) -> str | None:
+def _name_of_url(url: Any) -> str | None:
     """The name of a picture of LVIS, which says where it is in COCO: its folder and its file."""
     return "/".join(url.split("/")[-2:]) if isinstance(url, str) else None
 
@@ -302,13 +304,13 @@ def _corners(box: Any) -> Corners:
     if not (
         isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0
     ):
-        raise _no_box(box)
+        raise _box_error(box)
     x, y, width, height = map(float, box)
     corners = (x, y, x + width, y + height)
     if not all(map(math.isfinite, corners)):
-        raise _no_box(box)
+        raise _box_error(box)
     return corners
 
 
-def _no_box(given: Any) -> ValueError:
+def _box_error(given: Any) -> ValueError:
     return ValueError(f"expected a 'bbox' of [x, y, width, height], got {_shown(given)}")

@@ -19,7 +19,7 @@ _INNER = 4  # ends of objects that are tried as that of the one that begins
 Member = tuple[str, int | None, Any]
 
 
-def members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iterator[Member]:
+def iter_members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iterator[Member]:
     """(name, number, value) of the members of an object that are wanted: of a list its items, which
     have a number, and of any other the value.
 
@@ -28,7 +28,7 @@ def members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iterator[
     Raises:
       ConfigError: it is no JSON, or no object; the message names the entry before.
     """
-    text = _Text(file, where)
+    text = _JsonScanner(file, where)
     if text.next() != "{":
         raise ConfigError(f"{where}: expected a JSON object, which begins with {{: {text.shown()}")
     text.step()
@@ -58,7 +58,7 @@ def members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iterator[
         text.next()
 
 
-def _items(text: _Text) -> Iterator[Any]:
+def _items(text: _JsonScanner) -> Iterator[Any]:
     text.step()
     if text.next() == "]":
         text.step()
@@ -74,7 +74,7 @@ def _items(text: _Text) -> Iterator[Any]:
         text.next()
 
 
-class _Text:
+class _JsonScanner:
     """The characters of a file, as far as they are needed. at_entry: the last that was read."""
 
     def __init__(self, file: BinaryIO, where: str) -> None:
