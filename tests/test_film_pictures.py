@@ -18,7 +18,7 @@ NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
 
 def coded(pixels: np.ndarray, **options: object) -> Image.Image:
     frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-    made = FrameEncoder(ImageOptions(**options)).code(frame)
+    made = FrameEncoder(ImageOptions(**options)).encode(frame)
     image = Image.open(io.BytesIO(made.data))
     assert image.size == (made.width, made.height)
     return image
@@ -32,7 +32,7 @@ def test_frames_are_not_kept_until_somebody_collects_garbage(shared_data) -> Non
         gc.disable()
         try:
             for number, frame in enumerate(video.decode(video=0)):
-                pictures.code(frame)
+                pictures.encode(frame)
                 if number == 40:
                     break
             held = sum(isinstance(one, av.VideoFrame) for one in gc.get_objects())
@@ -107,7 +107,7 @@ def test_a_window_has_the_colours_of_the_frame(form, offset) -> None:
     step = 64 // frame.format.chroma_width(64)
     for kind in ("jpeg", "png"):
         options = ImageOptions(size=(48, 64), image_format=kind)
-        made = FrameEncoder(options).code(frame)
+        made = FrameEncoder(options).encode(frame)
         found = np.asarray(Image.open(io.BytesIO(made.data)))
         begin = offset // step * step  # where a value of chroma begins
         assert difference(found, scan_counts[:, begin : begin + 64]) < 4
@@ -118,4 +118,4 @@ def test_colours_that_ffmpeg_cannot_convert_are_rejects() -> None:
     frame = frame.reformat(format="yuv420p")
     frame.colorspace = 14  # ICtCp
     with pytest.raises(RecordError, match="cannot scale pixels of yuv420p in its colours"):
-        FrameEncoder(ImageOptions(size=(24, 24))).code(frame)
+        FrameEncoder(ImageOptions(size=(24, 24))).encode(frame)

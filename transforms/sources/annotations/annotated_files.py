@@ -1,7 +1,7 @@
-"""Files with annotations beside them: a listing of pictures, joined with what a book says of each.
+"""Source of annotated images: a listing of files, joined with annotations.
 
-A picture's annotations are those of the longest end of its path that the book names: of
-/data/coco/val/7.jpg those of val/7.jpg, or else of 7.jpg.
+Annotations match an image by the longest suffix of its path that they name: for the image
+/data/coco/val/7.jpg these are the annotations of val/7.jpg, or else of 7.jpg.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ from recordmill.transforms.model.label_sets import (
 Unannotated = Literal["reject", "keep", "drop"]
 WithoutBoxes = Literal["keep", "drop"]
 
-_PART_BYTES = 8 << 20  # of rows with their objects
-_COUNTED = 1 << 12  # pictures at a time
-_NAMED = 5  # pictures that a note names
+_PART_BYTES = 8 << 20  # of rows with objects
+_COUNTED = 1 << 12  # images counted at a time
+_NAMED = 5  # images named in a note
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnnotatedFiles:
-    """Lists the files of a source, with what annotations say of them.
+    """Lists the files of a source with their annotations.
 
-    files: gives references. open_book: reads the annotations; noted as `where` in messages.
-    unannotated: what becomes of pictures of which they say nothing. without_boxes: of those that
-    have no object, by them or for that reason. classes: those that there may be, in the order of
-    their numbers; those of the annotations unless given. picture_class: which class of its objects
-    is that of a picture. with_classes: where the rarest is, rows have all of them, too.
-    stratum_size: pictures of a stratum, at least; None where splits are not stratified.
+    files: source of references.
+    open_annotations: returns the annotations.
+    where: name of the annotations in messages.
+    unannotated: whether to reject, keep or drop images without annotations.
+    without_boxes: whether to keep or drop images without objects.
+    classes: allowed classes in the order of their numbers; by default those of the annotations.
+    picture_class: which class of its objects becomes the class of an image.
+    with_classes: whether rows list all classes of an image, if its class is the rarest.
+    stratum_size: minimum number of images of a stratum; None if splits are not stratified.
     """
 
     files: Source
@@ -70,31 +73,36 @@ class AnnotatedFiles:
 
     @property
     def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
         return self.files.unique_keys
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of the annotations, and which pictures they say nothing of that are no rejects."""
+        """Notes of the annotations, and on the images without annotations that are not rejected."""
         told = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:
             return told
-        became = "were left out" if self.unannotated == "drop" else "have no boxes"
+        became = "were dropped" if self.unannotated == "drop" else "have no boxes"
         more = ", ..." if count > len(names) else ""
         return (
             *told,
-            f"{count} pictures that {self.where} says nothing of {became}: {_quoted(names)}{more}",
+            f"{count} images without annotations in {self.where} {became}: {_quoted(names)}{more}",
         )
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The classes of objects, in the order of their numbers; None where they have none."""
+        """The classes of objects in the order of their numbers, None without objects."""
         labels: tuple[str, ...] | None = self._found.get("labels")
         return labels
 
     def scan(self) -> Iterator[ListingPart]:
-        """Raises ConfigError where annotations cannot be understood, or fit no picture."""
+        """Yield the files with their annotations.
+
+        Raises:
+          ConfigError: annotations cannot be parsed, or match no image.
+        """
         self._found.clear()
         annotations = self.open_annotations()
         self._found["notes"] = annotations.notes
@@ -114,7 +122,12 @@ class AnnotatedFiles:
         if not joined and not index.found:
             raise ConfigError(_no_match_message(self.where, annotations))
         strays = [
-            Reject(name, "read", Reason.MISSING, f"{self.where} names it, and the input has none")
+            Reject(
+                name,
+                "read",
+                Reason.MISSING,
+                f"{self.where} names it, but the input has no such image",
+            )
             for name in index.unused()
         ]
         yield ListingPart(rejects=[*annotations.rejects, *strays])
@@ -122,7 +135,7 @@ class AnnotatedFiles:
             self._found["labels"] = self.classes or annotations.labels()
 
     def _count(self, annotations: AnnotationReader) -> None:
-        """Counts classes and sets of them, where that is asked for, in a pass over the book."""
+        """Count classes and sets of classes in a pass over the annotations, if options need it."""
         wanted = self.picture_class == "rarest" or self.stratum_size is not None
         if not wanted or OBJECTS not in annotations.fields.names:
             return
@@ -135,8 +148,9 @@ class AnnotatedFiles:
             self._found["strata"] = strata({(): 0, **counts.by_set}, least=self.stratum_size)
 
     def _classify(self, columns: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Columns about the classes of pictures with objects: theirs, string[n], nullable, and what
-        else is asked for.
+        """Return the columns for the classes of images: the label, nullable string[n].
+
+        With options, also all classes of each image and its stratum.
         """
         counts: LabelCounts | None = self._found.get("counts")
         labels: Sequence[str | None] = [None] * len(columns)
@@ -166,7 +180,7 @@ class AnnotatedFiles:
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
         if self.unannotated == "reject":
-            why = f"{self.where} says nothing of it; --unannotated keep or drop allows that"
+            why = f"no annotations in {self.where}; --unannotated keep or drop allows that"
             rejects = [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
         elif blank:
             self._found["count"] = self._found.get("count", 0) + len(blank)
@@ -204,7 +218,7 @@ class AnnotatedFiles:
         yield from self._finish(rows.filter(mask), annotated.columns.filter(mask))
 
     def _unknown(self, columns: pa.RecordBatch) -> dict[int, str]:
-        """Pictures with an object of a class that there should not be: {row: why}."""
+        """Return the images with an object of a class that is not allowed, as {row: why}."""
         if self.classes is None or OBJECTS not in columns.schema.names:
             return {}
         objects = columns[OBJECTS]
@@ -218,9 +232,9 @@ class AnnotatedFiles:
         }
 
     def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Rows with their annotations, in parts that are not too large."""
+        """Yield rows with their annotations, in parts of about `_PART_BYTES`."""
         if OBJECTS in columns.schema.names:
-            for name, values in self._classify(columns).items():  # a folder is no class of objects
+            for name, values in self._classify(columns).items():  # replaces labels of folders
                 rows = batch.set_column(rows, name, values)
         joined = pa.record_batch(
             [*rows.columns, *columns.columns], schema=pa.schema([*rows.schema, *columns.schema])
@@ -238,7 +252,7 @@ class AnnotatedFiles:
 
 
 class _PathIndex:
-    """Finds a picture's annotations by its path; each are those of one picture."""
+    """Index of annotations by path. Annotations belong to one image."""
 
     def __init__(self, annotations: AnnotationReader, where: str) -> None:
         self._names = annotations.names
@@ -251,10 +265,13 @@ class _PathIndex:
         self._used: dict[int, tuple[str, str | None]] = {}
 
     def find(self, path: str, *, key: str) -> int:
-        """The index of the annotations of a picture, -1 where it has none.
+        """Return the index of the annotations of an image, -1 without annotations.
 
-        Raises ConfigError where another picture has them: which is theirs cannot be told, and that
-        one may be a record already. The same picture may come with several keys.
+        The same image may have several keys.
+
+        Raises:
+          ConfigError: they also match another image. It is ambiguous which one they describe, and
+            the other image may already be a record.
         """
         at = self._look_up(path)
         if at >= 0:
@@ -270,7 +287,7 @@ class _PathIndex:
         return at
 
     def see(self, key: str) -> None:
-        """Takes note of a reject: it is there, if of no use. Raises ConfigError as `find`."""
+        """Mark the annotations of a rejected image as used. Raises ConfigError as `find`."""
         at = self._look_up(key)
         if at >= 0:
             other, path = self._used.setdefault(at, (key, None))
@@ -291,28 +308,29 @@ class _PathIndex:
     def _ambiguous(self, at: int, *keys: str) -> ConfigError:
         one, other = sorted(keys)
         return ConfigError(
-            f"--annotations {self._where}: {self._names[at]!r} fits two pictures, {one!r} and"
-            f" {other!r}, and nothing tells whose it is: let the annotations name more of the path,"
-            " or leave one of the two out of the input"
+            f"--annotations {self._where}: {self._names[at]!r} matches two images, {one!r} and"
+            f" {other!r}, which is ambiguous: name more of the path in the annotations, or remove"
+            " one of the two from the input"
         )
 
     @property
     def found(self) -> int:
-        """Pictures that have annotations."""
+        """Number of images that have annotations."""
         return len(self._used)
 
     def unused(self) -> list[str]:
+        """Return the names in the annotations that match no image."""
         return [name for n, name in enumerate(self._names) if n not in self._used]
 
 
 def _is_reject(reject: str, key: str, path: str) -> bool:
-    """Whether a reject, of which only the key is known, may be of the picture with this path."""
+    """Return whether a reject, of which only the key is known, may be the image with this path."""
     named_by_path = path.endswith(key)
     return reject == key or (not named_by_path and f"/{path}".endswith(f"/{reject}"))
 
 
 def _empty(field: pa.Field, count: int) -> pa.Array:
-    """What stands where annotations say nothing: no objects, no captions, no sides."""
+    """Return a column for images without annotations: no objects, no captions, no size."""
     if pa.types.is_list(field.type):
         return pa.array([[]] * count, field.type)
     return pa.nulls(count, field.type)
@@ -323,8 +341,8 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _no_match_message(where: str, annotations: AnnotationReader) -> str:
-    some = _quoted(annotations.names[:3]) or "no picture"
+    some = _quoted(annotations.names[:3]) or "no image"
     return (
-        f"no picture of the input is of use with the annotations {where}: they name {some}; a"
-        " picture's path has to end so"
+        f"no image of the input matches the annotations {where}: they name {some}; the path of an"
+        " image must end with such a name"
     )

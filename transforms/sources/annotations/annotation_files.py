@@ -1,8 +1,8 @@
-"""Annotations of which each picture has a file of its own: Pascal VOC's XML, and YOLO's txt.
+"""Annotations with a file per image: Pascal VOC's XML and YOLO's txt.
 
 Sources: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html (pixels count from
-1, and those of the last row and column are in the box), https://docs.ultralytics.com/datasets/detect
-(a line is a class, the centre, the width and the height, in fractions of the picture).
+1, and the last row and column are part of the box), https://docs.ultralytics.com/datasets/detect
+(a line holds class, centre, width and height, as fractions of the image).
 """
 
 from __future__ import annotations
@@ -36,14 +36,18 @@ from recordmill.transforms.model.annotations import (
 from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.walks import File, walk
 
-_NAMES = ("classes.txt", "obj.names", "labels.txt")  # of YOLO's classes, in the folder or above it
-_DIGITS = 10  # of a side, at most
-_ROUNDING = 0.01  # of a side, that fractions may be beyond it
+_NAMES = (
+    "classes.txt",
+    "obj.names",
+    "labels.txt",
+)  # files of YOLO's class names, in the folder or its parent
+_DIGITS = 10  # maximum number of digits of a side
+_ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _AnnotationFolder:
-    """A folder of annotations, a file each."""
+    """A folder with a file of annotations per image."""
 
     files: Sequence[File]
     rejects: Sequence[Reject] = ()
@@ -82,7 +86,7 @@ class _AnnotationFolder:
         )
 
     def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
-        """Adds what a file says, and returns the sides that it says. Raises ValueError."""
+        """Add the objects of a file and return its (width, height). Raises ValueError."""
         raise NotImplementedError
 
 
@@ -103,7 +107,7 @@ class VocReader(_AnnotationFolder):
         try:
             root = ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError) as error:
-            raise ValueError("no XML that can be read") from error
+            raise ValueError("invalid XML") from error
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]  # without the namespace
         if root.tag != "annotation":
@@ -127,7 +131,7 @@ class VocReader(_AnnotationFolder):
             texts, f"object {number}: a 'bndbox' of four numbers"
         )
         if right < left or bottom < top:
-            raise ValueError(f"object {number}: its box ends before it begins: {texts}")
+            raise ValueError(f"object {number}: the box ends before it begins: {texts}")
         return left - 1, top - 1, right, bottom
 
 
@@ -175,15 +179,16 @@ class YoloReader(_AnnotationFolder):
 
 
 def open_voc(folder: Location) -> VocReader:
-    """Lists the XML files of a folder. Raises ConfigError where there are none."""
+    """List the XML files of a folder. Raises ConfigError if there are none."""
     files, rejects = _list_files(folder, "xml")
     return VocReader(files=files, rejects=rejects)
 
 
 def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
-    """Lists the txt files of a folder. classes: where no file beside them names them.
+    """List the txt files of a folder. classes: used if no file in the folder names them.
 
-    Raises ConfigError where there are none, or none of names.
+    Raises:
+      ConfigError: there are no txt files, or no class names.
     """
     files, rejects = _list_files(
         folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt")
@@ -220,22 +225,24 @@ def _class_names(folder: Location) -> tuple[str, ...]:
             if names:
                 return names
     raise ConfigError(
-        f"--annotations {folder}: YOLO's files have numbers of classes, and neither there nor above"
-        f" is {', '.join(_NAMES)}: name the classes with --labels-file, one a line"
+        f"--annotations {folder}: YOLO's files hold class numbers, and there is no file of class"
+        f" names ({', '.join(_NAMES)}) in the folder or its parent: name the classes with"
+        " --labels-file, one per line"
     )
 
 
 def is_out_of_range(fractions: Iterable[float]) -> bool:
-    """Whether any is not in 0 to 1, by more than rounding."""
+    """Return whether a number is outside 0 to 1 by more than rounding."""
     return any(not -_ROUNDING <= one <= 1 + _ROUNDING for one in fractions)
 
 
 def fractions_message(what: str, texts: Sequence[Any]) -> str:
-    return f"{_expected(what, texts)}: they are of the sides, 0 to 1"
+    """Return the message for fractions outside 0 to 1."""
+    return f"{_expected(what, texts)}: fractions of width and height are 0 to 1"
 
 
 def parse_sides(width: str, height: str) -> tuple[int, int] | None:
-    """The sides of a picture, as texts say them; None where these are none."""
+    """Parse (width, height) in pixels; None if a text is invalid."""
     texts = (width.strip(), height.strip())
     if not all(_is_digits(text) and len(text) <= _DIGITS for text in texts):
         return None
@@ -244,14 +251,14 @@ def parse_sides(width: str, height: str) -> tuple[int, int] | None:
 
 
 def _is_digits(text: str) -> bool:
-    """Whether digits are all of it: those of int(), of which there are others."""
+    """Return whether a text consists of ASCII digits."""
     return text.isascii() and text.isdecimal()
 
 
 def parse_numbers(texts: Sequence[Any], what: str) -> list[float]:
-    """Texts as finite numbers. Raises ValueError that says `what` was expected."""
+    """Parse finite numbers. Raises ValueError with a message about `what`."""
     try:
-        # float() takes underscores and the digits of any script.
+        # float() would accept underscores and digits of any script.
         found = [float(text) if text.isascii() and "_" not in text else math.nan for text in texts]
     except (AttributeError, ValueError):
         found = [math.nan]

@@ -1,7 +1,7 @@
-"""Annotations as COCO has them: JSON files with images, annotations and categories.
+"""Annotations in COCO format: JSON files with images, annotations and categories.
 
 Source: https://cocodataset.org/#format-data. A box is [x, y, width, height] in pixels from the left
-and top edge. Several files, such as those of instances and of captions, are read as one.
+and top edge. Several files, such as instances and captions, are merged.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from recordmill.transforms.model.annotations import (
 from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
 
-_LARGEST = 2**62  # square pixels of a picture, of which no side has 2**31
+_LARGEST = 2**62  # square pixels: image sides are below 2**31
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CocoReader:
-    """What COCO files say. classes: in the order of their ids."""
+    """Annotations of COCO files. classes: in the order of their ids."""
 
     names: Sequence[str]
     table: pa.RecordBatch
@@ -68,12 +68,12 @@ class CocoReader:
 
 
 def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoReader:
-    """Reads all files.
+    """Read and merge all files.
 
-    segmentation: whether to keep what they say of it.
+    segmentation: whether to keep segmentations.
 
     Raises:
-      ConfigError: a file is not what it should be; the message names it, and the entry.
+      ConfigError: a file is invalid; the message names the file and the entry.
     """
     reading = _CocoParser(segmentation=segmentation)
     for file in files:
@@ -82,7 +82,7 @@ def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoRe
 
 
 class _CocoParser:
-    """What has been read so far, of all files."""
+    """Accumulates the entries of all files."""
 
     def __init__(self, *, segmentation: bool) -> None:
         self._segmentation = segmentation
@@ -99,7 +99,7 @@ class _CocoParser:
         self._rejects: list[Reject] = []
 
     def read(self, file: Location) -> None:
-        """Reads a file twice: first the pictures and the categories, wherever they stand in it."""
+        """Read a file in two passes: first images and categories, then annotations."""
         ids: dict[Any, int] = {}
         counted = 0
         with file.open_input() as data:
@@ -112,7 +112,7 @@ class _CocoParser:
                 else:
                     self._add_category(entry, number, file)
         if not ids:
-            raise ConfigError(f"{file}: expected COCO's 'images', a list of pictures, got none")
+            raise ConfigError(f"{file}: expected COCO's 'images', a list of images, got none")
         self._object_ids.begin(file.name)
         self._caption_ids.begin(file.name)
         with file.open_input() as data:
@@ -132,12 +132,12 @@ class _CocoParser:
         key = _needed_id(entry.get("id"), where)
         index = self._images.setdefault(name, len(self._images))
         if ids.setdefault(key, index) != index:
-            raise ConfigError(f"{where}: the 'id' {key!r} is that of another picture, too")
+            raise ConfigError(f"{where}: the 'id' {key!r} is also the id of another image")
         if index == len(self._sides):
             self._sides.append(None)
         sides = _sides(entry)
         if sides is not None and self._sides[index] not in (None, sides):
-            self._faults[index] = f"{where}: two entries say different sizes of the picture"
+            self._faults[index] = f"{where}: two entries give different sizes of the image"
         self._sides[index] = self._sides[index] or sides
 
     def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
@@ -156,7 +156,7 @@ class _CocoParser:
         entry_name = f"{file.name}: annotations[{number}]"
         image = ids.get(_id(entry.get("image_id")))
         if image is None:
-            why = f"its 'image_id' {_shown(entry.get('image_id'))} is that of no picture"
+            why = f"its 'image_id' {_shown(entry.get('image_id'))} is not the id of an image"
             self._rejects.append(
                 Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
             )
@@ -181,10 +181,10 @@ class _CocoParser:
         category = entry.get("category_id")
         name = self._categories.get(_id(category))
         if name is None:
-            raise ValueError(f"its 'category_id' {_shown(category)} is that of no category")
+            raise ValueError(f"its 'category_id' {_shown(category)} is not the id of a category")
         area = entry.get("area")
         if area is not None and not (_is_number(area) and 0 <= area < _LARGEST):
-            raise ValueError(f"expected an 'area' from 0 on, got {_shown(area)}")
+            raise ValueError(f"expected an 'area' of 0 or more, got {_shown(area)}")
         crowd = entry.get("iscrowd", 0)
         if crowd not in (0, 1):
             raise ValueError(f"expected 'iscrowd' to be 0 or 1, got {crowd!r}")
@@ -228,8 +228,8 @@ class _CocoParser:
             classes=tuple(named),
             rejects=self._rejects,
             notes=[
-                f"the categories {', '.join(map(repr, keys))} are called {name!r}, all of them:"
-                " they became one class"
+                f"the categories {', '.join(map(repr, keys))} share the name {name!r}: they became"
+                " one class"
                 for name, keys in named.items()
                 if len(keys) > 1
             ],
@@ -244,12 +244,12 @@ def _object(entry: Any, number: int | None, name: str, file: Location) -> Mappin
 
 
 def _name_of_url(url: Any) -> str | None:
-    """The name of a picture of LVIS, which says where it is in COCO: its folder and its file."""
+    """Return FOLDER/FILE of an image URL, the name of an image in LVIS."""
     return "/".join(url.split("/")[-2:]) if isinstance(url, str) else None
 
 
 def _id(value: Any) -> int | str | None:
-    """An id, None where it is none. Whole floats are ids, as pandas writes them."""
+    """Return an id, None if it is invalid. Accepts whole floats, which pandas writes."""
     if isinstance(value, (int, str)) and not isinstance(value, bool):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
@@ -263,13 +263,13 @@ def _needed_id(value: Any, where: str) -> int | str:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is one, and a float can hold it."""
+    """Return whether a value is a number that a float can hold."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     return known and abs(value) <= sys.float_info.max
 
 
 def _is_text(value: Any) -> TypeGuard[str]:
-    """Whether it is one, of whole characters: JSON can hold half of one, and UTF-8 cannot."""
+    """Return whether a value is text that UTF-8 can encode. JSON may contain lone surrogates."""
     if not isinstance(value, str):
         return False
     try:
@@ -280,12 +280,12 @@ def _is_text(value: Any) -> TypeGuard[str]:
 
 
 def _shown(value: Any) -> str:
-    """For messages."""
+    """Return a value for a message."""
     return repr(value)[:60]
 
 
 def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
-    """(width, height), None where they are not said."""
+    """Return (width, height) in pixels, None if they are missing or invalid."""
     width, height = _id(entry.get("width")), _id(entry.get("height"))
     if isinstance(width, int) and isinstance(height, int) and 0 < width < 2**31 > height > 0:
         return width, height
@@ -293,7 +293,7 @@ def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _as_text(segmentation: Any) -> str:
-    """Raises ValueError for what no JSON holds, such as half a character."""
+    """Return a segmentation as JSON. Raises ValueError for an invalid value."""
     try:
         return orjson.dumps(segmentation).decode()
     except orjson.JSONEncodeError as error:

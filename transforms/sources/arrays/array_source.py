@@ -1,7 +1,8 @@
-"""Arrays as an input: references to arrays, to their items or to chunks of them.
+"""Source of arrays: references to arrays, to their items or to chunks of them.
 
-A listing has a row per file (of a long one several), with what its header says; workers make of it
-a row per record, which says where its numbers stand. No number is read before the shard is written.
+The listing has a row per file, or several for a file with many records, with its header. Workers
+expand it to a row per record, which locates the values in the file. Values are read when a shard is
+written.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from recordmill.transforms.sources.files.file_stat import Problem
 from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
 
 ARRAY = "__array__"  # string: a `StoredArray`
-FIRST, LAST = "__first__", "__last__"  # int64: the numbers of records of a file, LAST left out
-FILE = "__file__"  # int64: bytes of the file, where `batch.SIZE` is those of the record
+FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST exclusive
+FILE = "__file__"  # int64: bytes of the file; `batch.SIZE` is the size of the record
 NAME = "__name__"  # string: the key of the file
-AT, TO = "__at__", "__to__"  # int64: where a record begins and ends along the axis
+AT, TO = "__at__", "__to__"  # int64: start and stop of a record along the axis
 LABELS = (
     "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `StoredArray`
 )
 
-_DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: what all arrays have in common
-_REQUESTS = 32  # at a time, to a store
-_PROBED = 4096  # files at once
+_DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: dtype and shape of all records
+_REQUESTS = 32  # concurrent requests to an object store
+_PROBED = 4096  # files probed at a time
 
 _LISTED = (
     pa.field(ARRAY, pa.string()),
@@ -60,26 +61,29 @@ _OWN = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArraySpec:
-    """What the records of a dataset are: dtype by numpy's name, shape with None where it varies."""
+    """Type of the records of a dataset.
+
+    dtype: numpy's name. shape: with None for sizes that vary.
+    """
 
     dtype: str
     shape: Shape
 
     @classmethod
     def of(cls, rows: pa.Schema) -> ArraySpec:
-        """As the source has put it into the schema of its rows."""
+        """Return the type stored in the schema of rows."""
         told = json.loads(rows.field(ARRAY).metadata[_DECLARED])
         return cls(dtype=told["dtype"], shape=tuple(told["shape"]))
 
     def field(self) -> pa.Field:
-        """The column ARRAY, which tells of it."""
+        """Return the column ARRAY with the type in its metadata."""
         told = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
         return pa.field(ARRAY, pa.string(), metadata={_DECLARED: told})
 
 
 @dataclasses.dataclass
 class _ScanCounts:
-    """What was found out while files were listed."""
+    """Counts for the notes of a scan."""
 
     files_cut: int = 0
     steps_left: int = 0
@@ -87,10 +91,12 @@ class _ScanCounts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArraySource:
-    """Lists files of arrays by their headers, and reads of them where records stand.
+    """Lists files of arrays with their headers, and locates the records in them.
 
-    files: lists them, as references. look: what is taken of each.
-    dtype: what arrays are cast to, None for that of most; cast: how.
+    files: source of references.
+    probe: reads the headers.
+    dtype: that arrays are cast to; None for the most frequent dtype.
+    cast: rule for casts.
     """
 
     files: Source
@@ -107,17 +113,23 @@ class ArraySource:
 
     @property
     def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
         return self.files.unique_keys
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """Notes for the user from `scan`."""
         files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
         if not files:
             return ()
-        return (f"{steps} steps at the ends of {files} arrays fill no chunk, and were left out",)
+        return (f"{steps} steps at the ends of {files} arrays fill no chunk and were dropped",)
 
     def scan(self) -> Iterator[ListingPart]:
-        """Raises ConfigError for an input that cannot be used."""
+        """Yield the files with their headers.
+
+        Raises:
+          ConfigError: no file can be used.
+        """
         self.scan_counts.files_cut = self.scan_counts.steps_left = 0
         seen = kept = 0
         first: Reject | None = None
@@ -132,7 +144,7 @@ class ArraySource:
                 seen += len(some)
                 if self.probe.label_input is not None and seen > 1:
                     raise ConfigError(
-                        "--label-input has the labels of one file, and --input has several: put"
+                        "--label-input holds the labels of one file, but --input has several: put"
                         " labels into each file (--label-array), or name one file"
                     )
                 for part in self._list(some):
@@ -141,11 +153,15 @@ class ArraySource:
                     yield part
         if not kept and first is not None:
             raise ConfigError(
-                f"no file holds an array that can be used; the first: {first.key}: {first.detail}"
+                f"no file holds a usable array; the first: {first.key}: {first.detail}"
             )
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
-        """Raises ConfigError where there is nothing to tell what arrays are."""
+        """Return the layout of the records.
+
+        Raises:
+          ConfigError: there is no usable array.
+        """
         del keep
         kinds: collections.Counter[tuple[str, int]] = collections.Counter()
         shapes: dict[tuple[str, int], set[Shape]] = collections.defaultdict(set)
@@ -161,10 +177,10 @@ class ArraySource:
                 shape = self._cut.shape_of(stored.shape)
                 kind = self._output_dtype(stored), len(shape)
                 kinds[kind] += counted["counts"]
-                # Of many shapes two are as good as all: no dimension of theirs is the same.
+                # Merge now, so that memory does not grow with the number of shapes.
                 shapes[kind] = {merge_shapes({*shapes[kind], shape})}
         if not kinds:
-            raise ConfigError("the input has no array that can be used")
+            raise ConfigError("the input has no usable array")
         most = min(kinds, key=lambda kind: (-kinds[kind], kind))
         (shape,) = shapes[most]
         declared = ArraySpec(dtype=most[0], shape=shape)
@@ -177,7 +193,11 @@ class ArraySource:
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Raises ChangedInputError for a file that is not what was listed."""
+        """Yield a row per record of a part of the listing.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
         declared = ArraySpec.of(layout.columns)
         rejects: list[Reject] = []
         kept: list[int] = []
@@ -186,7 +206,7 @@ class ArraySource:
         places = _zip_columns(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
         for row, (key, text, told, first, last) in enumerate(places):
             if why := self._problem(StoredArray.from_text(text), declared):
-                # Of a long file there are several sections, and one reject.
+                # A file with several sections is rejected once.
                 rejects += [] if first else [Reject(key, "read", *why)]
                 continue
             try:
@@ -212,7 +232,7 @@ class ArraySource:
         )
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Files that can be used, a part of the listing each time that they give many records."""
+        """Yield the usable files and rejects, in parts of up to `batch.ROWS` records."""
         rows = self.probe.with_name_labels(rows)
         rejects: list[Reject] = []
         at: list[int] = []
@@ -224,7 +244,7 @@ class ArraySource:
             if isinstance(found, Problem):
                 rejects.append(Reject(key, "read", *found))
                 continue
-            left = self._cut.leaves(found.array.shape)
+            left = self._cut.unused_steps(found.array.shape)
             self.scan_counts.files_cut += left > 0
             self.scan_counts.steps_left += left
             first = 0
@@ -241,7 +261,7 @@ class ArraySource:
             yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
 
     def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | Problem]:
-        """What each file is; of those in a store many at a time."""
+        """Read the headers of files, concurrently if they are in an object store."""
         names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
         files = list(_zip_columns(rows, *names))
         if not any(is_uri(file[0]) for file in files):
@@ -251,14 +271,14 @@ class ArraySource:
             yield from pool.map(self.probe.inspect, files)
 
     def _output_dtype(self, stored: StoredArray) -> str:
-        """The dtype that it will have in records; its own where it cannot be cast."""
+        """Return the dtype of an array in records, its own dtype if it cannot be cast."""
         own = stored.numbers.name
         if self.dtype is None or cast_problem(own, self.dtype, self.cast):
             return own
         return self.dtype
 
     def _problem(self, stored: StoredArray, declared: ArraySpec) -> Problem | None:
-        """Why an array cannot be among the others."""
+        """Return why an array does not fit the type of the records, None if it does."""
         own = stored.numbers.name
         if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
             return Problem(Reason.BAD_VALUE, why)
@@ -266,19 +286,19 @@ class ArraySource:
             common = np.result_type(own, declared.dtype).name
             return Problem(
                 Reason.BAD_VALUE,
-                f"an array of {own}, where most are {declared.dtype}: --dtype {common} casts both",
+                f"an array of {own}, but most are {declared.dtype}: --dtype {common} casts both",
             )
         if len(self._cut.shape_of(stored.shape)) != len(declared.shape):
             return Problem(
                 Reason.BAD_VALUE,
-                f"an array of {len(stored.shape)} dimensions ({format_shape(stored.shape)}), where"
-                f" most records have {len(declared.shape)}: leave it out, or make a dataset of its"
-                " own of it",
+                f"an array of {len(stored.shape)} dimensions ({format_shape(stored.shape)}), but"
+                f" most records have {len(declared.shape)}: remove it, or build a separate dataset"
+                " from such arrays",
             )
         return None
 
     def _labels(self, text: str, first: int, last: int) -> pa.Array:
-        """Those of the records of a section. Raises RecordError."""
+        """Return the labels of the records of a section. Raises RecordError."""
         path, size, mtime, stored = json.loads(text)
         with open_arrays(path, size=size, mtime=mtime) as opened:
             labels = StoredArray.from_text(stored)
@@ -287,7 +307,7 @@ class ArraySource:
             return _repeat(opened.labels(labels)[0].as_py(), last - first)
 
     def _labelled(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Rows whose label can be one."""
+        """Return the rows with a valid label, and the rejects of the others."""
         rejects = []
         bad = np.zeros(len(rows), np.bool_)
         codes, texts = batch.encode(rows[batch.LABEL])
@@ -309,7 +329,7 @@ class ArraySource:
         return (rows.filter(pa.array(~bad)) if bad.any() else rows), rejects
 
     def _records(self, sections: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-        """A row per record."""
+        """Return a row per record."""
         first, last = (np.asarray(sections[name]) for name in (FIRST, LAST))
         counts = last - first
         at = np.repeat(np.arange(len(sections)), counts)
@@ -344,14 +364,14 @@ class ArraySource:
 
 
 def _fields() -> dict[str, pa.Field]:
-    """The columns of a row that are ours."""
+    """Return the system columns of a row."""
     return {field.name: field for field in (*COLUMNS, pa.field(ARRAY, pa.string()), *_OWN)}
 
 
 def _with_arrays(
     rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[Any, ...]]
 ) -> pa.RecordBatch:
-    """Rows of a listing: ours of a reference, what was found out, the user's."""
+    """Return rows of the listing: system columns, header columns, user columns."""
     taken = rows.take(pa.array(at, pa.int64()))
     found = [
         pa.array(values, field.type)

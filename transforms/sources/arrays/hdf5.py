@@ -1,7 +1,7 @@
-"""Datasets of HDF5 files as arrays, through h5py; what stands there in one piece is read without.
+"""Arrays in HDF5 files, read through h5py. Contiguous datasets are read directly.
 
-What leads out of the file (external links, external storage, virtual datasets) is refused: it would
-read files that nobody has listed.
+References to other files (external links, external storage, virtual datasets) are rejected, because
+they would read files that were not listed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Sp
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-PLACES = (0, 512, 1024, 2048, 4096)  # where it may stand: a block of the user's may come before
+PLACES = (0, 512, 1024, 2048, 4096)  # possible offsets of the magic, after a user block
 
-# What h5py raises for what is damaged, or of a kind that numpy does not have.
+# Errors of h5py for damaged files, and for types that numpy does not have.
 _DAMAGED = (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, OverflowError)
 
 
 class Hdf5File(ArrayFile):
-    """An HDF5 file. Raises ConfigError where there is no h5py."""
+    """An HDF5 file. Raises ConfigError if h5py is not installed."""
 
     def __init__(self, file: InputFile) -> None:
         super().__init__(file)
@@ -57,7 +57,7 @@ class Hdf5File(ArrayFile):
                 found.append(name)
 
         with _reporting_damage():
-            self._file.visititems(collect)  # follows no link that leads out of the file
+            self._file.visititems(collect)  # follows no external links
         return found
 
     def find(
@@ -79,7 +79,7 @@ class Hdf5File(ArrayFile):
         if texts and is_text:
             return StoredArray(dtype="|S0", shape=shape, member=name)
         if dtype.names is None and not dtype.hasobject:
-            dtype = np.dtype(dtype.str)  # without what h5py notes on it
+            dtype = np.dtype(dtype.str)  # without the metadata of h5py
         check_dtype(dtype, texts=texts)
         check_shape(shape, dtype.itemsize)
         found = StoredArray(dtype=dtype.str, shape=shape, offset=offset, member=name)
@@ -108,14 +108,14 @@ def _library() -> Any:
         import h5py
     except ImportError as error:
         raise ConfigError(
-            "HDF5 files are read by h5py, which is not installed: pip install 'recordmill[arrays]'"
+            "HDF5 files need h5py, which is not installed: pip install 'recordmill[arrays]'"
         ) from error
     return h5py
 
 
 @contextlib.contextmanager
 def _reporting_damage() -> Iterator[None]:
-    """Tells of a damaged file in our words."""
+    """Raise the errors of a damaged file as RecordError."""
     try:
         yield
     except RecordError:

@@ -115,7 +115,7 @@ class ReferenceCollector:
 
     @property
     def full(self) -> bool:
-        """Whether the part should be taken."""
+        """True if the part should be taken."""
         return len(self.rows) + len(self.rejects) >= batch.ROWS
 
     def take(self) -> ListingPart:

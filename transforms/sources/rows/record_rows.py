@@ -100,7 +100,7 @@ class RecordRows:
 
     @property
     def unique_keys(self) -> bool:
-        """Whether keys are unique by construction."""
+        """True if keys are unique by construction."""
         return self.key_column is None
 
     @property

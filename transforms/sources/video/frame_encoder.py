@@ -1,8 +1,8 @@
-"""Frames of films as pictures: upright, resized, coded.
+"""Encoding of video frames as images: rotated upright, resized, encoded.
 
-Scaling is FFmpeg's, in its exact mode, so that the bytes do not hang on what the processor can do.
-What is cut off is never scaled. A JPEG stores luma, and chroma at half the size, as films do: its
-planes go to libjpeg-turbo as they come, and are never made RGB.
+FFmpeg scales in its exact mode, so that bytes do not depend on the processor. The frame is cropped
+before it is scaled. JPEG and most videos store luma, and chroma at half the size, so the planes go
+to libjpeg-turbo without conversion to RGB.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT, check_sides, encode
 from recordmill.transforms.sources.video.video_decoder import jpeg_codec, pyav
 
-# uint8: a picture as [height, width, 3], or its luma [height, width] and chroma at half the size.
+# uint8: an RGB image [height, width, 3], luma [height, width], or chroma at half the size.
 Plane = npt.NDArray[np.uint8]
 
-# As pictures are resized: the triangle filter, over all the pixels that one stands for.
+# The triangle filter with antialiasing, as for images.
 _FLAGS = "bilinear+accurate_rnd+bitexact"
 _SIDEWAYS = 5  # the first orientation that swaps height and width
-_SCALERS = 8  # kept, for frames of so many kinds
-_SOME = 64  # pixels, to ask how many values of chroma there are for them
-_PARTS = (1, 2, 2)  # of its sides, that luma and chroma have in a JPEG
+_SCALERS = 8  # cached scalers, one per frame format
+_SOME = 64  # pixels, to compute the chroma subsampling
+_SUBSAMPLING = (1, 2, 2)  # of luma and chroma in a JPEG
 
-# Orientations by EXIF's numbers, by the signs of (a, b, c, d) of a display matrix, which leads the
-# point (p, q) to (ap + cq, bp + dq). Source: https://ffmpeg.org/doxygen/trunk/group__lavu__video__display.html
+# EXIF orientations by the signs of (a, b, c, d) of a display matrix, which maps the point (p, q) to
+# (ap + cq, bp + dq). Source: https://ffmpeg.org/doxygen/trunk/group__lavu__video__display.html
 _TURNS = {
     (1, 0, 0, 1): 1,
     (-1, 0, 0, 1): 2,
@@ -45,11 +45,11 @@ _TURNS = {
     (0, -1, -1, 0): 7,
     (0, -1, 1, 0): 8,
 }
-_RIGHT = 1 << 14  # of 1 << 16: below it, an entry of a matrix counts as 0
+_RIGHT = 1 << 14  # of 1 << 16: smaller entries of a matrix count as 0
 
 
 class EncodedFrame(NamedTuple):
-    """A picture's bytes, and its sides in pixels."""
+    """Bytes of an encoded frame, and its height and width in pixels."""
 
     data: bytes
     height: int
@@ -57,7 +57,7 @@ class EncodedFrame(NamedTuple):
 
 
 class _FrameFormat(NamedTuple):
-    """What frames have to have in common to go through one graph."""
+    """Properties that frames of one filter graph share."""
 
     width: int
     height: int
@@ -68,7 +68,7 @@ class _FrameFormat(NamedTuple):
 
 
 class FrameEncoder:
-    """Codes frames of one film. aspect: how wide its pixels are, compared with their height."""
+    """Encodes frames of one video. aspect: width of its pixels divided by their height."""
 
     def __init__(self, options: ImageOptions, *, aspect: Fraction = Fraction(1)) -> None:
         self._options = options
@@ -77,8 +77,8 @@ class FrameEncoder:
         self._rotation: int | None = None
         self._turn = 1
 
-    def code(self, frame: Any) -> EncodedFrame:
-        """Raises RecordError for a frame that cannot be a picture."""
+    def encode(self, frame: Any) -> EncodedFrame:
+        """Encode a frame. Raises RecordError if its format is not supported."""
         kind = _FrameFormat(
             frame.width,
             frame.height,
@@ -97,8 +97,7 @@ class FrameEncoder:
         except pyav().FFmpegError as error:
             raise RecordError(
                 Reason.UNSUPPORTED,
-                f"FFmpeg cannot scale pixels of {kind.format} in its colours (color space"
-                f" {kind.colorspace})",
+                f"FFmpeg cannot scale pixel format {kind.format} with color space {kind.colorspace}",
             ) from error
         if kind.turn != 1:
             planes = [_transposed(plane, kind.turn) for plane in planes]
@@ -108,8 +107,10 @@ class FrameEncoder:
         return EncodedFrame(self._encoded(planes), height, width)
 
     def _orientation_of(self, frame: Any) -> int:
-        """Its orientation. The matrix that says so is looked at where it may be another one: PyAV's
-        view of it and the frame are a cycle, which keeps the memory of the frame from the next.
+        """Return the orientation of a frame.
+
+        The display matrix is read only if it may have changed, because PyAV's side data and the
+        frame form a reference cycle, which delays the release of the frame's memory.
         """
         rotation: int = frame.rotation
         if frame.key_frame or rotation != self._rotation:
@@ -122,7 +123,7 @@ class FrameEncoder:
             return encode(image.convert(PILLOW_MODES[self._options.mode]), self._options)
         luma, *chroma = planes
         height, width = luma.shape
-        if height % 2 or width % 2:  # it reads even sides, and what lies beyond the picture with it
+        if height % 2 or width % 2:  # it reads even sides, and so pixels beyond the image
             luma = np.pad(luma, ((0, height % 2), (0, width % 2)), "edge")[:height, :width]
         data: bytes = jpeg_codec().encode_jpeg_yuv_planes(
             luma, *(chroma or (None, None)), quality=self._options.quality
@@ -130,7 +131,7 @@ class FrameEncoder:
         return data
 
     def _pad(self, planes: Sequence[Plane], upright: ResizePlan) -> list[Plane]:
-        """Where chroma is of half the size, the picture begins at an even pixel."""
+        """Pad planes to the canvas. With chroma at half the size, the image begins at an even pixel."""
         colour = blank((1, 1), mode="rgb", background=self._options.background)
         (width, height), (left, top) = upright.canvas, upright.corner
         if self._options.image_format != "jpeg":
@@ -143,11 +144,11 @@ class FrameEncoder:
                 (top // 2 * 2 // part, left // 2 * 2 // part),
                 value,
             )
-            for plane, part, value in zip(planes, _PARTS, filling, strict=False)
+            for plane, part, value in zip(planes, _SUBSAMPLING, filling, strict=False)
         ]
 
     def _scaler(self, frame: Any, kind: _FrameFormat) -> _Scaler:
-        """For the film as it is shown: upright, its pixels as wide as they are."""
+        """Return a scaler for the displayed frame: upright, with the pixel aspect ratio applied."""
         if kind.width * kind.height > self._options.max_pixels:
             raise too_many_pixels(kind.height, kind.width, self._options)
         shown = (max(round(kind.width * self._aspect), 1), kind.height)
@@ -165,9 +166,10 @@ class FrameEncoder:
 
 
 class _Scaler:
-    """Cuts the same window out of frames of a kind, and scales it. standing: how these get to the
-    size that is asked for, upright. yuv: how many planes to give of the three that JPEG has; none
-    is RGB.
+    """Crops and scales frames of one format.
+
+    window: crop in stored pixels. size: (width, height) to scale to. upright: the resize plan of
+    the upright frame. yuv: number of JPEG planes to return; 0 for RGB.
     """
 
     def __init__(
@@ -193,7 +195,7 @@ class _Scaler:
         self._graph = graph
 
     def scale(self, frame: Any) -> list[Plane]:
-        """Views of memory that goes with them."""
+        """Return the planes of a scaled frame, as views of its memory."""
         self._graph.push(frame)
         planes = self._graph.pull().planes
         if self._yuv:
@@ -202,7 +204,7 @@ class _Scaler:
 
 
 def _view(plane: Any, width: int) -> Plane:
-    """Rows of so many bytes."""
+    """Return a plane as an array with `width` bytes per row."""
     return np.ndarray((plane.height, width), np.uint8, plane, strides=(plane.line_size, 1))
 
 
@@ -213,7 +215,7 @@ def _transposed(plane: Plane, orientation: int) -> Plane:
 def _place_on_canvas(
     plane: Plane, sides: tuple[int, int], corner: tuple[int, int], filling: npt.ArrayLike
 ) -> Plane:
-    """On a larger plane of one colour. sides: its height and width; corner: top and left."""
+    """Place a plane on a canvas of one colour. sides: (height, width); corner: (top, left)."""
     canvas = np.full((*sides, *plane.shape[2:]), filling, np.uint8)
     top, left = corner
     canvas[top : top + plane.shape[0], left : left + plane.shape[1]] = plane
@@ -221,7 +223,7 @@ def _place_on_canvas(
 
 
 def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordError:
-    """The reject of a film that is too large for `max_pixels`."""
+    """Return the error for a video that exceeds `max_pixels`."""
     return RecordError(
         Reason.TOO_MANY_PIXELS,
         f"{width}x{height} pixels, more than --max-pixels {options.max_pixels}",
@@ -229,10 +231,10 @@ def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordErr
 
 
 def _crop(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str | None:
-    """What the crop filter is told to leave, in whole pixels as they are stored.
+    """Return the arguments of the crop filter, in stored pixels; None if nothing is cropped.
 
-    chroma: how many pixels a value of it is for, across and down. The window begins where one
-    begins: FFmpeg would begin within it, which are false colours where a value takes two bytes.
+    chroma: chroma subsampling, (across, down). The crop begins at a multiple of it, because FFmpeg
+    would otherwise split a chroma value of two bytes, which gives false colours.
     """
     sides = [
         min(max(round(part * has / displayed), 1), has)
@@ -248,7 +250,7 @@ def _crop(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str |
 
 
 def _orientation(frame: Any) -> int:
-    """The orientation that the film says its frames are to be shown in; right angles only."""
+    """Return the orientation of the display matrix of a frame; only right angles are supported."""
     matrix = frame.side_data.get("DISPLAYMATRIX")
     if matrix is None:
         return 1

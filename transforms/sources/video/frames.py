@@ -1,4 +1,4 @@
-"""The frames of a section of a film, decoded in order, each by its number."""
+"""Decoding of the frames of a section of a video, in order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Frames = Iterator[tuple[int, Any]]
 
 
 def decode_section(video: VideoFile, section: ClipSection) -> Frames:
-    """(number in the film, a frame of PyAV's, or the RecordError of one that cannot be decoded) of
-    every frame from the section's key frame on, ascending.
+    """Decode all frames from the key frame of a section on.
 
-    After a frame that is broken, those are too that are decoded after it, to the next key frame:
-    they are made of it.
+    Yields (number in the video, frame of PyAV or RecordError of a broken frame), in ascending order.
+    After a broken frame, all frames up to the next key frame are broken too, because they depend on
+    it.
     """
     ordered, key, following = section.ordered, section.key[0], section.base
     numbers = {time: number for number, time in enumerate(section.times.tolist(), following)}
@@ -28,7 +28,7 @@ def decode_section(video: VideoFile, section: ClipSection) -> Frames:
     for packet in itertools.chain(_from_key(video, section), [None]):
         frames, is_bad = _decoded(video, packet)
         if packet is not None:
-            # What is shown before the first key frame may be made of frames before that.
+            # Frames shown before the first key frame may depend on earlier frames.
             is_bad &= packet.pts is None or packet.pts >= key
             is_broken &= not (ordered and packet.is_keyframe)
         is_broken |= is_bad
@@ -50,8 +50,9 @@ def decode_section(video: VideoFile, section: ClipSection) -> Frames:
 
 
 def _decoded(video: VideoFile, packet: Any) -> tuple[list[Any], bool]:
-    """The frames that a packet completes, for None those that the decoder still has; and whether
-    something is wrong with it.
+    """Return the frames that a packet completes, and whether the packet is broken.
+
+    For None, return the frames that are left in the decoder.
     """
     try:
         if packet is None:
@@ -62,11 +63,11 @@ def _decoded(video: VideoFile, packet: Any) -> tuple[list[Any], bool]:
 
 
 def _error(number: int) -> RecordError:
-    return RecordError(Reason.CORRUPT, f"frame {number} of the film cannot be decoded")
+    return RecordError(Reason.CORRUPT, f"frame {number} of the video cannot be decoded")
 
 
 def _from_key(video: VideoFile, section: ClipSection) -> Iterator[Any]:
-    """The packets from a key frame on. Where the index leads past it, the film is read up to it."""
+    """Yield the packets from a key frame on. Reads from the beginning if the index is wrong."""
     key = section.key
     if section.base:
         video.seek(key)

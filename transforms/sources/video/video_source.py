@@ -1,8 +1,7 @@
-"""Films as an input: their clips, with frames that are coded when the film is read.
+"""Source of clips of videos.
 
-Overlapping clips, read in random order out of a film, would each decode from the key frame before
-them on. So a film is decoded once, from its beginning, or a section of a long one; every frame is
-coded once, and the rows are the clips themselves.
+Reading clips in random order would decode each of them from the previous key frame. So a video, or
+a section of a long video, is decoded once in order, and every frame is encoded once.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ from recordmill.transforms.sources.video.frame_encoder import (
 from recordmill.transforms.sources.video.frames import decode_section
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpeg_codec, pyav
 
-SECTION = "__section__"  # string, null where the film is one: a `ClipSection`
-FROM, TO = "__from__", "__to__"  # float64, null without: seconds where a segment begins and ends
-COUNTS = "__counts__"  # int64: inputs that a row of the listing counts for
+SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
+FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
+COUNTS = "__counts__"  # int64: number of inputs that a row of the listing counts as
 
-Segment = tuple[float | None, float | None]  # seconds from the beginning of the film
+Segment = tuple[float | None, float | None]  # start and end in seconds
 
-_REQUESTS = 32  # at a time, to a store
-_THREADS = 4  # that look at local files
-_PROBED = 64  # films at once: of long ones the times of all frames are held
-_PART_BYTES = 2 << 20  # of films, that a task reads together
+_REQUESTS = 32  # concurrent requests to an object store
+_THREADS = 4  # threads that probe local files
+_PROBED = 64  # videos probed at a time; the times of all frames of long ones are in memory
+_PART_BYTES = 2 << 20  # of the videos of a task
 _PART_ROWS = 256
-_ROW_BYTES = 16 << 20  # of frames whose clips are written together
-_NEAR = Fraction(1, 50)  # that the frame rate of a header may be wrong by
+_ROW_BYTES = 16 << 20  # of the frames in a staged file
+_NEAR = Fraction(1, 50)  # tolerance for the frame rate of a header
 
 
 class _File(NamedTuple):
-    """A film, and the rows of the listing that are about it."""
+    """A video, and its (row, segment) pairs in the listing."""
 
     path: str
     size: int
@@ -63,7 +62,7 @@ class _File(NamedTuple):
 
 
 class _ProbedVideo(NamedTuple):
-    """What is known of a film before it is read; of a long one also its packets."""
+    """Header of a video; of a long one also its packets."""
 
     has_sound: bool
     unit: Fraction
@@ -87,21 +86,24 @@ _PLACE = (batch.PATH, batch.SIZE, batch.MTIME, SECTION, FROM, TO, COUNTS)
 
 @dataclasses.dataclass
 class _ScanCounts:
-    """What was found out while films were listed."""
+    """Counts for the notes of a scan."""
 
     with_sound: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VideoSource:
-    """Lists films by their headers, and reads the clips of them.
+    """Lists videos with their headers, and reads their clips.
 
-    files: lists them, as references. pictures: how frames come out. cut: which of them make clips.
-    max_clip_bytes: of the coded frames of a clip.
-    start, end: columns of the listing, of seconds, that make a row a segment of a film.
-    root: what is left out of a film's path, where a listing names its rows, not the films.
-    cut_above: bytes from which a film is cut into sections of `section_bytes` or more, at key
-    frames, so that several workers read it.
+    files: source of references.
+    pictures: how frames are resized and encoded.
+    cut: how clips are sampled.
+    start, end: columns of the listing with seconds; then a row is a segment of a video.
+    max_clip_bytes: maximum size of the encoded frames of a clip.
+    root: prefix to remove from the paths of videos, if keys of a listing do not name the videos.
+    section_above: bytes above which a video is split at key frames into sections, so that several
+      workers read it.
+    section_bytes: minimum size of a section.
     """
 
     files: Source
@@ -119,18 +121,24 @@ class VideoSource:
 
     @property
     def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
         return self.files.unique_keys
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """Notes for the user from `scan`."""
         found = self.scan_counts
         if not found.with_sound:
             return ()
-        videos = "film has" if found.with_sound == 1 else "films have"
-        return (f"{found.with_sound} {videos} sound, which is left out",)
+        videos = "video has" if found.with_sound == 1 else "videos have"
+        return (f"{found.with_sound} {videos} an audio track, which is dropped",)
 
     def scan(self) -> Iterator[ListingPart]:
-        """Raises ConfigError for an input that cannot be used."""
+        """Yield the videos, or sections of them.
+
+        Raises:
+          ConfigError: no video can be used.
+        """
         pyav()
         jpeg_codec()
         kept = 0
@@ -149,10 +157,14 @@ class VideoSource:
                 first = first or next(iter(part.rejects), None)
                 yield part
         if not kept and first is not None:
-            raise ConfigError(f"no film can be used; the first: {first.key}: {first.detail}")
+            raise ConfigError(f"no video can be used; the first: {first.key}: {first.detail}")
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
-        """Raises ConfigError where there is no film."""
+        """Return the layout of the clips.
+
+        Raises:
+          ConfigError: there is no usable video.
+        """
         del keep
         labelled = presplit = False
         users: list[pa.Field] | None = None
@@ -161,16 +173,20 @@ class VideoSource:
             presplit |= rows[batch.SPLIT].null_count < len(rows)
             users = [field for field in rows.schema if not field.name.startswith("__")]
         if users is None:
-            raise ConfigError("the input has no film that can be used")
+            raise ConfigError("the input has no usable video")
         return Layout(
             columns=clip_schema(self.cut.frames, users),
             labelled=labelled,
-            grouped=True,  # clips of a film never part
+            grouped=True,  # clips of a video stay in one split
             presplit=presplit,
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Raises ChangedInputError for a film that is not what was listed."""
+        """Yield the clips of a part of the listing.
+
+        Raises:
+          ChangedInputError: a video has changed since it was listed.
+        """
         found = ClipCollector(
             sections=sections,
             schema=layout.columns,
@@ -198,13 +214,14 @@ class VideoSource:
             except RecordError as error:
                 if place.counts:
                     found.reject(row, error)
-                else:  # the film counts where its first section is
+                else:  # the input counts in its first section
                     found.reject_record(row, ClipSection.from_text(str(place.section)).start, error)
         yield found.take()
 
     def _segments(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-        """References with the seconds of segments, under names of their own; and those that have
-        none that can be understood.
+        """Return references with start and end of segments in system columns, and rejects.
+
+        Rows with invalid seconds are rejected.
         """
         given = [_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
         faults = given[0][1] | given[1][1]
@@ -222,10 +239,10 @@ class VideoSource:
             videos = pa.array(paths, pa.string())
         rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], videos))
         if self.root is None and (self.start or self.end):
-            told = zip(videos.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
+            named = zip(videos.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
             keys = [
                 f"{video}@{_seconds_text(start or 0)}-{_seconds_text(end)}"
-                for video, start, end in told
+                for video, start, end in named
             ]
             rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
         for name, values in ((VIDEO, videos), (FROM, starts), (TO, ends)):
@@ -233,7 +250,7 @@ class VideoSource:
         return rows, rejects
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Films that can be used, in parts that each are read by one task."""
+        """Yield the usable videos and rejects, in parts for one task each."""
         keys = rows[batch.KEY].to_pylist()
         rejects: list[Reject] = []
         at: list[int] = []
@@ -260,7 +277,7 @@ class VideoSource:
     def _probe_all(
         self, rows: pa.RecordBatch
     ) -> Iterator[tuple[_File, _ProbedVideo | RecordError]]:
-        """What each film is; several are looked at at a time."""
+        """Read the headers of the videos of rows, several at a time."""
         files: dict[str, _File] = {}
         names = (batch.PATH, batch.SIZE, batch.MTIME, FROM, TO)
         for row, (path, size, mtime, *segment) in enumerate(_values(rows, *names)):
@@ -288,7 +305,7 @@ class VideoSource:
             return error
 
     def _check_bytes(self, pixels: int) -> None:
-        """Raises RecordError where a clip takes too much memory, if that can be told."""
+        """Raise RecordError if the size of a clip is known and too large."""
         if not self.pictures.is_raw or self.pictures.size is not None:
             return
         size = self.cut.frames * pixels * self.pictures.channels
@@ -296,13 +313,13 @@ class VideoSource:
             raise RecordError(
                 Reason.TOO_LARGE,
                 f"a clip takes {size} bytes, more than --max-clip-bytes {self.max_clip_bytes}:"
-                " fewer frames, a --size, or jpeg",
+                " use fewer frames, a --size, or jpeg",
             )
 
     def _sections(
         self, looked: _ProbedVideo | RecordError, segment: Segment
     ) -> Sequence[str | None]:
-        """The sections of a film or a segment. Raises RecordError where there is no clip in it."""
+        """Return the sections of a video or a segment. Raises RecordError if it has no clip."""
         if isinstance(looked, RecordError):
             raise looked
         if looked.packets is None:
@@ -315,14 +332,14 @@ class VideoSource:
     def _clips(
         self, video: VideoFile, section: ClipSection
     ) -> Iterator[tuple[Clip, list[EncodedFrame | RecordError]]]:
-        """The clips of a section in their order; each frame is coded once."""
+        """Yield the clips of a section in order. Encodes each frame once."""
         clips = collections.deque(section.clips(self.cut, video.unit))
         needed = {number for clip in clips for number in clip.frames.tolist()}
-        pictures = FrameEncoder(self.pictures, aspect=video.aspect)
+        encoder = FrameEncoder(self.pictures, aspect=video.aspect)
         held: dict[int, EncodedFrame | RecordError] = {}
         for number, frame in decode_section(video, section):
             if number in needed:
-                held[number] = _coded(pictures, frame)
+                held[number] = _encode(encoder, frame)
             while clips and clips[0].frames[-1] <= number:
                 clip = clips.popleft()
                 yield clip, [held[one] for one in clip.frames.tolist()]
@@ -331,35 +348,36 @@ class VideoSource:
                     del held[one]
 
     def _rate(self, video: VideoFile, section: ClipSection) -> Fraction:
-        """Frames of a clip per second; what the header says, where that is about right."""
+        """Return the frame rate of clips, from the header if it is about right."""
         found = section.rate(video.unit)
-        told = video.rate if abs(video.rate - found) <= found * _NEAR else found
-        return (self.cut.rate or told) / self.cut.step
+        rate = video.rate if abs(video.rate - found) <= found * _NEAR else found
+        return (self.cut.rate or rate) / self.cut.step
 
 
-def _coded(pictures: FrameEncoder, frame: Any) -> EncodedFrame | RecordError:
+def _encode(encoder: FrameEncoder, frame: Any) -> EncodedFrame | RecordError:
     if isinstance(frame, RecordError):
         return frame
     try:
-        return pictures.code(frame)
+        return encoder.encode(frame)
     except RecordError as error:
         return error
 
 
 def _missing(count: int | None) -> RecordError:
-    """What the header of a film tells of and is not there."""
-    what = "a part of the film cannot be read, or it ends before the end that its header tells"
+    """Return the error for frames that the header of a video declares, but that are missing."""
+    what = "a part of the video cannot be read, or it ends earlier than its header declares"
     if count is not None:
-        what = f"the last {count} frames that the header of the film tells of are not there"
+        what = f"the last {count} frames that the header of the video declares are missing"
     return RecordError(Reason.TRUNCATED, what)
 
 
 def _seconds(
     rows: pa.RecordBatch, option: str, column: str | None
 ) -> tuple[pa.Array, dict[int, str]]:
-    """A column of seconds, nulls without one; and {row: why it says none}.
+    """Return a column of seconds (nulls without column) and the invalid rows, {row: message}.
 
-    Raises ConfigError where it is none of numbers.
+    Raises:
+      ConfigError: the column does not exist, or does not hold numbers.
     """
     if column is None:
         return pa.nulls(len(rows), pa.float64()), {}
@@ -372,11 +390,11 @@ def _seconds(
     values = rows[column]
     if pa.types.is_null(values.type):
         return pa.nulls(len(rows), pa.float64()), {}
-    if pa.types.is_string(values.type):  # as it is with one value that is no number
+    if pa.types.is_string(values.type):  # the type of a column with one value that is not a number
         return _read_seconds(values.to_pylist(), column)
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise ConfigError(
-            f"--{option}-column: expected seconds as numbers, and {column!r} is of {values.type}"
+            f"--{option}-column: expected seconds as numbers, but {column!r} has type {values.type}"
         )
     return values.cast(pa.float64()), {}
 
@@ -394,7 +412,7 @@ def _read_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, d
 
 
 def _seconds_text(seconds: float | None) -> str:
-    """Seconds as they stand in a key."""
+    """Return seconds as text, for a key."""
     return "" if seconds is None else f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
@@ -405,7 +423,7 @@ def _values(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
 def _with_sections(
     rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[str | None, int]]
 ) -> pa.RecordBatch:
-    """Rows of the listing, with what is to be read of each."""
+    """Return rows of the listing with their sections and input counts."""
     out = rows.take(pa.array(at, pa.int64()))
     sections, counts = zip(*more, strict=True)
     out = out.append_column(SECTION, pa.array(sections, pa.string()))
