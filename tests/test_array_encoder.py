@@ -238,7 +238,7 @@ def test_chunks_are_those_of_a_loop(shape, fortran, size, stride, rest, data, tm
     ]
     left = ends[1] - max(ends[0], max(with_rest)) if len(with_rest) > len(expected) else 0
     assert cut.leaves(shape) == left
-    notes = (f"{left} steps at the ends of 1 arrays fill no chunk, and were left out",)
+    notes = (f"{left} steps at the ends of 1 arrays fill no chunk and were dropped",)
     assert records.notes == (notes if left else ())
     lengths = {one.shape[axis] for one in expected.values()}
     declared = records.features["array/encoded"].raw_shape
@@ -335,7 +335,7 @@ def test_most_arrays_decide_what_the_others_are_held_against(tmp_path) -> None:
     folder = save(tmp_path / "in", **files, wide=np.ones((2, 3)), flat=np.ones(3, "f4"))
     records = Records(folder)
     assert records.told == {
-        "wide.npy": "an array of float64, where most are float32: --dtype float64 casts both",
+        "wide.npy": "an array of float64, but most are float32: --dtype float64 casts both",
         "flat.npy": "an array of 1 dimensions (3), where most records have 2: leave it out, or make"
         " a dataset of its own of it",
     }
@@ -367,10 +367,10 @@ def test_bools_of_other_bytes_are_rejects(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("array", "cut", "message"),
     [
-        (np.zeros(()), ITEM, "a single number, which cannot be cut"),
+        (np.zeros(()), ITEM, "a single number, which cannot be split"),
         (np.zeros((0, 3)), ITEM, "an array of 0x3, which has no items"),
         (np.zeros((2, 3)), CHUNK(size=1, stride=1, axis=2), "an array of 2x3, which has no axis 2"),
-        (np.zeros((0, 3)), CHUNK(size=1, stride=1), "0 along axis 0, less than a chunk"),
+        (np.zeros((0, 3)), CHUNK(size=1, stride=1), "0 along axis 0, which is less than a chunk"),
         (np.array([None]), None, "an array of Python objects"),
         (np.zeros(300), None, "300 float64: 2400 bytes at once, more than --max-array-bytes 2000"),
         (np.zeros((2, 300)), ITEM, "2400 bytes at once, more than --max-array-bytes 2000"),
@@ -380,9 +380,7 @@ def test_what_gives_no_record(array, cut, message, tmp_path) -> None:
     folder = save(tmp_path / "in", bad=array)
     with pytest.raises(ConfigError) as error:
         Records(folder, cut, max_bytes=2000)
-    assert str(error.value).startswith(
-        "no file holds an array that can be used; the first: bad.npy"
-    )
+    assert str(error.value).startswith("no file holds a usable array; the first: bad.npy")
     assert message in str(error.value)
     np.save(folder / "good.npy", np.ones((3, 2, 2)))
     assert message in Records(folder, cut, max_bytes=2000).told["bad.npy"]
@@ -407,9 +405,9 @@ def test_labels_have_to_be_one_for_each_record(tmp_path) -> None:
     np.savez(tmp_path / "good.npz", x=np.zeros((5, 2)), y=np.array(["a", "b", "", "c\nd", "a"]))
     records = Records(tmp_path, ITEM, array="x", label_array="y")
     assert records.told == {
-        "short.npz": "labels of the shape [4] for 5 items: expected one each",
-        "floats.npz": "labels of float64: classes are integers, bools or texts",
-        "flat.npz": "labels of the shape [5, 1] for 5 items: expected one each",
+        "short.npz": "labels of shape [4] for 5 items: expected one label each",
+        "floats.npz": "labels of float64: expected integers, bools or text",
+        "flat.npz": "labels of shape [5, 1] for 5 items: expected one label each",
         "good.npz#3": "the class name 'c\\nd' has a line break, and labels.txt has a line per name:"
         " rename it",
     }

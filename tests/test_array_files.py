@@ -141,20 +141,20 @@ def damaged(content: bytes) -> bytes:
 NOISE = np.random.default_rng(1).integers(0, 99, 2000)
 BAD = {
     "text": (b"hello there", Reason.UNSUPPORTED, "neither .npy, .npz nor HDF5"),
-    "a pickle": (b"\x80\x04K\x01.", Reason.UNSUPPORTED, "perhaps a pickle, which is never read"),
-    "an empty archive": (npz(), Reason.EMPTY, "no array is in it"),
+    "a pickle": (b"\x80\x04K\x01.", Reason.UNSUPPORTED, "probably a pickle, which is never read"),
+    "an empty archive": (npz(), Reason.EMPTY, "it contains no arrays"),
     "several arrays": (
         npz(x=NOISE, y=NOISE),
         Reason.BAD_VALUE,
-        "several arrays, x, y: say which with --array",
+        "several arrays, x, y: name one with --array",
     ),
-    "half an archive": (npz(x=NOISE)[:-60], Reason.CORRUPT, "an archive that is damaged"),
-    "a damaged member": (damaged(npz(x=NOISE)), Reason.CORRUPT, "an archive that is damaged"),
+    "half an archive": (npz(x=NOISE)[:-60], Reason.CORRUPT, "a damaged archive"),
+    "a damaged member": (damaged(npz(x=NOISE)), Reason.CORRUPT, "a damaged archive"),
     "an archive of objects": (npz(x=np.array([None])), Reason.UNSUPPORTED, "never read"),
     "a member that lies": (
         npz(x=b"\x93NUMPY\x01\0\x3c\0{'descr':'<f8','fortran_order':False,'shape':(9,)}".ljust(70)),
         Reason.TRUNCATED,
-        "its header tells of 9 float64",
+        "its header declares 9 float64",
     ),
     "no HDF5": (b"\x89HDF\r\n\x1a\n" + bytes(500), Reason.CORRUPT, "an HDF5 file that cannot be"),
     "half of HDF5": (

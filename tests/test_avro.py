@@ -102,9 +102,9 @@ def mend_header(path: pathlib.Path) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no Avro file"),
-        (b"a,b\n1,2\n", "is no Avro file"),
-        (b"Obj\x01\x02", "is no Avro file"),
+        (b"", "is not an Avro file"),
+        (b"a,b\n1,2\n", "is not an Avro file"),
+        (b"Obj\x01\x02", "is not an Avro file"),
     ],
 )
 def test_what_is_no_avro_file_is_told(tmp_path, content, words):
@@ -120,5 +120,5 @@ def test_columns_of_records_are_told(tmp_path):
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": inner}]}
     with path.open("wb") as sink:
         fastavro.writer(sink, schema, [{"x": {"y": 1}}])
-    with pytest.raises(ConfigError, match=r"column 'x' of .* is of the Avro type"):
+    with pytest.raises(ConfigError, match=r"column 'x' of .* has the Avro type"):
         opened(path).header()

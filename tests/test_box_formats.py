@@ -174,7 +174,7 @@ def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
     path.write_text(f"file,label,x1,y1,x2,y2\na.jpg,cat,{corners}\n")
     annotations = read_boxes(Location.parse(str(path)), fractions=True)
     got = corners.replace(",", ", ")
-    why = f"boxes.csv: row 1: expected four fractions, got {got}: they are of the sides, 0 to 1"
+    why = f"boxes.csv: row 1: expected four fractions, got {got}: fractions of width and height are 0 to 1"
     assert annotations.faults == ({0: why} if bad else {})
 
 
@@ -210,7 +210,7 @@ def test_voc_may_have_a_namespace(tmp_path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("<annotation", "no XML that can be read"),
+        ("<annotation", "invalid XML"),
         ("<html><body/></html>", "expected an XML of <annotation>, got one of <html>"),
         ('<list xmlns="http://x"/>', "expected an XML of <annotation>, got one of <list>"),
         (
@@ -272,23 +272,23 @@ def test_a_bad_row_of_a_table(row, why, tmp_path):
     assert annotations.faults == {1: why}
     assert [len(one) for one in annotations.table[OBJECTS].to_pylist()] == [1, 0, 0]
     (reject,) = annotations.rejects
-    assert (reject.key, reject.detail) == ("boxes.csv#4", "row 4: names no picture")
+    assert (reject.key, reject.detail) == ("boxes.csv#4", "row 4: names no image")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, "is not there: check the path"),
+        ({}, "does not exist: check the path"),
         ({"x/a.jpg": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
         ({"x": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
-        ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one a line"),
+        ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one per line"),
         ({"x.csv": "a,b\n"}, "has no column filename, class, xmin, ymin, xmax, ymax; it has a, b"),
         (
             {"x.csv": "1.jpg 2 " * 99},
             "; it has 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg",
         ),
-        ({"x.csv": "file,label,x1,y1,x2,y2\n"}, "has no row that names a picture"),
-        ({"x.csv": b"file,label,x1,y1,x2,y2\n\xff"}, "is no CSV in UTF-8"),
+        ({"x.csv": "file,label,x1,y1,x2,y2\n"}, "has no row that names an image"),
+        ({"x.csv": b"file,label,x1,y1,x2,y2\n\xff"}, "is not CSV in UTF-8"),
     ],
 )
 def test_annotations_that_are_none(content, message, tmp_path):

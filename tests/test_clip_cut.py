@@ -109,13 +109,13 @@ def test_a_segment_has_the_frames_that_begin_in_it(segment, slots) -> None:
 @pytest.mark.parametrize(
     ("segment", "message"),
     [
-        ((0.4, 0.5), "a segment from 0.4 to 0.5 seconds, and the film takes 0.400"),
-        ((0.0, 2.0), "a segment from 0 to 2 seconds, and the film takes 0.400"),
-        ((0.2, 0.1), "expected a start from 0 on, and an end after it"),
-        ((0.2, 0.2), "expected a start from 0 on, and an end after it"),
-        ((-0.1, 0.2), "expected a start from 0 on, and an end after it"),
-        ((float("nan"), 0.2), "expected a start from 0 on, and an end after it"),
-        ((0.1, 0.11), "a segment of 0 frames, and a clip takes 1: --clip-rest pad"),
+        ((0.4, 0.5), "a segment from 0.4 to 0.5 seconds, but the video takes 0.400"),
+        ((0.0, 2.0), "a segment from 0 to 2 seconds, but the video takes 0.400"),
+        ((0.2, 0.1), "expected a start of 0 or more, and a later end"),
+        ((0.2, 0.2), "expected a start of 0 or more, and a later end"),
+        ((-0.1, 0.2), "expected a start of 0 or more, and a later end"),
+        ((float("nan"), 0.2), "expected a start of 0 or more, and a later end"),
+        ((0.1, 0.11), "a segment of 0 frames, but a clip takes 1: --clip-rest pad"),
     ],
 )
 def test_what_is_no_segment(segment, message) -> None:

@@ -86,11 +86,11 @@ def test_whole_floats_are_ids_and_sides(parse):
         ({"bbox": [1, 2, 3, "4"]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3, '4"),
         ({"bbox": [1, 2, 3, float("nan")]}, "expected a 'bbox' of [x, y, width, height], got [1,"),
         ({"bbox": None}, "expected a 'bbox' of [x, y, width, height], got None"),
-        ({"category_id": 4}, "its 'category_id' 4 is that of no category"),
-        ({"category_id": [4]}, "its 'category_id' [4] is that of no category"),
-        ({"area": -1}, "expected an 'area' from 0 on, got -1"),
-        ({"area": 2**63}, "expected an 'area' from 0 on, got 9223372036854775808"),
-        ({"area": 10**400}, "expected an 'area' from 0 on, got 1000"),
+        ({"category_id": 4}, "its 'category_id' 4 is not the id of a category"),
+        ({"category_id": [4]}, "its 'category_id' [4] is not the id of a category"),
+        ({"area": -1}, "expected an 'area' of 0 or more, got -1"),
+        ({"area": 2**63}, "expected an 'area' of 0 or more, got 9223372036854775808"),
+        ({"area": 10**400}, "expected an 'area' of 0 or more, got 1000"),
         ({"bbox": [1, 2, 3, 10**400]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3"),
         ({"bbox": [1e308, 2, 1e308, 1]}, "expected a 'bbox' of [x, y, width, height], got [1e+3"),
         ({"bbox": "\ud800"}, "expected a 'bbox' of [x, y, width, height], got '\\ud800'"),
@@ -143,10 +143,10 @@ def test_files_of_other_pictures_may_have_ids_of_their_own(parse, tmp_path):
 @pytest.mark.parametrize(
     ("entry", "change", "how"),
     [
-        (BOX, {"bbox": [1, 2.5, 3, 5]}, "which says something else"),
-        (BOX, {"category_id": 2}, "which says something else"),
-        (BOX, {"image_id": 3}, "which is of another picture"),
-        ({"image_id": 1, "caption": "a"}, {"caption": "b"}, "which says something else"),
+        (BOX, {"bbox": [1, 2.5, 3, 5]}, "which has other content"),
+        (BOX, {"category_id": 2}, "which has other content"),
+        (BOX, {"image_id": 3}, "which belongs to another image"),
+        ({"image_id": 1, "caption": "a"}, {"caption": "b"}, "which has other content"),
     ],
 )
 @pytest.mark.parametrize("known", [5, "five"])
@@ -163,13 +163,13 @@ def test_an_entry_of_no_picture_is_a_reject(parse, image):
     (reject,) = parse([BOX, {**BOX, "image_id": image}]).rejects
     assert reject.key == "coco.json#annotations[1]"
     assert reject.reason == Reason.MISSING
-    assert reject.detail == f"its 'image_id' {image!r} is that of no picture"
+    assert reject.detail == f"its 'image_id' {image!r} is not the id of an image"
 
 
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"images": []}, "expected COCO's 'images', a list of pictures, got none"),
+        ({"images": []}, "expected COCO's 'images', a list of images, got none"),
         ({"annotations": []}, "expected COCO's 'annotations', a list, got none"),
         ({"images": {"a": 1}}, "images: expected a list of objects, got"),
         ({"images": [3]}, "images[0]: expected a list of objects, got '3'"),
@@ -178,7 +178,7 @@ def test_an_entry_of_no_picture_is_a_reject(parse, image):
         ({"images": [{"id": 0.5, "file_name": "a"}]}, "images[0]: expected an 'id', got 0.5"),
         (
             {"images": [*IMAGES, {"id": 3, "file_name": "c.jpg"}]},
-            "images[2]: the 'id' 3 is that of another picture, too",
+            "images[2]: the 'id' 3 is also the id of another image",
         ),
         (
             {"images": [{"id": 1, "file_name": "\ud800.jpg"}]},
@@ -204,9 +204,7 @@ def test_a_file_that_is_none_of_coco(parse, parts, message):
 def test_categories_of_one_name_are_one_class_and_told(parse):
     found = parse([BOX], categories=[*CATEGORIES, {"id": 4, "name": "dog"}])
     assert found.classes == ("cat", "dog")
-    assert found.notes == [
-        "the categories 4, 9 are called 'dog', all of them: they became one class"
-    ]
+    assert found.notes == ["the categories 4, 9 share the name 'dog': they became one class"]
     assert parse([BOX]).notes == []
 
 
@@ -224,4 +222,4 @@ def test_sizes_that_differ_are_a_fault(parse):
     twice = [*IMAGES, {"id": 5, "file_name": "b.jpg", "width": 41, "height": 30}]
     found = parse([BOX], twice)
     assert list(found.faults) == [0]
-    assert "images[2]: two entries say different sizes of the picture" in found.faults[0]
+    assert "images[2]: two entries give different sizes of the image" in found.faults[0]

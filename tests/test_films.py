@@ -140,7 +140,7 @@ def test_a_damage_costs_the_clips_that_hold_it(tmp_path) -> None:
         # The decoder may still have had a frame of before, which goes with the key frame.
         assert lost.keys() - {"x.mkv#20"} == {f"x.mkv#{n}" for n in range(24, 36, 4)}
         assert {reason for reason, _ in lost.values()} == {"corrupt"}
-        assert lost["x.mkv#24"][1] == "frame 24 of the film cannot be decoded"
+        assert lost["x.mkv#24"][1] == "frame 24 of the video cannot be decoded"
         assert all(before[key] == after[key] for key in after)
 
 
@@ -169,7 +169,7 @@ def test_films_one_behind_another_are_told(name, tmp_path) -> None:
     other = make_film(tmp_path / f"other-{name}", 40, offset=50, **codec)
     joined = tmp_path / name
     joined.write_bytes(one.read_bytes() + other.read_bytes())
-    with pytest.raises(RecordError, match="its times begin anew after 30 frames, as where films"):
+    with pytest.raises(RecordError, match="its times restart after 30 frames, as in concatenated"):
         packets_of(joined)
 
 
@@ -302,7 +302,9 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
         pathlib.Path(file).unlink()
         if wrong is not None:
             pathlib.Path(file).write_bytes(wrong)
-        with pytest.raises(RunError, match=r"is not what this job wrote there: remove .*checked"):
+        with pytest.raises(
+            RunError, match=r"is not the file that this job wrote: remove .*checked"
+        ):
             read_frames(rows)
         pathlib.Path(file).write_bytes(content)
 

@@ -235,7 +235,7 @@ def _link(target: str, name: str) -> Callable[[bytes], None]:
         (lambda r: os.mkfifo(r + b"/roses/p"), "roses/p", Reason.UNSUPPORTED, "a pipe: expected"),
         (_socket, "roses/socket", Reason.UNSUPPORTED, "a socket: expected a regular file"),
         (_link("/dev/null", "roses/null"), "roses/null", Reason.UNSUPPORTED, "a device: expected"),
-        (_link("gone", "roses/l"), "roses/l", Reason.MISSING, "a symbolic link that leads nowhere"),
+        (_link("gone", "roses/l"), "roses/l", Reason.MISSING, "a symbolic link to a missing file"),
         (_link("self", "roses/self"), "roses/self", Reason.SYMLINK_LOOP, "leads back to itself"),
         (_link("..", "roses/up"), "roses/up", Reason.SYMLINK_LOOP, "leads back to itself"),
         (_link(".", "here"), "here", Reason.SYMLINK_LOOP, "leads back to itself"),
@@ -335,15 +335,15 @@ def test_bad_options() -> None:
 @pytest.mark.parametrize(
     ("names", "root", "message"),
     [
-        ((), "gone", "the input folder {} is not there: check the path"),
-        ((), ".", "found no file to use in {} (it is empty): expected LABEL/FILE"),
+        ((), "gone", "the input folder {} does not exist: check the path"),
+        ((), ".", "found no usable file in {} (it is empty): expected LABEL/FILE"),
         (
             (".x", ".y", "a.txt", "b.CSV", "c.json"),
             ".",
-            "found no file to use in {} (3 left out as extension, 2 left out as hidden): expected",
+            "found no usable file in {} (3 left out as extension, 2 left out as hidden): expected",
         ),
-        (("a.jpg",), "*.png", "no file to use matches {} (nothing does)"),
-        (("train/1", "test/2"), ".", "; to use files without label, say --unlabelled keep"),
+        (("a.jpg",), "*.png", "no usable file matches {} (no file matches)"),
+        (("train/1", "test/2"), ".", "; to use files without label, pass --unlabelled keep"),
     ],
 )
 def test_unusable_input(

@@ -45,16 +45,16 @@ def test_items_are_those_of_json(whole, size, ascii_only, indent):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "expected a JSON object, which begins with {: it ends there"),
+        (b"", "expected a JSON object, which begins with {: got the end of the file"),
         (b"[1]", "expected a JSON object, which begins with {: got '[1]'"),
-        (b'{"a": [1, 2', "no JSON at or after a[1]: it ends there"),
-        (b'{"a": [1 2]}', "no JSON at or after a[0]: got ']}'"),
-        (b'{"a": [{"b": 1}, {"b" 2}]}', "no JSON at or after a[0]: got"),
+        (b'{"a": [1, 2', "invalid JSON at or after a[1]: got the end of the file"),
+        (b'{"a": [1 2]}', "invalid JSON at or after a[0]: got ']}'"),
+        (b'{"a": [{"b": 1}, {"b" 2}]}', "invalid JSON at or after a[0]: got"),
         (b'{"a" [1]}', "no JSON: got '[1]}'"),
-        (b'{"a": 1 "b": 2}', "no JSON at or after a: got 'b\": 2}'"),
+        (b'{"a": 1 "b": 2}', "invalid JSON at or after a: got 'b\": 2}'"),
         (b"{1: 2}", "no JSON: got ': 2}'"),
         (b'{"a": ["\xff"]}', "not UTF-8"),
-        (b'{"a": [' + b"[" * 100_000, "no JSON at or after a"),
+        (b'{"a": [' + b"[" * 100_000, "invalid JSON at or after a"),
     ],
 )
 def test_what_is_no_json(data, message):

@@ -368,12 +368,12 @@ def test_what_stands_at_a_path(folder: pathlib.Path) -> None:
     bad = {
         "gone.jpg": (Reason.MISSING, "no such file"),
         "a.jpg/x": (Reason.MISSING, "no such file"),
-        "dangling": (Reason.MISSING, "a symbolic link that leads nowhere"),
+        "dangling": (Reason.MISSING, "a symbolic link to a missing file"),
         "empty": (Reason.EMPTY, "a file of 0 bytes"),
         "pipe": (Reason.UNSUPPORTED, "a pipe: expected a regular file"),
         "loop": (Reason.SYMLINK_LOOP, "the symbolic link leads back to itself"),
         "in": (Reason.BAD_VALUE, "a folder: expected a file"),
-        "x\0y": (Reason.BAD_VALUE, "a path cannot hold a zero byte"),
+        "x\0y": (Reason.BAD_VALUE, "a path cannot contain a zero byte"),
         "n" * 300: (Reason.UNREADABLE, "the name is too long for that filesystem"),
         "ftp://x": (Reason.BAD_VALUE, "unknown scheme 'ftp' in 'ftp://x': expected a local path, "
                     "or one of file://, s3://, gs://, abfs://, hdfs://"),
@@ -505,24 +505,24 @@ def test_nested_json_that_an_example_cannot_hold(
     ("name", "content", "options", "message"),
     [
         ("l.txt", "x", {}, "expected a listing in .csv, .tsv, .jsonl (each also .gz) or .parquet"),
-        ("l.csv", "", {}, "cannot understand the listing {}: Empty CSV file"),
+        ("l.csv", "", {}, "cannot parse the listing {}: Empty CSV file"),
         ("l.csv", "path\n", {}, "the listing {} has no rows"),
-        ("l.jsonl", "", {}, "no column of paths found in {}: expected one named path, file"),
-        ("l.csv", "x;y\n1;2\n", {}, "it has 'x;y'; say which with --path-column"),
+        ("l.jsonl", "", {}, "found no column of paths in {}: expected one of path, file"),
+        ("l.csv", "x;y\n1;2\n", {}, "it has 'x;y'; name the column with --path-column"),
         (
             "l.csv",
             "path,x\na,1\n",
             {"label_column": "y"},
             "no column 'y' in {}: it has 'path', 'x'",
         ),
-        ("l.csv", "path,path\na,1\n", {}, "a column name comes twice in {}: path, path"),
+        ("l.csv", "path,path\na,1\n", {}, "{} has duplicate column names: path, path"),
         ("l.csv", "path,__x\na.jpg,1\n", {}, "column '__x' in {} starts with two underscores"),
-        ("l.csv", b"path,\xff\na,1\n", {}, "cannot understand the listing {}: 'utf-8' codec"),
-        ("l.csv", 'path,x\na,"1\nb,2\n', {}, "a quote is left open in {}: row 1 runs to the end"),
+        ("l.csv", b"path,\xff\na,1\n", {}, "cannot parse the listing {}: 'utf-8' codec"),
+        ("l.csv", 'path,x\na,"1\nb,2\n', {}, "unclosed quote in {}: row 1 extends to the end"),
         ("l.csv", "path\ngone.jpg\n", {}, "no row of {} can be used (1 missing); the first: gone"),
-        ("l.csv", "path\ngone.jpg\n", {}, "say which with --input-root"),
+        ("l.csv", "path\ngone.jpg\n", {}, "name it with --input-root"),
         ("l.csv", "path,label\na.jpg,\n", {}, "(1 unlabelled); the first: a.jpg: no label"),
-        ("l.parquet", "PAR1", {}, "cannot understand the listing {}: Parquet file size is 4"),
+        ("l.parquet", "PAR1", {}, "cannot parse the listing {}: Parquet file size is 4"),
         ("l.csv", "path\na\n", {"unlabelled": "x"}, "expected unlabelled to be 'reject' or 'keep'"),
         ("l.csv", "path\na\n", {"input_root": "ftp://x"}, "unknown scheme 'ftp'"),
     ],
@@ -537,7 +537,7 @@ def test_unusable_listings(
 
 
 def test_unusable_places(folder: pathlib.Path) -> None:
-    with pytest.raises(ConfigError, match=r"the listing .*gone.csv is not there"):
+    with pytest.raises(ConfigError, match=r"the listing .*gone.csv does not exist"):
         scan(folder / "gone.csv")
     (folder / "d.csv").mkdir()
     with pytest.raises(ConfigError, match=r"expected a listing, but .*d.csv is a folder"):
@@ -551,7 +551,7 @@ def test_unusable_places(folder: pathlib.Path) -> None:
 def test_truncated_listings(name: str, folder: pathlib.Path) -> None:
     listing = _write_table(folder, name, TABLE)
     listing.write_bytes(listing.read_bytes()[:-10])
-    with pytest.raises(ConfigError, match="cannot understand the listing"):
+    with pytest.raises(ConfigError, match="cannot parse the listing"):
         scan(listing)
 
 

@@ -64,11 +64,11 @@ BAD = {
     "no header": (b"\x93NUMPY\x01\0", Reason.TRUNCATED, "it ends within its header"),
     "half a header": (header(text_of())[:30], Reason.TRUNCATED, "it ends within its header"),
     "version 9": (b"\x93NUMPY\x09\0" + EIGHT, Reason.UNSUPPORTED, "a header of version 9.0"),
-    "no dictionary": (header("[1, 2]", EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "a call": (header("__import__('os')", EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "no text": (header("\0\0\0", EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "brackets": (header("(" * 900, EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "no such dtype": (header(text_of("'<q9'"), EIGHT), Reason.CORRUPT, "cannot be understood"),
+    "no dictionary": (header("[1, 2]", EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "a call": (header("__import__('os')", EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "no text": (header("\0\0\0", EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "brackets": (header("(" * 900, EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "no such dtype": (header(text_of("'<q9'"), EIGHT), Reason.CORRUPT, "cannot be parsed"),
     "a long header": (
         header(text_of() + " " * 70000, EIGHT, version=2),
         Reason.CORRUPT,
@@ -76,7 +76,7 @@ BAD = {
     ),
     "below 0": (header(text_of(shape="(-2,)"), EIGHT), Reason.CORRUPT, "the shape (-2,)"),
     "a bool": (header(text_of(shape="(True,)"), b"1234"), Reason.CORRUPT, "the shape (True,)"),
-    "no tuple": (header(text_of(shape="2"), EIGHT), Reason.CORRUPT, "cannot be understood"),
+    "no tuple": (header(text_of(shape="2"), EIGHT), Reason.CORRUPT, "cannot be parsed"),
     "65 dimensions": (
         header(text_of(shape=str((1,) * 65)), EIGHT),
         Reason.CORRUPT,
@@ -85,18 +85,18 @@ BAD = {
     "too little": (
         header(text_of(shape="(3,)"), EIGHT),
         Reason.TRUNCATED,
-        "its header tells of 3 float32, which is 12 bytes, and 8 follow it",
+        "its header declares 3 float32, which is 12 bytes, but 8 bytes follow",
     ),
     "too much": (header(text_of(shape="(1,)"), EIGHT), Reason.CORRUPT, "4 bytes follow the array"),
     "absurd": (
         header(text_of(shape=f"({2**40}, {2**40})"), EIGHT),
         Reason.TOO_LARGE,
-        "more than any file holds",
+        "larger than any file",
     ),
     "absurd but empty": (
         header(text_of(shape=f"(0, {2**62})")),
         Reason.TOO_LARGE,
-        "more than any file holds",
+        "larger than any file",
     ),
     "objects": (written(np.array([{}, None])), Reason.UNSUPPORTED, "a pickle and never read"),
     "records": (

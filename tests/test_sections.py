@@ -171,7 +171,7 @@ def test_sections_of_tables(
         mock.patch.object(text_files, "_FIRST_READ", 8 + chunk),
     ):
         if left_open and quotes:
-            with pytest.raises(ConfigError, match=r"a quote is left open in .*: row "):
+            with pytest.raises(ConfigError, match=r"unclosed quote in .*: row "):
                 read_by(file, size)
             return
         rows, bad = read_by(file, size)

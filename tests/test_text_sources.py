@@ -189,7 +189,7 @@ def test_formats(
             b"text,label\nna\xefve,a\nfine,a\n\xff\xfe,a\nfine,\xe9\n",
             {},
             {2: "fine"},
-            dict.fromkeys((1, 3, 4), ("bad_value", "not UTF-8: name its encoding with --encoding")),
+            dict.fromkeys((1, 3, 4), ("bad_value", "not UTF-8: name the encoding with --encoding")),
             id="invalid UTF-8",
         ),
         pytest.param(
@@ -205,7 +205,7 @@ def test_formats(
             b"text,\xe9\nna\xefve,1\n\x81,1\nnot \x93bad\x94,1\n",
             {"encoding": "cp1252"},
             {1: "naïve", 3: "not “bad”"},
-            {2: ("bad_value", "not CP1252: name its encoding with --encoding")},
+            {2: ("bad_value", "not CP1252: name the encoding with --encoding")},
             id="a byte that is nothing in its encoding",
         ),
         pytest.param(
@@ -213,7 +213,7 @@ def test_formats(
             b'{"text": "\xff"}\n{"text": "fine"}',
             {},
             {2: "fine"},
-            {1: ("bad_value", "not UTF-8: name its encoding with --encoding")},
+            {1: ("bad_value", "not UTF-8: name the encoding with --encoding")},
             id="invalid UTF-8 in JSON",
         ),
         pytest.param(
@@ -221,7 +221,7 @@ def test_formats(
             "one\ntwo\n".encode("utf-16") + b"\x00\xd8\n\0x\0",
             {"encoding": "utf-16"},
             {1: "one", 2: "two", 4: "x"},
-            {3: ("bad_value", "not UTF-16: name its encoding with --encoding")},
+            {3: ("bad_value", "not UTF-16: name the encoding with --encoding")},
             id="half a surrogate pair in UTF-16",
         ),
         pytest.param(
@@ -404,7 +404,9 @@ def test_columns(
     assert (row["text"], row["__label__"]) == (f"v{text}", None if label is None else f"v{label}")
     assert read.layout.labelled == (label is not None)
     assert read.notes == (
-        ("a column without name, as pandas writes its index, is left out",) if "" in columns else ()
+        ("a column without name is ignored (pandas writes its index as such a column)",)
+        if "" in columns
+        else ()
     )
     if "g" in columns:
         assert [row[name] for name in SYSTEM] == ["v0", None, "v3", "v2"]
@@ -545,7 +547,7 @@ def test_a_folder_of_shards(tmp_path: pathlib.Path) -> None:
     assert list(read.texts) == ["a.csv#1", "a.csv#2", "b.csv.gz#1", "deep/er/c.csv#1"]
     assert read.told == {
         "empty.csv": (Reason.EMPTY, "a file of 0 bytes"),
-        "gone.csv": (Reason.MISSING, "a symbolic link that leads nowhere"),
+        "gone.csv": (Reason.MISSING, "a symbolic link to a missing file"),
     }
     assert read.filtered == {"hidden": 2, "extension": 2}
     assert len(read.parts) == 1
@@ -630,21 +632,21 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
     source = TextRows(input=str(path))
     (listed,) = source.scan()
     layout = source.layout([listed.rows])
-    with pytest.raises(RunError, match=f"cannot understand the file {path}: Compressed file ended"):
+    with pytest.raises(RunError, match=f"cannot parse the file {path}: Compressed file ended"):
         list(source.read(listed.rows, layout))
 
 
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({}, {}, "the input {}/in is not there: check the path"),
-        ({"in/x": ""}, {}, "found no row in {}/in (1 left out as extension): expected a file of"),
+        ({}, {}, "the input {}/in does not exist: check the path"),
+        ({"in/x": ""}, {}, "found no rows in {}/in (1 left out as extension): expected a file of"),
         ({"in/a.csv": "", "in/.b.csv": ""}, {}, "(1 left out as hidden, 1 rejected as empty)"),
-        ({"in/a.csv": "text\n"}, {}, "found no row in {}/in: expected a file of rows"),
-        ({"in/a.jsonl": "\n\n"}, {}, "no line of {}/in is a JSON object with a value in it"),
-        ({"in/a.jsonl": "[1]\n{"}, {}, "no line of {}/in is a JSON object with a value in it"),
-        ({"in/a.csv": "a,b\n1,2\n"}, {}, "no column of texts found in {}/in: expected one named"),
-        ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; say which with --text-column"),
+        ({"in/a.csv": "text\n"}, {}, "found no rows in {}/in: expected a file of rows"),
+        ({"in/a.jsonl": "\n\n"}, {}, "no line of {}/in is a JSON object with a value"),
+        ({"in/a.jsonl": "[1]\n{"}, {}, "no line of {}/in is a JSON object with a value"),
+        ({"in/a.csv": "a,b\n1,2\n"}, {}, "found no column of texts in {}/in: expected one of"),
+        ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; name the column with --text-column"),
         (
             {"in/a.csv": "a,b\n1,2\n"},
             {"text_column": "c"},
@@ -666,55 +668,63 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
             {},
             "a.csv has no column 'b', but b.csv has it: a.csv has 'text'; give all files the same",
         ),
-        ({"in/a.csv": "body,text\nx,y\n"}, {"text_column": "body"}, "leave it out with --drop-col"),
+        ({"in/a.csv": "body,text\nx,y\n"}, {"text_column": "body"}, "drop it with --drop-col"),
         (
             {"in/a.csv": "text,text\nx,y\n"},
             {},
-            "a column name comes twice in {}/in/a.csv: text, te",
+            "{}/in/a.csv has duplicate column names: text, te",
         ),
         ({"in/a.csv": "text,__x\nx,y\n"}, {}, "column '__x' in {}/in starts with two underscores"),
-        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "cannot understand the file {}/in/a.csv: 'utf-8'"),
-        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "name its encoding with --encoding"),
-        ({"in/a.csv": "text\nx\n".encode("utf-16")}, {}, "or say --encoding utf-16"),
-        ({"in/a.jsonl": "{}".encode("utf-16")}, {}, "begins with the mark of UTF-16: save it as"),
-        ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "open in {}/in/a.csv: row 2 runs to the end of th"),
-        ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "if quotes are data there, say --quoting off"),
+        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "cannot parse the file {}/in/a.csv: 'utf-8'"),
+        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "name the encoding with --encoding"),
+        ({"in/a.csv": "text\nx\n".encode("utf-16")}, {}, "or pass --encoding utf-16"),
+        (
+            {"in/a.jsonl": "{}".encode("utf-16")},
+            {},
+            "begins with the byte order mark of UTF-16: save it as",
+        ),
+        (
+            {"in/a.csv": 'text\nx\n"y\nz\n'},
+            {},
+            "open in {}/in/a.csv: row 2 extends to the end of th",
+        ),
+        ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "if quotes are data there, pass --quoting off"),
         (
             {"in/a.csv": '"text\nx\n'},
             {},
-            "the header of {}/in/a.csv has no end: perhaps a quote is",
+            "the header of {}/in/a.csv has no end: check for an unclosed",
         ),
         (
             {"in/a.csv": "A,B\nx,y\n"},
             {"columns": ("a", "b")},
-            "--columns is for files without a hea",
+            "--columns is for files without hea",
         ),
-        ({"in/a.parquet": "PAR1"}, {}, "cannot understand the file {}/in/a.parquet: Parquet file"),
-        ({"in/a.arrow": "x"}, {}, "cannot understand the file {}/in/a.arrow: "),
+        ({"in/a.parquet": "PAR1"}, {}, "cannot parse the file {}/in/a.parquet: Parquet file"),
+        ({"in/a.arrow": "x"}, {}, "cannot parse the file {}/in/a.arrow: "),
         (
             {"in/a.feather": "FEA1    "},
             {},
             "{}/in/a.feather is Feather of version 1: write it anew",
         ),
-        ({"in/a.csv.gz": "x"}, {}, "cannot understand the file {}/in/a.csv.gz: Not a gzipped file"),
-        ({"in/a.csv.zst": "x" * 99}, {}, "cannot understand the file {}/in/a.csv.zst: ZSTD"),
+        ({"in/a.csv.gz": "x"}, {}, "cannot parse the file {}/in/a.csv.gz: Not a gzipped file"),
+        ({"in/a.csv.zst": "x" * 99}, {}, "cannot parse the file {}/in/a.csv.zst: ZSTD"),
         ({"in/a.parquet.gz": "x"}, {}, "expected parquet that is compressed inside"),
         (
             {"in/a.csv": CSV},
             {"encoding": "no such"},
-            "--encoding: expected the name of one, such as",
+            "--encoding: expected an encoding, such as",
         ),
-        ({"in/a.csv": CSV}, {"encoding": "rot13"}, "--encoding: expected the name of one, such as"),
-        ({"in/a.csv": CSV}, {"delimiter": "ab"}, "--delimiter: expected one character of ASCII"),
-        ({"in/a.csv": CSV}, {"delimiter": "é"}, "--delimiter: expected one character of ASCII"),
-        ({"in/a.csv": CSV}, {"delimiter": '"'}, "--delimiter: expected one character of ASCII"),
+        ({"in/a.csv": CSV}, {"encoding": "rot13"}, "--encoding: expected an encoding, such as"),
+        ({"in/a.csv": CSV}, {"delimiter": "ab"}, "--delimiter: expected one ASCII character"),
+        ({"in/a.csv": CSV}, {"delimiter": "é"}, "--delimiter: expected one ASCII character"),
+        ({"in/a.csv": CSV}, {"delimiter": '"'}, "--delimiter: expected one ASCII character"),
         ({"in/a.csv": CSV}, {"format": "xls"}, "--format: expected one of auto, csv, tsv, jsonl,"),
         (
             {"in/a.csv": CSV},
             {"quoting": "no"},
             "--quoting: expected one of auto, on, off, got 'no'",
         ),
-        ({"in/a.csv": CSV}, {"columns": ("a", "a")}, "--columns: expected a name per column, each"),
+        ({"in/a.csv": CSV}, {"columns": ("a", "a")}, "--columns: expected unique names, one per"),
         (
             {"in/a.csv": CSV},
             {"max_row_bytes": 0},
@@ -724,12 +734,12 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
         (
             {"in/a.jsonl": "{}"},
             {"delimiter": ";"},
-            "--delimiter is about csv, tsv, and a.jsonl is read as jsonl: leave it out, or say",
+            "--delimiter applies to csv, tsv, but a.jsonl is read as jsonl: leave it out, or pass",
         ),
         (
             {"in/a.csv": CSV},
             {"format": "parquet", "encoding": "latin-1"},
-            "--encoding is about csv, tsv, jsonl, lines, and the input is read as parquet: leave",
+            "--encoding applies to csv, tsv, jsonl, lines, but the input is read as parquet: leave",
         ),
     ],
 )
@@ -749,7 +759,7 @@ def test_files_that_say_nothing(tmp_path: pathlib.Path) -> None:
         read_rows(tmp_path / "x.dat")
     with pytest.raises(ConfigError, match=r"no file matches .*/n/\*.csv: there is no folder .*/n"):
         read_rows(tmp_path / "n/*.csv")
-    with pytest.raises(ConfigError, match=r"found no row in .*\*.csv: expected a file of rows"):
+    with pytest.raises(ConfigError, match=r"found no rows in .*\*.csv: expected a file of rows"):
         read_rows(tmp_path / "*.csv")
 
 
@@ -796,7 +806,7 @@ def test_messages_whose_quotes_are_taken_for_quotes_are_told(shared_data: pathli
     spanning, trailing = read.notes
     assert spanning.startswith("rows with a value that spans lines: 1, the first is SMSSpamColl")
     assert trailing.startswith("rows with text after a closing quote: 10, the first is SMSSpamC")
-    assert all(note.endswith("say --quoting off") for note in read.notes)
+    assert all(note.endswith("pass --quoting off") for note in read.notes)
 
 
 def read_tree(root: pathlib.Path, **options: Any) -> Read:
@@ -845,7 +855,7 @@ def test_folders_by_class_and_split(documents: Any, tmp_path: pathlib.Path) -> N
     assert read.layout.presplit
 
 
-NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name its encoding with --encoding")
+NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name the encoding with --encoding")
 
 
 @pytest.mark.parametrize(
@@ -913,14 +923,14 @@ def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> 
 
 
 def test_unusable_trees(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigError, match=r"the input folder .*/gone is not there"):
+    with pytest.raises(ConfigError, match=r"the input folder .*/gone does not exist"):
         read_tree(tmp_path / "gone")
     write(tmp_path / "a/x.jpg", "x")
     with pytest.raises(
-        ConfigError, match=r"found no file to use in .* \(1 left out as extension\)"
+        ConfigError, match=r"found no usable file in .* \(1 left out as extension\)"
     ):
         read_tree(tmp_path)
     with pytest.raises(ConfigError, match="--documents: expected one of file, line, got 'page'"):
         TextFolder(root="x", documents="page")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="--encoding: expected the name of one"):
+    with pytest.raises(ConfigError, match="--encoding: expected an encoding"):
         TextFolder(root="x", encoding="nonsense")

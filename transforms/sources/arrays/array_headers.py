@@ -28,7 +28,7 @@ from recordmill.transforms.sources.files.references import (
 class ProbedFile(NamedTuple):
     """Headers of a file.
 
-    array: the array. labels: JSON of the location of its labels, if any. records: number of records.
+    array: the array. labels: JSON of the location of its labels, if any. records: their number.
     """
 
     array: StoredArray

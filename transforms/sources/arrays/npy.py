@@ -171,7 +171,7 @@ def format_shape(shape: tuple[int | None, ...]) -> str:
 
 @functools.lru_cache(maxsize=1 << 10)
 def _header(header: bytes) -> tuple[str, tuple[int, ...], bool]:
-    """Parse a header to (dtype, shape, Fortran order). Cached, because most files have equal ones."""
+    """Parse a header to (dtype, shape, Fortran order). Cached, as many files have equal ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about files of Python 2, which are read correctly
         try:

@@ -297,7 +297,7 @@ class RecordRows:
 
 
 def _written(field: pa.Field, header: ColumnTypes, column_types: ColumnTypes) -> pa.Field:
-    """Return the field to read for a user column: text if the files do not agree on a type."""
+    """Return the field to read for a user column: text if its type is not the inferred one."""
     found = column_types[field.name].field(field.name)
     is_text = not header[field.name].types and found.type != field.type
     return pa.field(field.name, pa.string()) if is_text else found

@@ -101,7 +101,7 @@ class ClipSampling:
         return math.ceil((packets.end - int(packets.times[0])) * unit * self.rate)
 
     def frames_at(self, slots: Ints, times: Ints, unit: Fraction) -> Ints:
-        """Return the frame number of each slot. times: from the beginning of the video, ascending."""
+        """Return the frame number of each slot. times: since the start of the video, ascending."""
         if self.rate is None:
             return slots
         above = self.rate.denominator * unit.denominator

@@ -208,8 +208,8 @@ def read_frames(rows: pa.RecordBatch) -> list[list[bytes]]:
             frames = []
         if _hash(_digests(frames)) != content:
             raise RunError(
-                f"{shown(path)} is not the file that this job wrote: remove {shown(place.parent)} and"
-                " run the same command again"
+                f"{shown(path)} is not the file that this job wrote: remove {shown(place.parent)}"
+                " and run the same command again"
             )
         found.append(frames)
     return found

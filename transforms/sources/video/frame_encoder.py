@@ -97,7 +97,7 @@ class FrameEncoder:
         except pyav().FFmpegError as error:
             raise RecordError(
                 Reason.UNSUPPORTED,
-                f"FFmpeg cannot scale pixel format {kind.format} with color space {kind.colorspace}",
+                f"FFmpeg cannot scale pixel format {kind.format} in color space {kind.colorspace}",
             ) from error
         if kind.turn != 1:
             planes = [_transposed(plane, kind.turn) for plane in planes]
@@ -131,7 +131,7 @@ class FrameEncoder:
         return data
 
     def _pad(self, planes: Sequence[Plane], upright: ResizePlan) -> list[Plane]:
-        """Pad planes to the canvas. With chroma at half the size, the image begins at an even pixel."""
+        """Pad planes to the canvas. In a JPEG the image begins at an even pixel, as chroma does."""
         colour = blank((1, 1), mode="rgb", background=self._options.background)
         (width, height), (left, top) = upright.canvas, upright.corner
         if self._options.image_format != "jpeg":

@@ -16,7 +16,7 @@ Frames = Iterator[tuple[int, Any]]
 def decode_section(video: VideoFile, section: ClipSection) -> Frames:
     """Decode all frames from the key frame of a section on.
 
-    Yields (number in the video, frame of PyAV or RecordError of a broken frame), in ascending order.
+    Yields (frame number, frame of PyAV or RecordError of a broken frame), in ascending order.
     After a broken frame, all frames up to the next key frame are broken too, because they depend on
     it.
     """

@@ -25,8 +25,8 @@ from recordmill.storage.files import InputFile, is_uri, open_file
 
 Ints = npt.NDArray[np.int64]
 
-# FFmpeg's names of allowed demuxers. None of them opens other files, unlike those of playlists (hls,
-# dash, concat) and of image sequences (image2). Audio demuxers allow a better error message.
+# FFmpeg's names of allowed demuxers. None of them opens other files, unlike those of playlists
+# (hls, dash, concat) and of image sequences (image2). Audio demuxers allow better error messages.
 FORMATS = (
     *("mov", "mp4", "m4a", "3gp", "3g2", "mj2", "matroska", "webm", "avi", "mpegts", "mpeg"),
     *("mpegvideo", "m4v", "h264", "hevc", "flv", "asf", "ogg", "gif", "ivf", "nut", "mxf", "dv"),
