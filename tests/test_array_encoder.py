@@ -34,7 +34,7 @@ QUICK = settings(max_examples=80, suppress_health_check=[HealthCheck.function_sc
 
 
 class Records:
-    """What becomes of the files in a folder."""
+    """Records and rejects of the files in a folder."""
 
     def __init__(
         self, folder: pathlib.Path | str, cut: ArraySlicing | None = None, **options: Any

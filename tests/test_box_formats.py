@@ -1,4 +1,4 @@
-"""Annotations of every format: the same boxes, and what each mistake is called."""
+"""Annotations in every format: equal boxes, and the message for each mistake."""
 
 import csv
 import json
@@ -94,7 +94,7 @@ def write_csv(path, coco, *, fractions=False):
 
 
 @pytest.mark.parametrize("which", ["coco", "voc", "yolo", "csv", "csv of fractions"])
-def test_every_format_says_the_same(which, faces, coco, tmp_path):
+def test_every_format_gives_the_same_boxes(which, faces, coco, tmp_path):
     more = []
     match which:
         case "coco":
@@ -150,7 +150,7 @@ def test_every_format_says_the_same(which, faces, coco, tmp_path):
         (b"0 \xff", "not UTF-8"),
     ],
 )
-def test_a_bad_file_of_yolo(text, why, tmp_path):
+def test_bad_files_of_yolo(text, why, tmp_path):
     path = tmp_path / "b.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     (tmp_path / "a.txt").write_text("1 0.5 0.5 1 1\n\n")
@@ -174,11 +174,14 @@ def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
     path.write_text(f"file,label,x1,y1,x2,y2\na.jpg,cat,{corners}\n")
     annotations = read_boxes(Location.parse(str(path)), fractions=True)
     got = corners.replace(",", ", ")
-    why = f"boxes.csv: row 1: expected four fractions, got {got}: fractions of width and height are 0 to 1"
+    why = (
+        f"boxes.csv: row 1: expected four fractions, got {got}: fractions of width and height are"
+        " 0 to 1"
+    )
     assert annotations.faults == ({0: why} if bad else {})
 
 
-def test_pixels_of_which_none_is_above_1_are_fractions(tmp_path):
+def test_pixels_of_at_most_1_are_probably_fractions(tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text("file,label,x1,y1,x2,y2\na.jpg,cat,0,.5,1,1\nb.jpg,cat,.2,.2,.3,.3\n")
     with pytest.raises(ConfigError, match=r"has no corner above 1, .*: say --box-units fractions"):
@@ -187,7 +190,7 @@ def test_pixels_of_which_none_is_above_1_are_fractions(tmp_path):
 
 
 @pytest.mark.parametrize("width", ["99999999999", "9" * 5000, "0", "\u0664\u0660"])
-def test_a_width_that_is_none_is_not_said(width, tmp_path):
+def test_an_invalid_width_is_ignored(width, tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text(f"file,label,x1,y1,x2,y2,width,height\na.jpg,cat,1,2,3,4,{width},50\n")
     assert read_boxes(Location.parse(str(path))).table[SIDES].to_pylist() == [None]
@@ -236,7 +239,7 @@ def test_voc_may_have_a_namespace(tmp_path):
         ),
     ],
 )
-def test_a_bad_file_of_voc(text, why, tmp_path):
+def test_bad_files_of_voc(text, why, tmp_path):
     (tmp_path / "b.xml").write_text(text)
     (tmp_path / "a.xml").write_text(
         f"<annotation><size><width>9</width><height>0</height></size><object><name>dog</name>"
@@ -262,7 +265,7 @@ def test_a_bad_file_of_voc(text, why, tmp_path):
         ("b.jpg,,1,2,3,4", "boxes.csv: row 2: expected a class of one line"),
     ],
 )
-def test_a_bad_row_of_a_table(row, why, tmp_path):
+def test_bad_rows_of_a_table(row, why, tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text(
         f"Image,Label,X1,Y1,X2,Y2\na.jpg,cat,1,2,3,4\n{row}\nc.jpg,,,,,\n,cat,1,2,3,4\n"
@@ -291,7 +294,7 @@ def test_a_bad_row_of_a_table(row, why, tmp_path):
         ({"x.csv": b"file,label,x1,y1,x2,y2\n\xff"}, "is not CSV in UTF-8"),
     ],
 )
-def test_annotations_that_are_none(content, message, tmp_path):
+def test_invalid_annotations(content, message, tmp_path):
     place = tmp_path / "x"
     for name, data in content.items():
         path = tmp_path / name

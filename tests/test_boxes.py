@@ -517,8 +517,8 @@ def test_pictures_without_annotations_are_counted_and_named(choice, tmp_path):
         assert made.rejects == dict.fromkeys(strange, "unlabelled")
         assert made.manifest.notes == ()
     else:
-        became = "have no boxes" if choice == "keep" else "were left out"
-        told = f"2 pictures that coco.json says nothing of {became}: 'x.png', 'y.png'"
+        became = "have no boxes" if choice == "keep" else "were dropped"
+        told = f"2 images without annotations in coco.json {became}: 'x.png', 'y.png'"
         assert made.manifest.notes == (told,)
     assert made.manifest.ledger.inputs.filtered == (2 if choice == "drop" else 0)
 

@@ -1,4 +1,4 @@
-"""COCO's JSON: what is read of it, and what each mistake is called."""
+"""Annotations in COCO format: what is read, and the message for each mistake."""
 
 import json
 
@@ -29,7 +29,7 @@ def parse(tmp_path):
     return read
 
 
-def test_what_is_read(parse):
+def test_all_fields_are_read(parse):
     polygon = [[1, 2, 3.5, 4, 5, 6]]
     lengths = {"size": [10, 20], "counts": "abc"}
     found = parse(
@@ -64,7 +64,7 @@ def test_segmentation_can_be_left_out(parse):
     assert "segmentation" not in parse([{**BOX, "segmentation": []}]).table.schema.to_string()
 
 
-def test_a_picture_of_lvis_has_a_url(parse):
+def test_images_of_lvis_are_named_by_their_url(parse):
     images = [{"id": 1, "coco_url": "http://images.cocodataset.org/val2017/0001.jpg"}]
     assert parse([BOX], images).names == ["val2017/0001.jpg"]
 
@@ -100,7 +100,7 @@ def test_whole_floats_are_ids_and_sides(parse):
         ({"segmentation": "\ud800"}, "expected a 'segmentation' of numbers, got"),
     ],
 )
-def test_a_picture_of_a_bad_entry_is_named(parse, change, why):
+def test_a_bad_entry_rejects_its_image_by_name(parse, change, why):
     found = parse([{**BOX, "image_id": 3}, {**BOX, **change}])
     assert list(found.faults) == [1]
     assert found.faults[1].startswith(f"coco.json: annotations[1]: {why}")
@@ -110,7 +110,7 @@ def boxes(found):
     return [[one["class"] for one in objects] for objects in found.table[OBJECTS].to_pylist()]
 
 
-def test_an_annotation_that_comes_again_counts_once(parse):
+def test_a_repeated_annotation_counts_once(parse):
     one, other = {**BOX, "id": 2**63}, {**BOX, "id": 7, "category_id": 2}
     text = {"image_id": 1, "id": 7, "caption": "x"}  # captions have ids of their own
     found = parse([one, text, other, {**one, "area": 3}, BOX, BOX, text])
@@ -132,7 +132,7 @@ def test_files_may_share_annotations(parse, tmp_path):
     assert both.faults == {}
 
 
-def test_files_of_other_pictures_may_have_ids_of_their_own(parse, tmp_path):
+def test_files_with_other_images_may_reuse_ids(parse, tmp_path):
     parse([{**BOX, "id": 1}])
     first = Location.parse(str((tmp_path / "coco.json").rename(tmp_path / "first.json")))
     parse([{**BOX, "id": 1}], [{"id": 1, "file_name": "other.jpg"}])
@@ -159,7 +159,7 @@ def test_an_id_of_two_annotations_is_a_fault(parse, entry, change, how, known):
 
 
 @pytest.mark.parametrize("image", [77, None, "1", [1], True, 1.5, float("inf")])
-def test_an_entry_of_no_picture_is_a_reject(parse, image):
+def test_an_entry_without_image_is_rejected(parse, image):
     (reject,) = parse([BOX, {**BOX, "image_id": image}]).rejects
     assert reject.key == "coco.json#annotations[1]"
     assert reject.reason == Reason.MISSING
@@ -195,13 +195,13 @@ def test_an_entry_of_no_picture_is_a_reject(parse, image):
         ),
     ],
 )
-def test_a_file_that_is_none_of_coco(parse, parts, message):
+def test_files_that_are_not_coco(parse, parts, message):
     with pytest.raises(ConfigError) as caught:
         parse(**{"annotations": [BOX], **parts})
     assert f"coco.json: {message}" in str(caught.value)
 
 
-def test_categories_of_one_name_are_one_class_and_told(parse):
+def test_categories_with_one_name_become_one_class_with_a_note(parse):
     found = parse([BOX], categories=[*CATEGORIES, {"id": 4, "name": "dog"}])
     assert found.classes == ("cat", "dog")
     assert found.notes == ["the categories 4, 9 share the name 'dog': they became one class"]
@@ -209,7 +209,7 @@ def test_categories_of_one_name_are_one_class_and_told(parse):
 
 
 @pytest.mark.parametrize("entry", [{"image_id": 1, "caption": None}, {"image_id": 1, "caption": 3}])
-def test_a_bad_caption_is_called_one(parse, entry):
+def test_bad_captions(parse, entry):
     (why,) = parse([BOX, entry]).faults.values()
     assert why == f"coco.json: annotations[1]: expected a 'caption' of text, got {entry['caption']}"
 

@@ -96,7 +96,7 @@ def test_split_and_label(key: str, layout: Any, expected: tuple[str | None, str 
         ("1.jpg~", "backup"),
     ],
 )
-def test_filtered_by(name: str, by: str | None) -> None:
+def test_skip_reason(name: str, by: str | None) -> None:
     assert skip_reason(name) == by
 
 
@@ -158,7 +158,7 @@ def test_a_flat_folder_has_no_labels(tmp_path: pathlib.Path) -> None:
     assert not rejects
 
 
-def test_the_extensions_left_out_are_an_option(tmp_path: pathlib.Path) -> None:
+def test_skipped_extensions_are_an_option(tmp_path: pathlib.Path) -> None:
     fill(tmp_path, "1.jpg", "2.mp4")
     assert list(scan(tmp_path)[0]) == ["1.jpg"]
     assert list(scan(tmp_path, leave_out=("jpg",))[0]) == ["2.mp4"]
@@ -179,7 +179,7 @@ NAMES = [
 ]
 
 
-def test_names_of_all_kinds(tmp_path: pathlib.Path) -> None:
+def test_unusual_names(tmp_path: pathlib.Path) -> None:
     folders = {name: name.replace("\n", " ") for name in NAMES}
     fill(tmp_path, *(f"{folder}/{name}.jpg" for name, folder in folders.items()))
     rows, rejects, filtered = scan(tmp_path)
@@ -191,7 +191,7 @@ def test_names_of_all_kinds(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["new\nline", "return\r", "\nx"])
-def test_a_class_folder_with_a_line_break_is_no_name(label: str, tmp_path: pathlib.Path) -> None:
+def test_a_class_folder_with_a_line_break_is_rejected(label: str, tmp_path: pathlib.Path) -> None:
     fill(tmp_path, "roses/1.jpg", "roses/new\nline/1.jpg", f"{label}/1.jpg")
     rows, rejects, _ = scan(tmp_path)
     assert sorted(rows) == ["roses/1.jpg", "roses/new\nline/1.jpg"]
@@ -243,7 +243,7 @@ def _link(target: str, name: str) -> Callable[[bytes], None]:
         (_link("/", "all"), "all", Reason.SYMLINK_LOOP, "leads back to itself"),
     ],
 )
-def test_what_cannot_be_a_record_is_rejected_once(
+def test_unusable_files_are_rejected_once(
     make: Callable[[bytes], None], key: str, reason: Reason, detail: str, tmp_path: pathlib.Path
 ) -> None:
     fill(tmp_path, "roses/1.jpg")
@@ -265,7 +265,7 @@ def test_symbolic_links_are_followed(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_unreadable_folder_is_rejected_by_name() -> None:
-    """Looked at by nobody, in another process: root may read everything."""
+    """Lists as the user nobody, in another process, because root may read everything."""
     script = (
         "import os, sys\n"
         "from recordmill.transforms.sources.files.folders import FileTree\n"
@@ -414,7 +414,7 @@ def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     assert (max(sizes), sum(sizes)) == (3, 7)
 
 
-def test_it_travels() -> None:
+def test_the_source_can_be_pickled() -> None:
     source = FileTree(input="/x")
     assert pickle.loads(pickle.dumps(source)) == source
     assert source.unique_keys
@@ -451,7 +451,7 @@ def test_object_stores_list_the_same(names: list[str], tmp_path: pathlib.Path) -
         assert read_file(row[batch.PATH], size=1, mtime=row[batch.MTIME]) == b"x"
 
 
-def test_real_pictures(shared_data: pathlib.Path) -> None:
+def test_real_images(shared_data: pathlib.Path) -> None:
     rows, rejects, filtered = scan(shared_data / "clothing")
     assert (len(rows), rejects, filtered) == (1536, {}, {})
     assert len({row[batch.LABEL] for row in rows.values()}) == 10

@@ -1,4 +1,4 @@
-"""Large JSON read item by item, wherever a read ends, and what is none."""
+"""Streaming of large JSON with reads of any size, and errors of invalid JSON."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def read(data, wanted=("a", "b")):
     ascii_only=st.booleans(),
     indent=st.sampled_from([None, 1]),
 )
-def test_items_are_those_of_json(whole, size, ascii_only, indent):
+def test_items_equal_those_of_json(whole, size, ascii_only, indent):
     data = json.dumps(whole, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "replace")
     expected = []
     for name, value in json.loads(data).items():
@@ -57,11 +57,11 @@ def test_items_are_those_of_json(whole, size, ascii_only, indent):
         (b'{"a": [' + b"[" * 100_000, "invalid JSON at or after a"),
     ],
 )
-def test_what_is_no_json(data, message):
+def test_invalid_json(data, message):
     with pytest.raises(ConfigError) as caught:
         read(data)
     assert str(caught.value).startswith(f"x.json: {message}")
 
 
-def test_a_mark_at_the_start_is_no_part_of_it():
+def test_a_byte_order_mark_is_skipped():
     assert read(b'\xef\xbb\xbf{"a": 1}') == [("a", None, 1)]

@@ -1,4 +1,4 @@
-"""Headers of .npy files: what numpy writes is read, what is none is told."""
+"""Headers of .npy files: valid ones are read, invalid ones are rejected."""
 
 import contextlib
 import io
@@ -42,7 +42,7 @@ def read(content: bytes) -> StoredArray:
 
 
 @given(arrays.arrays(NUMBERS, SHAPES), st.booleans(), st.sampled_from([(1, 0), (2, 0), (3, 0)]))
-def test_what_numpy_writes_is_read(array, fortran, version) -> None:
+def test_files_of_numpy_are_read(array, fortran, version) -> None:
     array = np.asfortranarray(array) if fortran else array
     content = written(array, version)
     stored = read(content)
@@ -126,7 +126,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_array_is_told(name) -> None:
+def test_invalid_arrays_are_rejected(name) -> None:
     content, reason, message = BAD[name]
     with pytest.raises(RecordError) as error:
         read(content)
@@ -144,7 +144,7 @@ def test_a_pickle_is_never_run() -> None:
         read(content)
 
 
-def test_what_python_2_wrote_is_read(recwarn) -> None:
+def test_files_of_python_2_are_read(recwarn) -> None:
     stored = read(header("{'descr': '<i2', 'fortran_order': False, 'shape': (4L,), }", EIGHT))
     assert stored.shape == (4,)
     assert not recwarn.list
@@ -152,7 +152,7 @@ def test_what_python_2_wrote_is_read(recwarn) -> None:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_damage_is_a_reject_or_an_array(data) -> None:
+def test_a_damaged_file_is_rejected_or_an_array(data) -> None:
     """Nothing else comes of a header in which bytes are changed."""
     content = bytearray(written(np.arange(6, dtype="<i2").reshape(2, 3)))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -166,6 +166,6 @@ def test_damage_is_a_reject_or_an_array(data) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_as_a_header_is_a_reject_or_an_array(text) -> None:
+def test_any_header_is_rejected_or_an_array(text) -> None:
     with contextlib.suppress(RecordError):
         read(header(text, EIGHT))

@@ -1,4 +1,4 @@
-"""However a file is cut, its rows are those of the whole file, with the same numbers."""
+"""Sections of any size give the rows of the whole file, with the same numbers."""
 
 import gzip
 import itertools
@@ -77,7 +77,7 @@ TABLE = st.text(alphabet='a,",""\n\r;', max_size=60).map(str.encode)
 @example(b'"a""\n"\nb', 4, b",", NO_LIMIT)
 @example(b'aaaa"\n"bbbbbbb","""x\n"\nc', 1, b",", 3)
 @example(b'"aaaaaaa""bbbb\n"\nc,"\n"', 1, b",", 3)
-def test_rows_are_cut_where_they_end(
+def test_rows_are_split_at_their_ends(
     data: bytes, size: int, delimiter: bytes | None, limit: int
 ) -> None:
     expected, left_open = fields_of(data, delimiter)
@@ -100,7 +100,7 @@ def test_rows_are_cut_where_they_end(
         assert whole == (row if isinstance(whole, bytes) else len(row))
 
 
-def test_values_that_go_on_after_their_quotes_are_seen() -> None:
+def test_text_after_a_closing_quote_is_counted() -> None:
     data = b'"a",b\n"a"b,c\n"a""b","c"\r\nd"e","f" \na,"b"x'
     blocks = list(cut_rows([data], limit=NO_LIMIT, delimiter=b","))
     assert all(isinstance(block, Block) for block in blocks)
@@ -263,9 +263,7 @@ DEEP = '{"a": ' + "[" * 600 + "]" * 600 + "}"
 @example(['{"a": 1}', '{"a": 1, "a": 2}', '{"a": NaN}'])
 @example(['{"a": "x}', '"}{}'])
 @example([DEEP, '{"b": "[[[[{{{{"}'])
-def test_whole_blocks_of_json_are_read_as_their_lines_are(
-    folder: pathlib.Path, lines: list[str]
-) -> None:
+def test_blocks_of_json_equal_their_lines(folder: pathlib.Path, lines: list[str]) -> None:
     path = folder / "b.jsonl"
     path.write_text("\n".join(lines))
     whole = read_by(opened(path), 1000)

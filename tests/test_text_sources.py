@@ -1,4 +1,4 @@
-"""Documents out of tables, files and folders: which come out, and what becomes of all others."""
+"""Documents from tables, files and folders: records, rejects and errors."""
 
 import bz2
 import collections
@@ -414,7 +414,7 @@ def test_columns(
         assert read.layout.presplit
 
 
-def test_keys_may_repeat_only_where_a_column_has_them(tmp_path: pathlib.Path) -> None:
+def test_keys_may_repeat_only_with_a_key_column(tmp_path: pathlib.Path) -> None:
     assert TextRows(input="x").unique_keys
     assert not TextRows(input="x", key_column="id").unique_keys
     read = read_rows(write(tmp_path / "t.csv", "id,text\n,a\n7,b\n"), key_column="id")
@@ -432,7 +432,7 @@ def test_labels_and_splits(tmp_path: pathlib.Path) -> None:
     assert [row["__label__"] for row in read.rows] == ["x", None, "z"]
 
 
-def test_other_columns_are_carried_along(tmp_path: pathlib.Path) -> None:
+def test_other_columns_become_user_columns(tmp_path: pathlib.Path) -> None:
     content = "a,b,c,d,e,text\n1,1.5,true,007,,x\n,2,false,1,,y\n"
     read = read_rows(write(tmp_path / "t.csv", content))
     types = {"a": pa.int64(), "b": pa.float64(), "c": pa.bool_(), "d": pa.string()}
@@ -446,7 +446,7 @@ def test_other_columns_are_carried_along(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
-def test_types_are_those_of_all_rows_of_all_files(
+def test_types_hold_all_rows_of_all_files(
     name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values: list[Any] = [1, 2, 3.5, None, 4, "x", 6]
@@ -578,7 +578,7 @@ def test_columns_may_come_in_another_order(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 1000, 4000])
-def test_large_files_are_many_parts(
+def test_large_files_have_many_parts(
     size: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = "".join(f'"text {n}\n{"x" * (n % 7)}",{n}\n' for n in range(500))
@@ -627,7 +627,7 @@ def test_a_file_that_changed_since_it_was_listed(name: str, tmp_path: pathlib.Pa
         list(source.read(listed.rows, layout))
 
 
-def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> None:
+def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "t.tsv.gz", gz(b"text\n" + b"x\n" * 100_000)[:-10])
     source = TextRows(input=str(path))
     (listed,) = source.scan()
@@ -686,7 +686,7 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
         (
             {"in/a.csv": 'text\nx\n"y\nz\n'},
             {},
-            "open in {}/in/a.csv: row 2 extends to the end of th",
+            "unclosed quote in {}/in/a.csv: row 2 extends to the end of th",
         ),
         ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "if quotes are data there, pass --quoting off"),
         (
@@ -704,7 +704,7 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
         (
             {"in/a.feather": "FEA1    "},
             {},
-            "{}/in/a.feather is Feather of version 1: write it anew",
+            "{}/in/a.feather is Feather version 1: write it as",
         ),
         ({"in/a.csv.gz": "x"}, {}, "cannot parse the file {}/in/a.csv.gz: Not a gzipped file"),
         ({"in/a.csv.zst": "x" * 99}, {}, "cannot parse the file {}/in/a.csv.zst: ZSTD"),
@@ -753,7 +753,7 @@ def test_unusable_inputs(
     assert message.format(tmp_path) in str(caught.value)
 
 
-def test_files_that_say_nothing(tmp_path: pathlib.Path) -> None:
+def test_files_without_values(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "x.dat", CSV)
     with pytest.raises(ConfigError, match=r"x.dat does not say how its rows are written: .*--form"):
         read_rows(tmp_path / "x.dat")
@@ -763,7 +763,7 @@ def test_files_that_say_nothing(tmp_path: pathlib.Path) -> None:
         read_rows(tmp_path / "*.csv")
 
 
-def test_columns_that_are_no_text(tmp_path: pathlib.Path) -> None:
+def test_columns_that_are_not_text(tmp_path: pathlib.Path) -> None:
     table = pa.table({"text": ["x"], "label": [[1]], "when": pa.array([0], pa.time32("s"))})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(ConfigError, match="expected text or numbers in column 'label', got list"):
@@ -774,7 +774,7 @@ def test_columns_that_are_no_text(tmp_path: pathlib.Path) -> None:
     assert list(read.texts.values()) == ["00:00:00.000"]
 
 
-def test_what_a_folder_holds(tmp_path: pathlib.Path) -> None:
+def test_content_of_folders(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "a/1.txt", "x")
     write(tmp_path / "a/LICENSE", "x")
     assert not holds_rows(str(tmp_path))
@@ -799,7 +799,7 @@ def test_all_messages(shared_data: pathlib.Path) -> None:
     assert collections.Counter(row["__label__"] for row in read.rows) == {"ham": 4827, "spam": 747}
 
 
-def test_messages_whose_quotes_are_taken_for_quotes_are_told(shared_data: pathlib.Path) -> None:
+def test_quotes_that_may_be_data_are_noted(shared_data: pathlib.Path) -> None:
     path = shared_data / "sms_spam/SMSSpamCollection"
     read = read_rows(path, format="tsv", quoting="on")
     assert len(read.rows) == SMS - 2
@@ -876,7 +876,7 @@ NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name the encoding with --encoding")
                                            "ax-row-bytes 5")),
     ],
 )  # fmt: skip
-def test_documents_of_all_kinds(
+def test_unusual_documents(
     content: bytes, options: dict[str, Any], expected: Any, tmp_path: pathlib.Path
 ) -> None:
     write(tmp_path / "1.txt", content)
@@ -922,7 +922,7 @@ def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> 
             list(source.read(listed.rows, source.layout([])))
 
 
-def test_unusable_trees(tmp_path: pathlib.Path) -> None:
+def test_unusable_folders(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigError, match=r"the input folder .*/gone does not exist"):
         read_tree(tmp_path / "gone")
     write(tmp_path / "a/x.jpg", "x")

@@ -1,4 +1,4 @@
-"""What texts can be: of a column what all of its values can be, wherever they stand in it."""
+"""Type inference and parsing of columns of text."""
 
 import re
 
@@ -11,7 +11,7 @@ from recordmill.transforms.sources.row_formats.column_types import NARROW
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 TEXTS = st.text("+-.0179eE tfrualse", min_size=1, max_size=6)
-MANY = 500  # more than are looked at first
+MANY = 500  # more than the sample
 
 
 def _is(text: str, kind: pa.DataType) -> bool:
@@ -23,7 +23,7 @@ def _is(text: str, kind: pa.DataType) -> bool:
 
 
 @given(st.lists(TEXTS | st.integers().map(str) | st.floats().map(str) | st.none(), max_size=5))
-def test_a_column_is_what_all_of_its_values_can_be(values):
+def test_a_column_type_holds_all_values(values):
     texts = [value for value in values if value is not None]
     expected = [kind for kind in NARROW if all(_is(text, kind) for text in texts)]
     if any(re.match(r"[+-]?0\d", text) for text in texts):
@@ -41,7 +41,7 @@ def test_one_value_after_many_counts(odd):
     assert ValueParser().infer_type("x", column.slice(1, MANY - 1)).types[0] == pa.int64()
 
 
-def test_what_has_a_point_beside_a_decimal_comma_is_no_number():
+def test_a_point_beside_a_decimal_comma_is_text():
     cells = ValueParser(decimal=",")
     assert cells.infer_type("x", pa.array(["1,5", "-2", ",5"])).types[0] == pa.float64()
     assert cells.infer_type("x", pa.array(["1,5", "1.000"])).types == (pa.string(),)

@@ -1,4 +1,4 @@
-"""Frames that become JPEG without being RGB between: their edges, their padding, their windows."""
+"""Encoding of frames as JPEG without conversion to RGB: edges, padding, crops."""
 
 import gc
 import io
@@ -24,7 +24,7 @@ def coded(pixels: np.ndarray, **options: object) -> Image.Image:
     return image
 
 
-def test_frames_are_not_kept_until_somebody_collects_garbage(shared_data) -> None:
+def test_frames_are_released_without_garbage_collection(shared_data) -> None:
     """Each takes as much memory as it has pixels."""
     with av.open(str(shared_data / "video" / "bikes.mp4")) as video:
         pictures = FrameEncoder(ImageOptions(size=(24, 24)))
@@ -63,7 +63,7 @@ def test_flat_colours_are_flat_to_the_last_row_and_column(height, width, mode) -
 
 @pytest.mark.parametrize("size", [(24, 24), (25, 27), (48, 15)])
 @pytest.mark.parametrize("sides", [(20, 36), (36, 20), (21, 36), (36, 19)])
-def test_what_is_padded_stands_in_the_middle_of_its_background(size, sides) -> None:
+def test_padding_centres_the_frame_on_the_background(size, sides) -> None:
     image = coded(
         flat(*sides, (220, 30, 30)), size=size, resize_mode="pad", background=(20, 60, 200)
     )
@@ -100,7 +100,7 @@ def test_the_quality_is_that_of_pillow() -> None:
         *("yuv420p10le", "yuv422p10le", "yuv444p10le", "yuv420p12le", "p010le", "gray10le"),
     ],
 )
-def test_a_window_has_the_colours_of_the_frame(form, offset) -> None:
+def test_a_crop_keeps_the_colours_of_the_frame(form, offset) -> None:
     pixels = picture(3, height=48, width=64 + 2 * offset)
     frame = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format=form)
     scan_counts = frame.to_ndarray(format="rgb24")
@@ -113,7 +113,7 @@ def test_a_window_has_the_colours_of_the_frame(form, offset) -> None:
         assert difference(found, scan_counts[:, begin : begin + 64]) < 4
 
 
-def test_colours_that_ffmpeg_cannot_convert_are_rejects() -> None:
+def test_colour_spaces_that_ffmpeg_cannot_convert_are_rejected() -> None:
     frame = av.VideoFrame.from_ndarray(picture(0, height=48, width=64), format="rgb24")
     frame = frame.reformat(format="yuv420p")
     frame.colorspace = 14  # ICtCp

@@ -1,4 +1,4 @@
-"""Films of every make: their frames, sections of them, and what is damaged."""
+"""Videos of many formats: frames, sections, and damage."""
 
 import io
 import os
@@ -95,7 +95,7 @@ def spoilt(source: VideoSource) -> dict[str, tuple[Reason, str]]:
 
 
 @pytest.mark.parametrize("name", MAKES)
-def test_every_frame_is_that_of_a_plain_decode(name, tmp_path) -> None:
+def test_every_frame_equals_a_plain_decode(name, tmp_path) -> None:
     path = make_film(tmp_path / name, **MAKES[name])
     expected = frames_of(path)
     found = records(source_of(path, ClipSampling(frames=1)))
@@ -114,7 +114,7 @@ def test_every_frame_is_that_of_a_plain_decode(name, tmp_path) -> None:
 
 @pytest.mark.parametrize("fps", [None, 20.0])
 @pytest.mark.parametrize("name", MAKES)
-def test_a_film_in_sections_gives_the_same_records(name, fps, tmp_path) -> None:
+def test_sections_of_a_video_give_the_same_records(name, fps, tmp_path) -> None:
     path = make_film(tmp_path / name, **MAKES[name])
     cut = ClipSampling(frames=5, stride=3, step=2, fps=fps, rest="pad")
     whole = source_of(path, cut, PNG)
@@ -126,7 +126,7 @@ def test_a_film_in_sections_gives_the_same_records(name, fps, tmp_path) -> None:
     assert sum(listed.inputs or 0 for listed in read(cutting)) == 1
 
 
-def test_a_damage_costs_the_clips_that_hold_it(tmp_path) -> None:
+def test_damage_rejects_only_the_clips_that_contain_it(tmp_path) -> None:
     path = make_film(tmp_path / "x.mkv", 60, options=CLOSED_GOP, size=(96, 128))
     cut = ClipSampling(frames=4)
     before = {row["__key__"]: row["frames"] for row in records(source_of(path, cut))}
@@ -145,9 +145,9 @@ def test_a_damage_costs_the_clips_that_hold_it(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.mkv", "x.ts", "x.mp4"])
-def test_a_tail_that_is_missing_costs_no_other_clip(name, tmp_path) -> None:
+def test_a_missing_tail_rejects_no_other_clip(name, tmp_path) -> None:
     path = tmp_path / name
-    # With the index of an MP4 in front, as films for the web have it.
+    # With the index of an MP4 at the front, as in videos for the web.
     make_film(path, 100, options=CLOSED_GOP, size=(96, 128), front=name == "x.mp4")
     cut = ClipSampling(frames=4)
     before = {row["__key__"]: row["frames"] for row in records(source_of(path, cut))}
@@ -158,12 +158,12 @@ def test_a_tail_that_is_missing_costs_no_other_clip(name, tmp_path) -> None:
     assert all(before[key] == pixels for key, pixels in after.items())
     lost = spoilt(source)
     assert not lost.keys() & after.keys()
-    if name != "x.ts":  # which tells nobody how long it was to be
+    if name != "x.ts":  # which has no duration in its header
         assert "truncated" in {reason for reason, _ in lost.values()}
 
 
 @pytest.mark.parametrize("name", ["x.ts", "x.mpg"])
-def test_films_one_behind_another_are_told(name, tmp_path) -> None:
+def test_concatenated_videos_are_rejected(name, tmp_path) -> None:
     codec = {"codec": "mpeg2video"} if name == "x.mpg" else {"options": CLOSED_GOP}
     one = make_film(tmp_path / f"one-{name}", 30, **codec)
     other = make_film(tmp_path / f"other-{name}", 40, offset=50, **codec)
@@ -173,7 +173,7 @@ def test_films_one_behind_another_are_told(name, tmp_path) -> None:
         packets_of(joined)
 
 
-def test_frames_of_the_same_time_are_all_there(tmp_path) -> None:
+def test_frames_with_equal_times_are_all_read(tmp_path) -> None:
     times = [n // 3 for n in range(30)]  # as where a container counts milliseconds
     path = make_film(tmp_path / "x.mkv", 30, codec="mjpeg", pixels="yuvj420p", rate=1000)
     remuxed(path, tmp_path / "same.mkv", times)
@@ -186,7 +186,7 @@ def test_frames_of_the_same_time_are_all_there(tmp_path) -> None:
     assert [row[TIMES][0] for row in found] == [time * 1000 for time in times]
 
 
-def test_what_comes_after_a_hole_is_read_and_the_hole_is_told(tmp_path) -> None:
+def test_frames_after_a_hole_are_read_and_the_hole_is_rejected(tmp_path) -> None:
     path = make_film(tmp_path / "x.ts", 300, options=CLOSED_GOP, size=(240, 320))
     before = {
         row["__key__"]: row[TIMES] for row in records(source_of(path, ClipSampling(frames=4)))
@@ -205,7 +205,7 @@ def test_what_comes_after_a_hole_is_read_and_the_hole_is_told(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.avi", "x.flv", "x.mkv"])
-def test_what_a_header_promises_and_is_not_there_is_told(name, tmp_path) -> None:
+def test_missing_frames_that_a_header_declares_are_rejected(name, tmp_path) -> None:
     codec = {"codec": "mpeg4"} if name == "x.avi" else {"options": CLOSED_GOP}
     path = make_film(tmp_path / name, 100, size=(96, 128), **codec)
     assert not packets_of(path).missing
@@ -216,7 +216,7 @@ def test_what_a_header_promises_and_is_not_there_is_told(name, tmp_path) -> None
 
 
 @pytest.mark.parametrize("name", ["x.mkv", "x.mp4", "x.ts", "x.webm"])
-def test_a_film_that_begins_late_is_whole(name, tmp_path) -> None:
+def test_a_video_that_begins_late_is_complete(name, tmp_path) -> None:
     codec = {"codec": "libvpx-vp9"} if name == "x.webm" else {}
     times = [10_000 + 40 * n for n in range(24)]
     path = make_film(tmp_path / name, 24, times=times, **codec)
@@ -224,7 +224,7 @@ def test_a_film_that_begins_late_is_whole(name, tmp_path) -> None:
     assert (len(packets.times), packets.missing) == (24, 0)
 
 
-def test_frame_rates_are_those_of_the_film(tmp_path) -> None:
+def test_frame_rates_are_those_of_the_video(tmp_path) -> None:
     even = make_film(tmp_path / "even.mp4", 20, rate=30)
     (row,) = records(source_of(even, ClipSampling(frames=20)))
     assert row["__rate__"] == 30
@@ -233,7 +233,7 @@ def test_frame_rates_are_those_of_the_film(tmp_path) -> None:
     assert row["__rate__"] == pytest.approx(20 / 3.65, rel=0.05)
 
 
-def test_clips_that_take_too_much_are_rejects(tmp_path) -> None:
+def test_clips_that_are_too_large_are_rejected(tmp_path) -> None:
     path = make_film(tmp_path / "x.mp4", 12)
     size = 48 * 64 * 3 * 4
     fits = source_of(path, ClipSampling(frames=4), max_clip_bytes=size)
@@ -251,7 +251,7 @@ def test_times_are_microseconds_from_the_first_frame(tmp_path) -> None:
     assert row[TIMES] == [(time - times[0]) * 1000 for time in times]
 
 
-def test_a_film_that_changed_is_told(tmp_path) -> None:
+def test_a_changed_video_fails_the_job(tmp_path) -> None:
     path = make_film(tmp_path / "x.mp4")
     source = source_of(path, ClipSampling(frames=4))
     (part,) = [part.rows for part in source.scan() if part.rows is not None]
@@ -273,7 +273,7 @@ def test_a_playlist_opens_no_other_file(kind, extension, tmp_path) -> None:
     make_film(tmp_path / "film.ts")
     path = tmp_path / f"list.{kind}{extension}"
     path.write_text(PLAYLISTS[kind])
-    with pytest.raises(RecordError, match="unsupported: no film"), open_film(path):
+    with pytest.raises(RecordError, match="unsupported: not a video"), open_film(path):
         pass
 
 
@@ -310,9 +310,7 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
 
 
 @pytest.mark.parametrize("missing", ["av", "simplejpeg"])
-def test_without_a_library_it_is_an_error_that_says_what_to_do(
-    missing, tmp_path, monkeypatch
-) -> None:
+def test_a_missing_library_is_a_config_error_with_advice(missing, tmp_path, monkeypatch) -> None:
     from recordmill.transforms.sources.video import video_decoder
 
     path = make_film(tmp_path / "x.mp4")
@@ -323,7 +321,7 @@ def test_without_a_library_it_is_an_error_that_says_what_to_do(
     video_decoder._import_needed.cache_clear()
 
 
-def test_what_is_read_together_is_measured_in_bytes(tmp_path, monkeypatch) -> None:
+def test_staged_files_are_limited_in_bytes(tmp_path, monkeypatch) -> None:
     from recordmill.transforms.sources.video import video_source
 
     monkeypatch.setattr(video_source, "_ROW_BYTES", 100_000)

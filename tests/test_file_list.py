@@ -40,7 +40,7 @@ def scan(path: object, **options: Any) -> tuple[list[dict[str, Any]], list[Any],
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Three pictures, by the content of their name."""
+    """Three images, by the content of their name."""
     for name in ("a.jpg", "b.jpg", "in/c d.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
@@ -98,7 +98,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_says_the_same(name: str, folder: pathlib.Path) -> None:
+def test_every_format_gives_the_same_rows(name: str, folder: pathlib.Path) -> None:
     listing = _write_table(folder, name, TABLE)
     rows, rejects, schema = scan(listing, group_column="patient", unlabelled="keep")
     assert not rejects
@@ -194,7 +194,7 @@ def test_parquet_types(folder: pathlib.Path) -> None:
         assert [row[name] for row in rows] == table[name].to_pylist()
 
 
-def test_what_parquet_declares_as_never_null_stays_so(folder: pathlib.Path) -> None:
+def test_columns_declared_as_not_null_stay_so(folder: pathlib.Path) -> None:
     fields = [
         pa.field("path", pa.string()),
         pa.field("n", pa.int64(), nullable=False, metadata={"a": "b"}),
@@ -216,7 +216,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), LISTS, ids=lambda x: str(x)[:20])
-def test_a_null_inside_a_list_is_a_reject(
+def test_a_null_inside_a_list_is_rejected(
     kind: pa.DataType, good: list[Any], bad: list[Any], folder: pathlib.Path
 ) -> None:
     fixed = pa.types.is_fixed_size_list(kind)
@@ -253,7 +253,7 @@ def test_a_null_among_lists_of_a_fixed_size(folder: pathlib.Path) -> None:
     [pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)],
     ids=str,
 )
-def test_a_list_of_texts_that_are_not_utf8_is_a_reject(
+def test_a_list_of_texts_that_are_not_utf8_is_rejected(
     kind: pa.DataType, folder: pathlib.Path
 ) -> None:
     spoilt = pa.array([b"x", b"\xff", None]).view(pa.string())
@@ -295,7 +295,7 @@ def test_types_that_an_example_cannot_hold(kind: pa.DataType, folder: pathlib.Pa
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_dropped_columns_are_as_if_they_were_not_there(name: str, folder: pathlib.Path) -> None:
+def test_dropped_columns_are_ignored(name: str, folder: pathlib.Path) -> None:
     listing = _write_table(folder, name, TABLE)
     rows, rejects, schema = scan(listing, drop_columns=("label", "boxes", "caption"))
     assert schema.names == [*references.COLUMNS.names, "patient", "score"]
@@ -329,7 +329,7 @@ def test_normal_path(path: str, key: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["", ".", "..", "a", "b c", "é"]), min_size=1).map("/".join))
-def test_normal_paths_are_normal_and_lead_to_the_same_place(path: str) -> None:
+def test_normal_path_is_idempotent_and_keeps_the_target(path: str) -> None:
     key = normal_path(path)
     assert normal_path(key) == key
     place, same = (os.path.normpath(os.path.join("/r/s", text)) for text in (path, key))
@@ -338,7 +338,9 @@ def test_normal_paths_are_normal_and_lead_to_the_same_place(path: str) -> None:
     assert key == "." or "." not in key.split("/")
 
 
-def test_where_paths_are_looked_for(folder: pathlib.Path, tmp_path_factory: Any) -> None:
+def test_relative_paths_are_resolved_in_the_root(
+    folder: pathlib.Path, tmp_path_factory: Any
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     content = f"path\n./a.jpg\n{folder}/b.jpg\nfile://{folder}/in/c%20d.jpg\n"
     listing = write(elsewhere, "l.csv", content)
@@ -360,7 +362,7 @@ def test_a_path_may_lead_through_a_linked_folder(folder: pathlib.Path) -> None:
     assert rows[0][batch.SIZE] == 3
 
 
-def test_what_stands_at_a_path(folder: pathlib.Path) -> None:
+def test_paths_that_are_no_files_are_rejected(folder: pathlib.Path) -> None:
     (folder / "empty").touch()
     os.mkfifo(folder / "pipe")
     (folder / "loop").symlink_to("loop")
@@ -383,7 +385,7 @@ def test_what_stands_at_a_path(folder: pathlib.Path) -> None:
     assert {r.key: (r.reason, r.detail) for r in rejects} == bad
 
 
-def test_rows_that_cannot_be_understood(folder: pathlib.Path) -> None:
+def test_rows_that_cannot_be_parsed(folder: pathlib.Path) -> None:
     lines = [
         b"path,k,caption",
         b"a.jpg,1,fine",
@@ -414,7 +416,7 @@ def test_rows_that_cannot_be_understood(folder: pathlib.Path) -> None:
     }
 
 
-def test_lines_that_cannot_be_understood(folder: pathlib.Path) -> None:
+def test_lines_that_cannot_be_parsed(folder: pathlib.Path) -> None:
     lines = [
         b'\xef\xbb\xbf{"path": "a.jpg"}',
         b"{broken}",
@@ -563,7 +565,7 @@ def test_a_label_column_of_lists(folder: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("column", ["path", "label", "split", "g", "k"])
 @pytest.mark.parametrize(("value", "kind"), [([1], "a list"), ([], "a list"), ({}, "an object")])
-def test_lists_and_objects_of_json_are_no_text(
+def test_lists_and_objects_of_json_are_not_text(
     column: str, value: object, kind: str, folder: pathlib.Path
 ) -> None:
     row = {"path": "a.jpg", "label": "x", "split": "train", "g": "y", "k": 1}
@@ -582,7 +584,7 @@ def test_lists_and_objects_of_json_are_no_text(
 
 
 @pytest.mark.parametrize("name", ["l.csv", "l.jsonl", "l.parquet"])
-def test_a_class_name_with_a_line_break_is_no_name(name: str, folder: pathlib.Path) -> None:
+def test_a_class_name_with_a_line_break_is_rejected(name: str, folder: pathlib.Path) -> None:
     labels = ["x", "x\ny", "z\r"]
     table = {"path": ["a.jpg", "b.jpg", "in/c d.jpg"], "label": labels}
     if name == "l.csv":
@@ -607,7 +609,7 @@ def test_quotes_are_data_in_tsv(folder: pathlib.Path) -> None:
     assert [row["caption"] for row in rows] == ['"x', 'y"']
 
 
-def test_an_index_that_pandas_wrote_is_no_column(folder: pathlib.Path) -> None:
+def test_the_index_of_pandas_is_ignored(folder: pathlib.Path) -> None:
     for content in (",path\n0,a.jpg\nspoilt\n2,a.jpg\n", "path,\na.jpg,\nb.jpg,\n"):
         rows, _, schema = scan(write(folder, "l.csv", content))
         assert schema == references.COLUMNS
@@ -615,14 +617,14 @@ def test_an_index_that_pandas_wrote_is_no_column(folder: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("values", ["5\n6", "1\n2", "x\ny", "0\n", "0.5\n1"])
-def test_a_column_without_name_is_not_lost_in_silence(values: str, folder: pathlib.Path) -> None:
+def test_a_column_without_name_is_a_config_error(values: str, folder: pathlib.Path) -> None:
     one, two = values.split("\n")
     listing = write(folder, "l.csv", f",path\n{one},a.jpg\n{two},b.jpg\n")
     with pytest.raises(ConfigError, match=r"a column of .*l.csv has no name.*give it one.*index="):
         scan(listing)
 
 
-def test_each_path_is_looked_at_once(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_path_is_queried_once(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: collections.Counter[str] = collections.Counter()
     stat = os.stat
 
@@ -638,7 +640,7 @@ def test_each_path_is_looked_at_once(folder: pathlib.Path, monkeypatch: pytest.M
     assert (seen[f"{folder}/a.jpg"], seen[f"{folder}/b.jpg"]) == (1, 1)
 
 
-def test_forgetting_paths_changes_nothing(
+def test_a_small_path_cache_changes_nothing(
     folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\ngone\n" * 20)
@@ -668,7 +670,7 @@ def test_a_listing_and_its_files_in_an_object_store() -> None:
     }
 
 
-def test_it_travels() -> None:
+def test_the_source_can_be_pickled() -> None:
     source = FileList(path="/x.csv")
     assert pickle.loads(pickle.dumps(source)) == source
     assert not source.unique_keys

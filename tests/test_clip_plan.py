@@ -1,4 +1,4 @@
-"""Which frames make which clips, against slow and plain counting."""
+"""Assignment of frames to clips, against a slow and plain reference."""
 
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ MILLI = Fraction(1, 1000)
 
 
 def packets(times: list[int], *, keys: list[int] | None = None, end: int | None = None) -> Packets:
-    """Of frames at these milliseconds; keys: which of them are key frames."""
+    """Return packets of frames at these milliseconds; keys: indices of the key frames."""
     numbers = [0] if keys is None else keys
     return Packets(
         times=np.array(times, np.int64),
@@ -28,7 +28,7 @@ def packets(times: list[int], *, keys: list[int] | None = None, end: int | None 
 def clips_of(
     found: Packets, cut: ClipSampling, **options: object
 ) -> list[tuple[int, list[int], int]]:
-    """(first slot, numbers of frames, frames of its own) of all clips."""
+    """Return (first slot, frame numbers, frames without padding) of all clips."""
     sections = plan_sections(found, cut, MILLI, **options)
     return [
         (clip.start, clip.frames.tolist(), clip.real_frames)
@@ -57,7 +57,7 @@ cuts = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(videos(), cuts, st.integers(1, 50))
-def test_clips_are_those_of_plain_counting(found, cut, size) -> None:
+def test_clips_equal_a_plain_reference(found, cut, size) -> None:
     times = [int(time) - int(found.times[0]) for time in found.times]
     slots = [*range(len(times))]
     if cut.fps is not None:
@@ -81,7 +81,7 @@ def test_clips_are_those_of_plain_counting(found, cut, size) -> None:
         if covered > len(slots):
             break
     if not expected:
-        with pytest.raises(RecordError, match="bad_value: a film of"):
+        with pytest.raises(RecordError, match="bad_value: a video of"):
             clips_of(found, cut)
         return
     assert clips_of(found, cut) == expected
@@ -118,13 +118,13 @@ def test_a_segment_has_the_frames_that_begin_in_it(segment, slots) -> None:
         ((0.1, 0.11), "a segment of 0 frames, but a clip takes 1: --clip-rest pad"),
     ],
 )
-def test_what_is_no_segment(segment, message) -> None:
+def test_invalid_segments(segment, message) -> None:
     found = packets([40 * n for n in range(10)])
     with pytest.raises(RecordError, match=message):
         clips_of(found, ClipSampling(frames=1), segment=segment)
 
 
-def test_times_are_exact_whatever_the_unit() -> None:
+def test_times_are_exact_for_any_time_base() -> None:
     rate = Fraction(30000, 1001)
     found = Packets(
         times=np.arange(10**6, dtype=np.int64) * 1001,
@@ -139,7 +139,7 @@ def test_times_are_exact_whatever_the_unit() -> None:
         assert abs(clip.times[number] - number * 10**6 / rate) <= Fraction(1, 2)
 
 
-def test_decoding_begins_a_key_frame_before_that_of_the_clip() -> None:
+def test_decoding_begins_one_key_frame_early() -> None:
     found = packets([40 * n for n in range(40)], keys=[0, 10, 20, 30])
     sections = plan_sections(found, ClipSampling(frames=4), MILLI, size=1)
     assert [section.base for section in sections] == [0, 0, 10, 20]
@@ -157,6 +157,6 @@ def test_decoding_begins_a_key_frame_before_that_of_the_clip() -> None:
         ({"rest": "keep"}, "--clip-rest: expected drop or pad, got 'keep'"),
     ],
 )
-def test_what_cannot_work(options, message) -> None:
+def test_invalid_options(options, message) -> None:
     with pytest.raises(ConfigError, match=message):
         ClipSampling(**options)
