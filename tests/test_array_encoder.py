@@ -408,8 +408,8 @@ def test_labels_have_to_be_one_for_each_record(tmp_path) -> None:
         "short.npz": "labels of shape [4] for 5 items: expected one label each",
         "floats.npz": "labels of float64: expected integers, bools or text",
         "flat.npz": "labels of shape [5, 1] for 5 items: expected one label each",
-        "good.npz#3": "the class name 'c\\nd' has a line break, and labels.txt has a line per name:"
-        " rename it",
+        "good.npz#3": "the class name 'c\\nd' contains a line break, but labels.txt has one name"
+        " per line: rename the class",
     }
     assert [*records.labels.values()] == ["a", "b", None, "a"]
 

@@ -139,11 +139,11 @@ def test_every_format_gives_the_same_boxes(which, faces, coco, tmp_path):
         ("-1 0.5 0.5 0.1 0.1", "line 1: expected a class 0 to 1, got '-1'"),
         ("0 0.5 x 0.1 0.1", "line 1: expected four fractions, got 0.5, x, 0.1, 0.1"),
         ("0 0.5 nan 0.1 0.1", "line 1: expected four fractions, got 0.5, nan, 0.1, 0.1"),
-        ("0 50 40 10 10", "line 1: expected four fractions, got 50, 40, 10, 10: they are of the"),
-        ("0 1.5 .5 .1 .1", "line 1: expected four fractions, got 1.5, .5, .1, .1: they are of the"),
-        ("0 .5 -.2 .1 .1", "line 1: expected four fractions, got .5, -.2, .1, .1: they are of the"),
-        ("0 .5 .5 1.2 .1", "line 1: expected four fractions, got .5, .5, 1.2, .1: they are of the"),
-        ("0 .5 .5 -.001 1", "line 1: expected four fractions, got .5, .5, -.001, 1: they are of"),
+        ("0 50 40 10 10", "line 1: expected four fractions, got 50, 40, 10, 10: fractions of"),
+        ("0 1.5 .5 .1 .1", "line 1: expected four fractions, got 1.5, .5, .1, .1: fractions of"),
+        ("0 .5 -.2 .1 .1", "line 1: expected four fractions, got .5, -.2, .1, .1: fractions of"),
+        ("0 .5 .5 1.2 .1", "line 1: expected four fractions, got .5, .5, 1.2, .1: fractions of"),
+        ("0 .5 .5 -.001 1", "line 1: expected four fractions, got .5, .5, -.001, 1: fractions of"),
         ("0 0.2_5 .5 .1 .1", "line 1: expected four fractions, got 0.2_5, .5, .1, .1"),
         ("0 .5 \u0661 .1 .1", "line 1: expected four fractions, got .5, \u0661, .1, .1"),
         ("\u0661 .5 .5 .1 .1", "line 1: expected a class 0 to 1, got '\u0661'"),
@@ -184,7 +184,7 @@ def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
 def test_pixels_of_at_most_1_are_probably_fractions(tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text("file,label,x1,y1,x2,y2\na.jpg,cat,0,.5,1,1\nb.jpg,cat,.2,.2,.3,.3\n")
-    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: say --box-units fractions"):
+    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: pass --box-units fractions"):
         read_boxes(Location.parse(str(path)))
     assert len(read_boxes(Location.parse(str(path)), fractions=True).table) == 2
 
@@ -235,7 +235,7 @@ def test_voc_may_have_a_namespace(tmp_path):
         ),
         (
             f"<annotation><object><name>x</name>{BOX.replace('3', '0')}</object></annotation>",
-            "object 1: its box ends before it begins",
+            "object 1: the box ends before it begins",
         ),
     ],
 )

@@ -230,8 +230,8 @@ def test_a_null_inside_a_list_is_rejected(
         (
             "b.jpg",
             Reason.BAD_VALUE,
-            "row 2: a null inside the list in column 'v', which an Example cannot hold: fill it, "
-            "or leave the row out",
+            "row 2: a null inside the list in column 'v', which an Example cannot hold: replace "
+            "the null, or remove the row",
         )
     ]
 
@@ -597,8 +597,8 @@ def test_a_class_name_with_a_line_break_is_rejected(name: str, folder: pathlib.P
         (
             key,
             Reason.BAD_VALUE,
-            f"row {row}: the class name {label!r} has a line break, and labels.txt has a line per "
-            "name: rename it",
+            f"row {row}: the class name {label!r} contains a line break, but labels.txt has one "
+            "name per line: rename the class",
         )
         for row, key, label in ((2, "b.jpg", "x\ny"), (3, "in/c d.jpg", "z\r"))
     ]
@@ -620,7 +620,7 @@ def test_the_index_of_pandas_is_ignored(folder: pathlib.Path) -> None:
 def test_a_column_without_name_is_a_config_error(values: str, folder: pathlib.Path) -> None:
     one, two = values.split("\n")
     listing = write(folder, "l.csv", f",path\n{one},a.jpg\n{two},b.jpg\n")
-    with pytest.raises(ConfigError, match=r"a column of .*l.csv has no name.*give it one.*index="):
+    with pytest.raises(ConfigError, match=r"a column of .*l.csv has no name.*name it.*index="):
         scan(listing)
 
 

@@ -198,8 +198,8 @@ def test_a_class_folder_with_a_line_break_is_rejected(label: str, tmp_path: path
     assert {key: (r.reason, r.detail) for key, r in rejects.items()} == {
         f"{label}/1.jpg": (
             Reason.BAD_NAME,
-            f"the class name {label!r} has a line break, and labels.txt has a line per name: "
-            "rename it",
+            f"the class name {label!r} contains a line break, but labels.txt has one name per "
+            "line: rename the class",
         )
     }
 

@@ -102,7 +102,7 @@ BAD = {
     "records": (
         written(np.zeros(2, [("a", "i4"), ("b", "f4")])),
         Reason.UNSUPPORTED,
-        "records of the fields a, b",
+        "structured array with the fields a, b",
     ),
     "records of objects": (
         written(np.zeros(2, [("a", "O")])),

@@ -290,10 +290,10 @@ def test_formats(
             {"max_row_bytes": 20},
             {1: "fine", 3: "y" * 19},
             {
-                2: ("too_large", "a row of 22 bytes, more than --max-row-bytes 20; perhaps a quote "
-                    "is left open, or is data (--quoting off)"),
-                4: ("too_large", "a row of 21 bytes, more than --max-row-bytes 20; perhaps a quote "
-                    "is left open, or is data (--quoting off)"),
+                2: ("too_large", "a row of 22 bytes, more than --max-row-bytes 20; a quote may "
+                    "be unclosed, or data (--quoting off)"),
+                4: ("too_large", "a row of 21 bytes, more than --max-row-bytes 20; a quote may "
+                    "be unclosed, or data (--quoting off)"),
             },
             id="rows that are too large",
         ),
@@ -708,7 +708,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         ),
         ({"in/a.csv.gz": "x"}, {}, "cannot parse the file {}/in/a.csv.gz: Not a gzipped file"),
         ({"in/a.csv.zst": "x" * 99}, {}, "cannot parse the file {}/in/a.csv.zst: ZSTD"),
-        ({"in/a.parquet.gz": "x"}, {}, "expected parquet that is compressed inside"),
+        ({"in/a.parquet.gz": "x"}, {}, "expected parquet with internal compression"),
         (
             {"in/a.csv": CSV},
             {"encoding": "no such"},
@@ -755,7 +755,9 @@ def test_unusable_inputs(
 
 def test_files_without_values(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "x.dat", CSV)
-    with pytest.raises(ConfigError, match=r"x.dat does not say how its rows are written: .*--form"):
+    with pytest.raises(
+        ConfigError, match=r"the extension of .*x.dat is not that of a row format: .*--form"
+    ):
         read_rows(tmp_path / "x.dat")
     with pytest.raises(ConfigError, match=r"no file matches .*/n/\*.csv: there is no folder .*/n"):
         read_rows(tmp_path / "n/*.csv")
@@ -865,7 +867,7 @@ NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name the encoding with --encoding")
         (b"\xef\xbb\xbf", {}, (Reason.EMPTY, "a file of 0 bytes")),
         (b"na\xefve", {}, NO_UTF8),
         (b"na\xefve", {"encoding": "Latin-1"}, "naïve"),
-        (b"\x81", {"encoding": "cp1252"}, (Reason.BAD_VALUE, "not CP1252: name its encoding with --"
+        (b"\x81", {"encoding": "cp1252"}, (Reason.BAD_VALUE, "not CP1252: name the encoding with --"
                                            "encoding")),
         ("x😀".encode("utf-16"), {"encoding": "utf-16"}, "x😀"),
         ("x😀".encode("utf-16"), {}, NO_UTF8),

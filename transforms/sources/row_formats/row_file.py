@@ -165,7 +165,7 @@ class Origin:
         """Advice for text in another encoding."""
         if self.noun == "listing":
             return "save the listing as UTF-8"
-        return "name its encoding with --encoding"
+        return "name the encoding with --encoding"
 
     @contextlib.contextmanager
     def parsing(self) -> Iterator[None]:
