@@ -237,7 +237,7 @@ def test_chunks_are_those_of_a_loop(shape, fortran, size, stride, rest, data, tm
         for some in (expected, with_rest)
     ]
     left = ends[1] - max(ends[0], max(with_rest)) if len(with_rest) > len(expected) else 0
-    assert cut.leaves(shape) == left
+    assert cut.unused_steps(shape) == left
     notes = (f"{left} steps at the ends of 1 arrays fill no chunk and were dropped",)
     assert records.notes == (notes if left else ())
     lengths = {one.shape[axis] for one in expected.values()}
@@ -336,8 +336,8 @@ def test_most_arrays_decide_what_the_others_are_held_against(tmp_path) -> None:
     records = Records(folder)
     assert records.told == {
         "wide.npy": "an array of float64, but most are float32: --dtype float64 casts both",
-        "flat.npy": "an array of 1 dimensions (3), where most records have 2: leave it out, or make"
-        " a dataset of its own of it",
+        "flat.npy": "an array of 1 dimensions (3), but most records have 2: remove it, or build a"
+        " separate dataset from such arrays",
     }
     both = Records(folder, dtype="float64")
     assert both.told.keys() == {"flat.npy"}

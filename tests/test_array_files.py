@@ -168,7 +168,7 @@ BAD = {
     "records in HDF5": (
         hdf5_of(lambda file: file.create_dataset("x", data=np.zeros(2, [("a", "f4")]))),
         Reason.UNSUPPORTED,
-        "records of the fields a",
+        "structured array with the fields a",
     ),
     "nothing in HDF5": (
         hdf5_of(lambda file: file.create_dataset("x", data=h5py.Empty("f4"))),

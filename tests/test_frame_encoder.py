@@ -117,5 +117,5 @@ def test_colour_spaces_that_ffmpeg_cannot_convert_are_rejected() -> None:
     frame = av.VideoFrame.from_ndarray(picture(0, height=48, width=64), format="rgb24")
     frame = frame.reformat(format="yuv420p")
     frame.colorspace = 14  # ICtCp
-    with pytest.raises(RecordError, match="cannot scale pixels of yuv420p in its colours"):
+    with pytest.raises(RecordError, match="cannot scale pixel format yuv420p in color"):
         FrameEncoder(ImageOptions(size=(24, 24))).encode(frame)
