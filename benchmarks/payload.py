@@ -3,11 +3,11 @@
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 
 from benchmarks.references import ColumnEncoder
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.splits import AssignSplits
-from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 
 ROWS = 1024  # of a batch
 BYTES = 16 << 10  # of a row

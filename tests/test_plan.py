@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recordmill.transforms.balancing.rebalance import Quota
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.storage.files import Location
-from recordmill.transforms.balancing.rebalance import Quota
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.quota import NOTHING
 from recordmill.transforms.model.splits import assign

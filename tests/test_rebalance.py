@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from recordmill.transforms.balancing.rebalance import (
     Quota,
     RebalanceClasses,
@@ -19,6 +18,7 @@ from recordmill.transforms.balancing.rebalance import (
     replicate,
     targets,
 )
+
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.quota import Histogram, boundary_rows, thresholds
 from tests.beam_results import results

@@ -9,6 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 
 from recordmill.errors import ConfigError, Reason, RunError
 from recordmill.format.manifest import load
@@ -18,7 +19,6 @@ from recordmill.storage.files import Location
 from recordmill.transforms.images import DecodeAndResizeImages, ReadImages
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.splits import AssignSplits
-from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 from tests.beam_results import results
 from tests.folders import make_folder
 from tests.tiny import TinyEncoder, tiny_rows

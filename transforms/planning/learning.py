@@ -84,10 +84,11 @@ class _CollectCounts(beam.DoFn):
         self._counts = []
         self._bytes = self._records = 0
 
-    def process(self, seen: PartSummary) -> Iterator[tuple[int, Piece]]:
-        assert seen.counts is not None
-        self._records += seen.counts.records
-        counts = batch.from_bytes(seen.counts.items)
+    def process(self, summary: PartSummary) -> Iterator[tuple[int, Piece]]:
+        if summary.counts is None:
+            return
+        self._records += summary.counts.records
+        counts = batch.from_bytes(summary.counts.items)
         self._counts.append(counts)
         self._bytes += counts.nbytes
         if self._bytes >= _BUFFER:
@@ -141,7 +142,7 @@ class _Learner:
 
 
 def learn(
-    seen: beam.PCollection[PartSummary],
+    summaries: beam.PCollection[PartSummary],
     *,
     analysis: Analysis,
     given: Mapping[str, Artifact],
@@ -149,18 +150,18 @@ def learn(
 ) -> beam.PCollection[Learned]:
     """All artifacts, given and learned, as the one element of a PCollection.
 
-    seen: of all parts, what the analysis counts among it.
+    summaries: of all parts, with the counts of the analysis.
     """
     learner = _Learner(analysis, given, staging)
     selected = (
-        seen
+        summaries
         | "CollectCounts"
         >> beam.ParDo(_CollectCounts(staging)).with_output_types(tuple[int, Piece])
         | "MeetByItem" >> beam.GroupByKey()
         | "SelectItems" >> beam.Map(learner.select).with_output_types(pa.RecordBatch)
     )
     return (
-        seen.pipeline
+        summaries.pipeline
         | "OnceToLearn" >> beam.Impulse()
         | "Learn" >> beam.Map(learner.learn, AsList(selected)).with_output_types(Learned)
     )

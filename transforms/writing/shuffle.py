@@ -4,9 +4,7 @@ The order of the whole dataset is a function of (seed, key, copy): a uniform shu
 any runner, with any number of workers, in whatever order the input came.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
@@ -17,13 +15,15 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import RunError
 from recordmill.job.staging import Staging
+from recordmill.transforms.balancing.quotas import replicate
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged import spill
+from recordmill.transforms.staged.batches import Element, Problem
 from recordmill.transforms.staged.spill import Piece
 
 Shard = tuple[str, int]  # split, number
-ReadRows = Callable[..., Iterable[pa.RecordBatch]]
 
 
 def shard_names(plan: Plan) -> list[Shard]:
@@ -42,27 +42,41 @@ def shard_ids(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
     return first + batch.scale(batch.order_ranks(rows, seed=plan.seed), number)
 
 
-class _CutIntoPieces(beam.DoFn):
+def balanced_rows(
+    element: Element, plan: Plan, staging: Staging, *, grouped: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch, with the copies that the plan says."""
+    if isinstance(element, Problem) or element.role != "records":
+        return
+    rows = element.read(staging, columns=None)
+    if not grouped and batch.GROUP in rows.schema.names:  # all of it is null
+        rows = rows.drop_columns([batch.GROUP])
+    yield from replicate(rows, quotas=plan.quotas, seed=plan.seed)
+
+
+class CutIntoPieces(beam.DoFn):
     """Cuts batches by shard, inline or spilled as the plan says."""
 
-    def __init__(self, staging: Staging, read: ReadRows) -> None:
+    def __init__(self, staging: Staging, *, grouped: bool) -> None:
         self._staging = staging
-        self._read = read
+        self._grouped = grouped
         self._rows: list[pa.RecordBatch] = []
         self._shards: list[npt.NDArray[np.int64]] = []
         self._bytes = 0
         self._plan: Plan | None = None
+        self._counters = RecordCounters("Reshuffle")
 
     def start_bundle(self) -> None:
         self._rows, self._shards = [], []
         self._bytes = 0
 
-    def process(self, name: str, plan: Plan, *sides: Any) -> Iterator[tuple[Shard, Piece]]:
+    def process(self, element: Element, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
         if plan.verdict is not None:
             return
         self._plan = plan
-        for rows in self._read(name, plan, *sides):
+        for rows in balanced_rows(element, plan, self._staging, grouped=self._grouped):
             if len(rows):
+                self._counters.add(read=len(rows), out=len(rows))
                 yield from self._cut(rows, plan)
 
     def _cut(self, rows: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
@@ -94,55 +108,10 @@ class _CutIntoPieces(beam.DoFn):
         return [(names[shard], piece) for shard, piece in pieces]
 
 
-def _no_pieces(_: bytes, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
-    """Shards to which nothing falls must be written too: each shard gets an empty piece."""
+def empty_pieces(_: bytes, plan: Plan) -> Iterator[tuple[Shard, Piece]]:
+    """Yield an empty piece for each shard: a shard without a record is written too."""
     for shard in shard_names(plan):
         yield shard, (b"", "", 0, 0)
-
-
-def _pieces(shard: tuple[Shard, Iterable[Piece]]) -> tuple[Shard, list[Piece]]:
-    name, pieces = shard
-    return name, [piece for piece in pieces if piece[0] or piece[1]]
-
-
-@dataclasses.dataclass(eq=False)
-class ReshuffleIntoShards(beam.PTransform):
-    """Names of batches in, (shard, its pieces) out: a uniform shuffle of the whole dataset.
-
-    Names and not rows, as the plan comes first, and an engine would keep in memory what waits for
-    it; and a step that made rows with the plan would be a stage of its own, between which and this
-    one every row travels.
-
-    plan: a side input. staging: where large plans spill. read: the batches of a name, of (name,
-      plan, *sides), where sides are further side inputs.
-    """
-
-    plan: beam.pvalue.AsSideInput
-    staging: Staging
-    read: ReadRows
-    sides: Sequence[beam.pvalue.AsSideInput] = ()
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(self, names: beam.PCollection[str]) -> beam.PCollection[tuple[Shard, list[Piece]]]:
-        pieces = names | "Cut" >> beam.ParDo(
-            _CutIntoPieces(self.staging, self.read), self.plan, *self.sides
-        ).with_output_types(tuple[Shard, Piece])
-        empty = (
-            names.pipeline
-            | "Once" >> beam.Impulse()
-            | "NameShards"
-            >> beam.FlatMap(_no_pieces, self.plan).with_output_types(tuple[Shard, Piece])
-        )
-        return (
-            (pieces, empty)
-            | "WithEmpty" >> beam.Flatten()
-            | "GroupByShard" >> beam.GroupByKey()
-            | "Pieces" >> beam.Map(_pieces).with_output_types(tuple[Shard, list[Piece]])
-            # A handful of keys falls unevenly on the workers; their shuffled elements do not.
-            | "Spread" >> beam.Reshuffle()
-        )
 
 
 def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch | None:

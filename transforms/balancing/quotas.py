@@ -26,7 +26,7 @@ from recordmill.transforms.model.quota import (
     thresholds,
     within,
 )
-from recordmill.transforms.staged.listing_scans import Read, read_again
+from recordmill.transforms.staged.batches import Scan
 
 Balance = Literal["none", "oversample", "undersample", "weights"]
 Target = int | Literal["median"] | RepeatFactors | None
@@ -204,7 +204,7 @@ def _quotas(
 
 
 def find_quotas(
-    read: Read,
+    scan: Scan,
     *,
     balance: Balance,
     target: Target = None,
@@ -212,18 +212,18 @@ def find_quotas(
 ) -> beam.PCollection[dict[str, Quota]]:
     """The quota of every class, as the one element of a PCollection; none where nothing is read.
 
-    read: gives the batches, with their splits, for a pass.
+    scan: gives the rows of all batches, with their splits.
     """
     held: beam.pvalue.AsSingleton | None = None
     if isinstance(target, RepeatFactors):
         held = beam.pvalue.AsSingleton(
-            read("CountHeld")
+            scan("CountHeld")
             | "HeldInTrain" >> beam.Map(_held_in_train)
             | "AddUpHeld" >> beam.CombineGlobally(Held.sum).without_defaults(),
             default_value=None,
         )
     reached = (
-        read("CountClasses")
+        scan("CountClasses")
         | "RankToCount" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
         | "Histogram" >> beam.Map(_histogram)
         | "AddUp" >> beam.CombineGlobally(Histogram.sum).without_defaults()
@@ -231,33 +231,8 @@ def find_quotas(
     )
     cuts = beam.pvalue.AsSingleton(reached | "Cuts" >> beam.Map(_cuts), default_value={})
     met = (
-        read("CutClasses", cuts)
+        scan("CutClasses", cuts)
         | "RankToCut" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
         | "MeetInClasses" >> FindThresholds(cuts)
     )
     return reached | "Quotas" >> beam.Map(_quotas, beam.pvalue.AsDict(met))
-
-
-@dataclasses.dataclass(eq=False)
-class RebalanceClasses(beam.PTransform):
-    """Batches in, batches with `__copy__` out; only the training split changes.
-
-    Example::
-
-        batches | AssignSplits(...) | RebalanceClasses(balance="oversample", seed=7)
-    """
-
-    balance: Balance
-    target: int | Literal["median"] | RepeatFactors | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        quotas = find_quotas(
-            read_again(batches), balance=self.balance, target=self.target, seed=self.seed
-        )
-        return batches | "Replicate" >> beam.FlatMap(
-            replicate, quotas=beam.pvalue.AsSingleton(quotas, default_value={}), seed=self.seed
-        ).with_output_types(pa.RecordBatch)

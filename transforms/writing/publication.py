@@ -3,15 +3,12 @@
 It is a stage of the pipeline, so that a job whose submitter has left publishes itself.
 """
 
-import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import apache_beam as beam
 import pyarrow as pa
 
-from recordmill.errors import Reject, RunError
+from recordmill.errors import Reject
 from recordmill.format.features import Features
 from recordmill.format.manifest import (
     INPUT,
@@ -33,36 +30,12 @@ from recordmill.format.manifest import (
 from recordmill.format.schema import schema_text
 from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
-from recordmill.job import lock, publishing
+from recordmill.job import publishing
 from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
 from recordmill.storage.files import Location
-from recordmill.transforms.model.data_type import Encoder
+from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan, nothing_left, refusal_of
-from recordmill.transforms.staged.listing import outcome
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Publication:
-    """What the manifest says beside what the run found out.
-
-    options: those that shape bytes. job: the content of job.json. columns: of the listing.
-    detached: nobody waits for the job, so it sweeps up behind itself. notes: what the reader of the
-    manifest should know of the input.
-    """
-
-    staging: Staging
-    encoder: Encoder
-    columns: pa.Schema
-    options: Mapping[str, Any]
-    job: Mapping[str, Any]
-    encoders: Mapping[str, str]
-    seed: int
-    split_names: tuple[str, ...]
-    compression: str
-    max_reject_fraction: float
-    detached: bool = False
-    unit: str = INPUT
-    notes: tuple[str, ...] = ()
+from recordmill.transforms.staged.listing import NO_LISTING, outcome, read_part
 
 
 def close_ledger(
@@ -150,11 +123,10 @@ def _filtered(
     return counts
 
 
-def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication) -> None:
-    """Publishes the dataset, or leaves a verdict that says why not."""
-    staging, parts = publication.staging, plan.parts
-    listing = staging.listing()
-    assert listing is not None
+def publish(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> Manifest | None:
+    """Publish the dataset and return its manifest, or leave a verdict that says why not."""
+    staging, parts = run.staging, plan.parts
+    listing = staging.listing() or NO_LISTING
     rejects = all_rejects(listing.rejects, parts, infos, staging)
     staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     verdict = plan.verdict
@@ -164,7 +136,7 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication)
         infos,
         rejects=len(listing.rejects),
         filtered=sum(listing.filtered.values()),
-        unit=publication.unit,
+        unit=run.unit,
     )
     rejected = ledger.inputs.rejected + ledger.records.rejected
     seen = ledger.inputs.read + ledger.inputs.rejected
@@ -172,7 +144,7 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication)
         verdict = refusal_of(
             rejected,
             seen,
-            publication.max_reject_fraction,
+            run.max_reject_fraction,
             spoilt=sum(part.spoilt for part in parts),
             made=ledger.records.made,
         )
@@ -182,10 +154,11 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication)
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
     if verdict is not None:
         staging.give_verdict(verdict)
-        return
-    manifest, files = describe(plan, infos, ledger, rejects, publication)
+        return None
+    manifest, files = describe(plan, infos, ledger, rejects, run)
     publishing.stage_files(staging, manifest, files)
     publishing.publish(staging)
+    return manifest
 
 
 def describe(
@@ -193,16 +166,16 @@ def describe(
     infos: Sequence[ShardInfo],
     ledger: Ledger,
     rejects: Sequence[Reject],
-    publication: Publication,
+    run: RunSpec,
 ) -> tuple[Manifest, dict[str, bytes]]:
     """The manifest, and the files beside the shards."""
     context = plan.context
-    declared = publication.encoder.features(publication.columns, context)
+    declared = run.encoder.features(_columns(plan, run), context)
     labels = context.labels if ledger.packs is None else ()  # a pack is of no class
     features: Features = {context.name(name): feature for name, feature in declared.items()}
     splits = {
         name: SplitInfo.of(info.shard for info in infos if info.split == name)
-        for name in dict.fromkeys([*publication.split_names, *plan.splits])
+        for name in dict.fromkeys([*run.splits, *plan.splits])
     }
     originals: Counter[str] = Counter(dict.fromkeys(labels, 0))
     for info in infos:
@@ -212,7 +185,7 @@ def describe(
         features=features,
         labels=labels,
         label_offset=context.label_offset,
-        compression=publication.compression,
+        compression=run.compression,
         splits=splits,
     )
     files = {
@@ -227,19 +200,25 @@ def describe(
         files[LABELS] = "".join(f"{label}\n" for label in labels).encode()
     manifest = Manifest(
         digest=digest_of(splits),
-        seed=publication.seed,
-        options=publication.options,
+        seed=run.seed,
+        options=run.manifest_options,
         features=features,
         labels=labels,
         class_weights=class_weights(originals),
         splits=splits,
         ledger=ledger,
-        encoders=publication.encoders,
+        encoders=run.encoder_versions,
         files={name: file_info(content) for name, content in files.items()},
         fill_rates=_fill_rates(infos),
-        notes=(*publication.notes, *plan.notes, *tfds.notes),
+        notes=(*run.notes, *plan.notes, *tfds.notes),
     )
-    return manifest, files | {JOB: to_json(publication.job) + b"\n"}
+    return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
+
+
+def _columns(plan: Plan, run: RunSpec) -> pa.Schema:
+    if run.layout is not None:
+        return run.layout.columns
+    return read_part(plan.parts[0].name, staging=run.staging).schema
 
 
 def _objects(held: Sequence[tuple[int, int]]) -> ObjectCounts:
@@ -255,48 +234,3 @@ def _fill_rates(infos: Iterable[ShardInfo]) -> dict[str, float]:
             used[info.split] += info.filled[0]
             room[info.split] += info.filled[1]
     return {split: used[split] / room[split] for split in sorted(room) if room[split]}
-
-
-def _publish(
-    _: bytes,
-    plan: Plan,
-    infos: Sequence[ShardInfo],
-    publication: Publication,
-) -> None:
-    staging = publication.staging
-    publish(plan, infos, publication=publication)
-    if publication.detached:
-        verdict = staging.verdict()
-        if verdict is None:
-            staging.sweep()
-        lock.end_detached(staging.root.parent)
-        if verdict is not None:  # who asks the engine how the job is must not hear: well
-            raise RunError(verdict.message)
-
-
-@dataclasses.dataclass(eq=False)
-class Publish(beam.PTransform):
-    """Shard infos in, the dataset out: after the last shard, once.
-
-    plan: a side input.
-    """
-
-    publication: Publication
-    plan: beam.pvalue.AsSideInput
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(self, infos: beam.PCollection[ShardInfo]) -> beam.PCollection[None]:
-        # An impulse with a side input: a GroupByKey over nothing would never fire.
-        return (
-            infos.pipeline
-            | "Once" >> beam.Impulse()
-            | "Publish"
-            >> beam.Map(
-                _publish,
-                self.plan,
-                beam.pvalue.AsList(infos),
-                publication=self.publication,
-            )
-        )
