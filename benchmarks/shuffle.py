@@ -14,7 +14,6 @@ import argparse
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from recordmill.transforms.writing.reshuffle import shard_ids, sort_pieces
 from scipy.stats import chi2_contingency  # type: ignore[import-untyped]
 
 from recordmill.job.staging import Staging
@@ -24,6 +23,7 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.splits import TRAIN
 from recordmill.transforms.planning.plan import Estimate, Plan, SplitPlan
 from recordmill.transforms.staged import spill
+from recordmill.transforms.writing.shuffle import shard_ids, sort_pieces
 
 _CLASSES = 10
 _SHARDS = 64

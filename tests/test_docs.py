@@ -264,7 +264,7 @@ def test_the_contact_sheet_draws_every_record(readme_dataset, capsys):
 
 
 def test_a_kind_can_be_added_as_the_page_shows(tmp_path, monkeypatch):
-    (code,) = blocks(ROOT / "docs" / "adding-a-kind.md", "python")
+    (code,) = blocks(ROOT / "docs" / "adding-a-data-type.md", "python")
     (tmp_path / "lines.py").write_text(code)
     (tmp_path / "texts").mkdir()
     for label, count in {"ham": 60, "spam": 20}.items():

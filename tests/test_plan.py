@@ -7,16 +7,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordmill.transforms.balancing.rebalance import Quota
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.storage.files import Location
+from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.model.quota import NOTHING
+from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import assign
 from recordmill.transforms.planning import plan
 from recordmill.transforms.planning.plan import (
-    PlanOptions,
     SplitPlan,
     make_plan,
     refusal,
@@ -28,7 +29,13 @@ from tests.tiny import TinyEncoder, TinySource, tiny_rows
 
 SEED = 6
 FRACTIONS = {"train": 0.8, "test": 0.2}
-OPTIONS = {"seed": SEED, "splits": ("train", "validation", "test"), "workers": 2}
+PRESPLIT = Layout(columns=pa.schema([]), labelled=True, grouped=False, presplit=True)
+OPTIONS = {
+    "seed": SEED,
+    "splits": {"train": 0.8, "validation": 0.1, "test": 0.1},
+    "workers": 2,
+    "job_id": "job",
+}
 
 
 def staged(folder, source, **options):
@@ -42,14 +49,16 @@ def staged(folder, source, **options):
     return Survey.sum(surveys), parts, staging
 
 
-def planned(survey, parts, staging, *, quotas=None, problems=(), encoder=None, **options):
+def planned(
+    survey, parts, staging, *, quotas=None, problems=(), encoder=None, listing_rejects=0, **options
+):
+    output = staging.output.spelling
     return make_plan(
         dataclasses.replace(survey, parts=tuple(parts)),
         quotas or {},
         problems,
-        encoder=encoder or TinyEncoder(),
-        options=PlanOptions(**{**OPTIONS, **options}),
-        staging=staging,
+        run=RunSpec(output=output, encoder=encoder or TinyEncoder(), **{**OPTIONS, **options}),
+        listing_rejects=listing_rejects,
     )
 
 
@@ -107,7 +116,7 @@ def test_a_split_without_records_is_told(new):
     found = new(rows, splits=("train", "test", "train"))
     told = "no record is in the split 'validation', as there are few records, or few groups"
     assert planned(*found).notes == (told,)
-    assert planned(*found, presplit=True).notes == ()
+    assert planned(*found, layout=PRESPLIT).notes == ()
 
 
 @pytest.mark.parametrize(

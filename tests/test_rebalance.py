@@ -9,19 +9,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recordmill.transforms.balancing.rebalance import (
+
+from recordmill.transforms import Analyze, ReadBatches, Rebalance, RunSpec, StageBatches
+from recordmill.transforms.balancing.quotas import (
     Quota,
-    RebalanceClasses,
     balance_ranks,
     balance_rows,
     goals,
     replicate,
     targets,
 )
-
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.quota import Histogram, boundary_rows, thresholds
 from tests.beam_results import results
+from tests.tiny import TinyEncoder
 
 SEED = 11
 GOALS = [
@@ -174,7 +175,11 @@ def test_undersampling_takes_no_side():
     assert abs(np.corrcoef(ranks, np.arange(len(rows)))[0, 1]) < 0.06
 
 
-def test_in_a_pipeline_of_its_own():
+def with_value(rows):
+    return rows.append_column("value", pa.array([b"v"] * len(rows), pa.binary()))
+
+
+def test_in_a_custom_pipeline(tmp_path):
     """On any engine, in whatever batches: the same as the oracle."""
     generator = np.random.default_rng(0)
     labels = [(None, "a", "b", "c")[i] for i in generator.choice(4, 3000, p=[0.1, 0.7, 0.15, 0.05])]
@@ -183,21 +188,28 @@ def test_in_a_pipeline_of_its_own():
     unlabelled = records([(None, "train")] * 2)
     shuffled = rows.take(pa.array(generator.permutation(len(rows))))
 
+    cut = [shuffled.slice(at, 170) for at in range(0, len(rows), 170)]
+    cases = (
+        ("whole", [rows], "oversample", None),
+        ("cut", [*cut, rows.slice(0, 0)], "oversample", None),
+        ("cut", [*cut, rows.slice(0, 0)], "undersample", "median"),
+        ("unlabelled", [unlabelled], "oversample", None),
+    )
+
     def build(pipeline):
-        whole = pipeline | "Whole" >> beam.Create([rows])
-        parts = [shuffled.slice(at, 170) for at in range(0, len(rows), 170)]
-        cut = pipeline | "Parts" >> beam.Create([*parts, rows.slice(0, 0)]) | beam.Reshuffle()
-        bare = pipeline | "Bare" >> beam.Create([unlabelled])
-        return {
-            f"{name} {balance} {target}": batches
-            | f"{name} {balance} {target}" >> RebalanceClasses(balance, target=target, seed=SEED)
-            for name, batches, balance, target in (
-                ("whole", whole, "oversample", None),
-                ("cut", cut, "oversample", None),
-                ("cut", cut, "undersample", "median"),
-                ("unlabelled", bare, "oversample", None),
+        made = {}
+        for name, batches, balance, target in cases:
+            label = f"{name} {balance} {target}"
+            run = RunSpec(output=str(tmp_path / label), encoder=TinyEncoder(), seed=SEED)
+            made[label] = (
+                pipeline
+                | f"Create {label}" >> beam.Create([with_value(some) for some in batches])
+                | f"Stage {label}" >> StageBatches(run)
+                | f"Analyze {label}" >> Analyze(run)
+                | f"Rebalance {label}" >> Rebalance(run, balance=balance, target=target)
+                | f"Read {label}" >> ReadBatches(run)
             )
-        }
+        return made
 
     found = results(build)
     assert copies_of(found.pop("unlabelled oversample None")) == {"key 0": [0], "key 1": [0]}

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordmill.transforms.writing.reshuffle import sort_pieces
 
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.staged import spill
+from recordmill.transforms.writing.shuffle import sort_pieces
 
 ROWS = st.lists(
     st.tuples(

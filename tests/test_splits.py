@@ -11,8 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from recordmill.errors import ConfigError
+from recordmill.transforms import AssignSplits, RunSpec
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.splits import AssignSplits, apportion, assign
+from recordmill.transforms.model.splits import apportion, assign
 from tests.beam_results import results
 
 THREE = {"train": 0.8, "validation": 0.15, "test": 0.05}
@@ -138,17 +140,17 @@ def test_parts_sum_up_whatever_the_rounding(total, weights):
     ],
 )
 def test_fractions_that_cannot_be(fractions, message):
-    with pytest.raises(ValueError, match=message):
-        AssignSplits(fractions)
+    with pytest.raises(ConfigError, match=message):
+        RunSpec(splits=fractions)
 
 
-def test_in_a_pipeline_of_its_own():
+def test_batches_in_memory_in_a_custom_pipeline():
     keys = [str(i) for i in range(100)]
     found = results(
         lambda pipeline: {
             "rows": pipeline
             | beam.Create([records(keys[:30]), records(keys[30:])])
-            | AssignSplits(THREE, seed=9)
+            | AssignSplits(RunSpec(splits=THREE, seed=9))
         }
     )["rows"]
     assert {k: v for rows in found for k, v in splits_of(rows).items()} == splits_of(

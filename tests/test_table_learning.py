@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordmill.transforms.planning.analyze import add_up
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.transforms.encoders.table_learning import NUMBERS_FILE, TableAnalysis
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model import batch
+from recordmill.transforms.planning.learning import add_up
 from tests.texts import context_of
 
 NUMBERS = st.lists(

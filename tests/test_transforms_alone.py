@@ -9,22 +9,37 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 
 from recordmill.errors import ConfigError, Reason, RunError
 from recordmill.format.manifest import load
 from recordmill.pipelines.cli import main
 from recordmill.runners import direct
 from recordmill.storage.files import Location
-from recordmill.transforms.images import DecodeAndResizeImages, ReadImages
-from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model.splits import AssignSplits
+from recordmill.transforms import (
+    Analyze,
+    AssignSplits,
+    DecodeAndResizeImages,
+    ImageOptions,
+    Publish,
+    ReadBatches,
+    ReadImages,
+    Rebalance,
+    Reshuffle,
+    RunSpec,
+    StageBatches,
+    WriteToTFRecord,
+)
 from tests.beam_results import results
 from tests.folders import make_folder
 from tests.tiny import TinyEncoder, tiny_rows
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "pipelines.md"
 CLASSES = {"cat": 20, "dog": 6}
+BY_BEAM = "Images into Beam's own WriteToTFRecord"
+ROAD = (
+    *("Read", "Check", "AssignSplits", "Analyze"),
+    *("Rebalance", "Reshuffle", "WriteToTFRecord", "Publish"),
+)
 
 
 def example_of(heading: str) -> str:
@@ -55,7 +70,7 @@ def read_with_tensorflow(pattern: str, features: dict) -> list[dict]:
     return [tf.io.parse_single_example(one, features) for one in dataset]
 
 
-PICTURE = {
+IMAGE = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
     "image/class/text": tf.io.FixedLenFeature([], tf.string),
@@ -64,29 +79,32 @@ PICTURE = {
 
 def test_every_step_has_an_example():
     headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
-    shown = {"ReadImages", "AssignSplits", "RebalanceClasses", "EncodeExamples", "WriteToTFRecord"}
-    assert shown <= set(headings)
-    assert "DecodeAndResizeImages(" in example_of("Pictures into Beam's own WriteToTFRecord")
+    assert {"ReadImages", "AssignSplits", "EncodeExamples"} <= set(headings)
+    assert "DecodeAndResizeImages(" in example_of(BY_BEAM)
+    for step in ROAD:
+        assert f"{step}(" in example_of("Folder to dataset").replace("Read.from_source(", "Read(")
 
 
 def test_folder_to_dataset(run_example):
-    assert run_example("Folder to dataset") == ""  # nothing was rejected
+    digest = run_example("Folder to dataset").strip()
     manifest = load(Location.parse("out"))
+    assert manifest.digest == digest
+    assert manifest.ledger.inputs.rejected == 0
     assert main(["verify", "--dataset", "out", "--deep", "--quiet"]) == 0
     train = manifest.splits["train"]
     assert len(train.shards) == 2
     assert len(set(train.classes.values())) == 1
     assert manifest.ledger.records.written == sum(CLASSES.values())
-    read = read_with_tensorflow("out/train.tfrecord-*", PICTURE)
+    read = read_with_tensorflow("out/train.tfrecord-*", IMAGE)
     assert len(read) == train.records
     assert {tf.io.decode_jpeg(one["image/encoded"]).shape.as_list()[0] for one in read} == {64}
     assert not pathlib.Path("out/.recordmill").exists()
 
 
-def test_pictures_into_beams_own_writer(run_example):
-    assert run_example("Pictures into Beam's own WriteToTFRecord") == ""
+def test_images_into_beams_own_writer(run_example):
+    assert run_example(BY_BEAM) == ""
     read = {
-        split: read_with_tensorflow(f"by_beam/{split}.tfrecord-*", PICTURE)
+        split: read_with_tensorflow(f"by_beam/{split}.tfrecord-*", IMAGE)
         for split in ("train", "test")
     }
     assert all(read.values())
@@ -114,10 +132,36 @@ def test_assign_splits(run_example):
     assert [by_group[group] for group in rows["__group__"]] == rows["__split__"]
 
 
-def test_rebalance_classes(run_example):
-    rows = ast.literal_eval(run_example("RebalanceClasses"))
-    assert sorted(rows["__label__"]) == ["cat"] * 3 + ["dog"] * 3
-    copies = zip(rows["__key__"], rows["__copy__"], strict=True)
+def test_batches_of_your_own(run_example):
+    rows = ast.literal_eval(run_example("Batches of your own"))
+    assert rows["__key__"] == ["a", "b", "c", "d"]
+    assert rows["__split__"] == ["train"] * 4
+
+
+def test_balanced_batches_in_memory(tmp_path):
+    run = RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "__key__": ["a", "b", "c", "d"],
+            "__label__": ["cat", "cat", "cat", "dog"],
+            "value": [b"1", b"2", b"3", b"4"],
+        }
+    )
+
+    def build(pipeline):
+        return {
+            "rows": pipeline
+            | beam.Create([rows])
+            | StageBatches(run)
+            | AssignSplits(run)
+            | Analyze(run)
+            | Rebalance(run, balance="oversample")
+            | ReadBatches(run)
+        }
+
+    found = pa.Table.from_batches(results(build)["rows"])
+    assert sorted(found["__label__"].to_pylist()) == ["cat"] * 3 + ["dog"] * 3
+    copies = zip(found["__key__"].to_pylist(), found["__copy__"].to_pylist(), strict=True)
     assert sorted(copies) == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("d", 1), ("d", 2)]
 
 
@@ -144,9 +188,9 @@ def test_examples_hold_nothing_of_ours(run_example):
 # ---- beyond the page
 
 
-def test_pictures_that_cannot_be_decoded_come_out_as_rejects(tmp_path):
+def test_images_that_cannot_be_decoded_come_out_as_rejects(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 3})
-    (photos / "cat" / "notes.jpg").write_text("no picture")
+    (photos / "cat" / "notes.jpg").write_text("no image")
 
     def build(pipeline):
         batches, _ = pipeline | ReadImages(str(photos))
@@ -180,7 +224,7 @@ def test_labels_may_be_a_side_input(tmp_path):
 
 
 def tiny_batches(count: int) -> list[pa.RecordBatch]:
-    """Rows of the tiny kind as a pipeline of one's own would make them, ten to a batch."""
+    """Rows of the tiny data type as a custom pipeline would make them, ten to a batch."""
     rows = tiny_rows(count)
     columns = {
         "__key__": pa.array([key for key, _, _ in rows]),
@@ -197,11 +241,22 @@ def unlike_batches() -> list[pa.RecordBatch]:
 
 
 def write(output: pathlib.Path, batches: list[pa.RecordBatch], *, splits=True, **options) -> None:
+    run = RunSpec(
+        output=str(output), encoder=TinyEncoder(), splits={"train": 0.9, "test": 0.1}, **options
+    )
+
     def build(pipeline: beam.Pipeline) -> None:
-        rows = pipeline | beam.Create(batches)
+        rows = pipeline | beam.Create(batches) | StageBatches(run)
         if splits:
-            rows |= AssignSplits({"train": 0.9, "test": 0.1})
-        rows | WriteToTFRecord(str(output), encoder=TinyEncoder(), **options)
+            rows |= AssignSplits(run)
+        (
+            rows
+            | Analyze(run)
+            | Rebalance(run)
+            | Reshuffle(run)
+            | WriteToTFRecord(run)
+            | Publish(run)
+        )
 
     direct.run(build, workers=2)
 
@@ -218,7 +273,7 @@ def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
 def test_too_many_rejects_are_told_and_finished_shards_kept(tmp_path):
     batches = tiny_batches(100)
     bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
-    with pytest.raises(RunError, match=r"10 of 100 inputs were rejected .*more than max_reject"):
+    with pytest.raises(RunError, match=r"10 of 100 inputs were rejected .*more than --max-reject"):
         write(tmp_path / "out", [bad, *batches[1:]])
     assert not (tmp_path / "out" / "dataset.json").exists()
     # What had to wait for the plan has waited in files, a batch in each.
@@ -232,7 +287,7 @@ def test_too_many_rejects_are_told_and_finished_shards_kept(tmp_path):
 
 def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
     write(tmp_path / "out", tiny_batches(50), num_shards=4)
-    with pytest.raises(ConfigError, match="holds a dataset: choose another folder"):
+    with pytest.raises(ConfigError, match="holds a dataset: choose another output"):
         write(tmp_path / "out", tiny_batches(50), num_shards=2)
     write(tmp_path / "out", tiny_batches(50), num_shards=2, overwrite=True)
     files = {path.name for path in (tmp_path / "out").glob("train.tfrecord-*")}
@@ -252,9 +307,14 @@ def test_a_folder_of_others_is_never_touched(tmp_path):
     ("batches", "options", "error", "message"),
     [
         (tiny_batches(10), {"splits": False}, ConfigError, "put AssignSplits before it"),
-        ([], {}, RunError, "expected records, got none"),
-        (tiny_batches(20)[:1] * 2, {"num_shards": 3}, RunError, "two records have the key '"),
-        (unlike_batches(), {}, ConfigError, r"same columns, got\n.*value: \w+.*\nand\n.*value: "),
+        ([], {}, RunError, "nothing is left to write: of 0 inputs"),
+        (
+            tiny_batches(20)[:1] * 2,
+            {"num_shards": 3},
+            RunError,
+            "expected every key once, got 10 that repeat",
+        ),
+        (unlike_batches(), {}, RunError, r"same columns, got\n.*value: \w+.*\nand\n.*value: "),
     ],
     ids=["without splits", "without records", "a batch twice", "batches of other columns"],
 )
@@ -266,9 +326,9 @@ def test_what_cannot_be_written(tmp_path, batches, options, error, message):
 def test_an_encoder_that_no_process_could_import():
     of_script = type("Mine", (TinyEncoder,), {"__module__": "__main__"})
     with pytest.raises(ConfigError, match="Mine is defined in the script itself"):
-        WriteToTFRecord("out", encoder=of_script())
+        RunSpec(output="out", encoder=of_script())
 
 
 def test_shards_are_counted_from_one():
     with pytest.raises(ConfigError, match="num_shards: expected 1 or more, got 0"):
-        WriteToTFRecord("out", encoder=TinyEncoder(), num_shards={"train": 4, "test": 0})
+        RunSpec(output="out", encoder=TinyEncoder(), num_shards={"train": 4, "test": 0})

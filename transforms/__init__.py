@@ -23,7 +23,7 @@ A whole pipeline, from a folder of images to a published dataset::
         )
 
 The commands are built of the same transforms (`pipelines/road.py`). Batches that a pipeline makes
-itself enter with `StageBatches` in place of `Read`.
+itself enter with `StageBatches` in place of `Read`; `ReadBatches` leads back to batches in memory.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from recordmill.transforms.model.run_spec import RunSpec
     from recordmill.transforms.publish import Publish
     from recordmill.transforms.read import Read, StageBatches
+    from recordmill.transforms.read_batches import ReadBatches
     from recordmill.transforms.rebalance import Rebalance
     from recordmill.transforms.reshuffle import Reshuffle
     from recordmill.transforms.sources.files.folders import FileTree
@@ -61,6 +62,7 @@ _MODULES = {
     "ImageOptions": "imaging.image_options",
     "Publish": "publish",
     "Read": "read",
+    "ReadBatches": "read_batches",
     "ReadImages": "images",
     "Rebalance": "rebalance",
     "Reshuffle": "reshuffle",
@@ -82,6 +84,7 @@ __all__ = [
     "ImageOptions",
     "Publish",
     "Read",
+    "ReadBatches",
     "ReadImages",
     "Rebalance",
     "Reshuffle",

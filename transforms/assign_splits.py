@@ -6,6 +6,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam import typehints
 from apache_beam.pvalue import AsSingleton
 
 from recordmill.job.staging import StagedPart
@@ -83,9 +84,9 @@ class AssignSplits(beam.PTransform):
 
     def expand(self, batches: beam.PCollection[Any]) -> beam.PCollection[Any]:
         run = self.run
-        if batches.element_type is pa.RecordBatch:
+        if batches.element_type in (pa.RecordBatch, typehints.Any):
             return batches | "Assign" >> beam.Map(_assign, run=run).with_output_types(
-                pa.RecordBatch
+                batches.element_type
             )
         if self.windowing is not None:
             batches = self._cut_windows(batches, self.windowing)

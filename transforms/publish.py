@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 from recordmill.errors import RunError
 from recordmill.format.manifest import MANIFEST, load
 from recordmill.job import lock
-from recordmill.job.staging import ShardInfo
+from recordmill.job.staging import FOLDER, ShardInfo
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
@@ -29,15 +29,16 @@ def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) 
     )
     if run.watched:
         return [] if manifest is None else [manifest.digest]
-    verdict = staging.verdict()
-    if verdict is None:
-        staging.sweep()
-    lock.end_detached(staging.root.parent)
-    if (
-        verdict is not None
-    ):  # whoever asks the engine about this job must not hear that it went well
-        raise RunError(verdict.message)
-    assert manifest is not None
+    if run.is_custom:
+        if manifest is not None:  # what a refused run has finished stays
+            (staging.output / FOLDER).delete_tree()
+    else:
+        if manifest is not None:
+            staging.sweep()
+        lock.end_detached(staging.root.parent)
+    if manifest is None:  # the engine must not report that the job succeeded
+        verdict = staging.verdict()
+        raise RunError("" if verdict is None else verdict.message)
     return [manifest.digest]
 
 

@@ -73,7 +73,6 @@ class Read(beam.PTransform):
         prepare_output(run.staging, overwrite=run.overwrite)
         labels = None if isinstance(source, RowSource) else run.labels
         listing = stage_listing(source, run.staging, labels=labels)
-        run.staging.begin()
         if not isinstance(source, RowSource):
             return cls(run, listing=listing)
         reader = RowReader(

@@ -37,6 +37,9 @@ def _plan(
     *,
     run: RunSpec,
 ) -> Plan:
+    if run.is_custom:
+        run.staging.root.make_dirs()
+        run.staging.begin()
     sentences = sorted(problems)
     if learned.problem is not None and survey.counts:
         sentences.append(learned.problem)

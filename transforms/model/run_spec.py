@@ -10,14 +10,31 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from recordmill.errors import ConfigError
+from recordmill.format.features import Features
 from recordmill.format.manifest import INPUT
 from recordmill.job.staging import Staging, to_json
 from recordmill.storage.files import Location
-from recordmill.transforms.model.data_type import Encoder, Layout
+from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout
 from recordmill.transforms.model.window_options import WindowOptions
 
 Compression = Literal["none", "gzip"]
+
+
+class _NoEncoder:
+    """Stands for the encoder of a run that writes nothing."""
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        raise ConfigError("RunSpec: expected an encoder, which makes the Examples, got none")
+
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        self.features(rows.schema, context)
+        raise AssertionError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +42,8 @@ class RunSpec:
     """One run: where its dataset goes, what encodes it, and the options that several steps share.
 
     output: the folder of the dataset, a path or URI. encoder: makes the Examples; encoder processes
-      import its class, so it is defined in a module, not in the script that is run.
+      import its class, so it is defined in a module, not in the script that is run. `AssignSplits`
+      needs neither for batches in memory.
     splits: {name: fraction}, in order; the fractions sum to 1. seed: of splits, balance and order.
     num_shards: per split or for each, at most one per record; None sizes shards by `shard_bytes`.
     labels: class names in the order of their numbers; None sorts the classes of the input.
@@ -45,8 +63,8 @@ class RunSpec:
       ConfigError: an option is out of its range.
     """
 
-    output: str
-    encoder: Encoder
+    output: str = ""
+    encoder: Encoder = _NoEncoder()  # noqa: RUF009, it has no state
     splits: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: {"train": 0.8, "validation": 0.1, "test": 0.1}
     )
@@ -90,6 +108,11 @@ class RunSpec:
         return self.layout is not None and self.layout.grouped
 
     @property
+    def is_custom(self) -> bool:
+        """Whether a custom pipeline runs it, without the lock and the job of a command."""
+        return self.job_id is None
+
+    @property
     def presplit(self) -> bool:
         """Whether the input names splits, or time decides them."""
         return self.layout is not None and self.layout.presplit
@@ -121,7 +144,9 @@ class RunSpec:
 
     @functools.cached_property
     def staging(self) -> Staging:
-        """The job folder of the output."""
+        """The job folder of the output. Raises ConfigError where there is no output."""
+        if not self.output:
+            raise ConfigError("RunSpec: expected an output, the folder of the dataset, got none")
         job_id = self.job_id
         if job_id is None:
             content = to_json([self.manifest_options, self.seed, self.encoder_versions])
