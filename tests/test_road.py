@@ -402,12 +402,12 @@ def test_an_encoder_process_that_dies_ends_the_job(tmp_path):
 
 def test_a_shard_that_gets_lost_is_noticed(tmp_path, monkeypatch):
     """Whatever the engine loses, the ledger does not close and nothing is published."""
-    real = shard_writer._WriteShard.process
+    real = shard_writer.WriteShard.process
 
     def process(self, element, plan):
         return iter(()) if element[0] == ("train", 1) else real(self, element, plan)
 
-    monkeypatch.setattr(shard_writer._WriteShard, "process", process)
+    monkeypatch.setattr(shard_writer.WriteShard, "process", process)
     refused = run(tiny_job(tmp_path / "out", TinySource(rows=tiny_rows(90)), num_shards=3))
     assert refused.verdict.message.startswith("the ledger does not close: 90 records were made")
     assert "3 shards of train were planned, 2 came back" in refused.verdict.message
