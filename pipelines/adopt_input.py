@@ -20,6 +20,7 @@ from transforms.sources.folders import filtered_by
 from transforms.sources.references import known_split
 from transforms.sources.stats import refuse_special
 from transforms.sources.walks import File, LeftOut, as_pattern, glob, matches, walk
+from transforms.unicode_tables import mask_later
 
 _SAYS_TFRECORD = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
 # Beside the words that folders of pictures are known by.
@@ -107,7 +108,7 @@ def said_split(key: str) -> str | None:
       ConfigError: a name says two.
     """
     for part in reversed(key.split("/")):
-        words = [word.lower() for word in re.findall(r"[^\W\d_]+", part)]
+        words = [word.lower() for word in re.findall(r"[^\W\d_]+", mask_later(part))]
         splits = {_WORDS.get(word) or known_split(word) for word in words}
         splits.discard(None)
         if len(splits) > 1:

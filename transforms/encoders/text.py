@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import unicodedata
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from recordmill.features import Feature, Features
 from recordmill.weave import Ints
-from transforms import batch
+from transforms import batch, unicode_tables
 from transforms.encoders.embeddings import NAME, load_embeddings
 from transforms.encoders.labels import label_feature, label_numbers
 from transforms.encoders.packing import end_each, pack
@@ -115,7 +114,7 @@ class TextEncoder:
         else:
             found = {"pyarrow": pa.__version__} if splitter == "words" else {}
         if self.options.unicode != "none":
-            found["unicode"] = unicodedata.unidata_version
+            found["unicode"] = unicode_tables.VERSION
         return found
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from typing import Literal
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.weave import Ints, offsets_of
+from transforms import unicode_tables
 from transforms.encoders.ragged import (
     Coded,
     Flat,
@@ -35,7 +37,8 @@ def normalize(texts: pa.StringArray, form: Unicode) -> pa.StringArray:
     others = pc.invert(pc.string_is_ascii(texts))  # ASCII is normal in every form
     # Arrow's own does not compose: https://github.com/apache/arrow/issues/51225.
     name: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
-    changed = [unicodedata.normalize(name, text) for text in texts.filter(others).to_pylist()]
+    normalized = functools.partial(unicodedata.normalize, name)
+    changed = unicode_tables.map_texts(normalized, texts.filter(others))
     return pc.replace_with_mask(texts, others, string_array(changed))
 
 
@@ -46,7 +49,7 @@ def lower(texts: pa.StringArray) -> pa.StringArray:
     if not any(capital.encode() in data for capital in _SPECIAL_CASE):
         return out
     special = pc.match_substring_regex(texts, f"[{_SPECIAL_CASE}]")
-    mapped = [text.lower() for text in texts.filter(special).to_pylist()]
+    mapped = unicode_tables.map_texts(str.lower, texts.filter(special))
     return pc.replace_with_mask(out, special, string_array(mapped))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.files import Location
-from transforms import batch
+from transforms import batch, unicode_tables
 from transforms.sources.array_cut import ArrayCut
 from transforms.sources.array_formats import open_arrays
 from transforms.sources.npy import Stored, shape_told
@@ -156,5 +156,5 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _label_in(key: str, pattern: str) -> str | None:
-    found = _compiled(pattern).search(key)
-    return (found[1] or None) if found else None
+    found = _compiled(pattern).search(unicode_tables.mask_later(key, keep=pattern))
+    return (key[slice(*found.span(1))] or None) if found else None

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject, did_you_mean
 from recordmill.files import Location, is_uri
-from transforms import batch
+from transforms import batch, unicode_tables
 from transforms.encoders.film_pictures import Coded, FramePictures, too_many_pixels
 from transforms.encoders.image_options import ImageOptions
 from transforms.kind import Layout, Listed, Source
@@ -368,6 +368,8 @@ def _read_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, d
     faults = {}
     for row, text in enumerate(texts):
         try:
+            if text and unicode_tables.has_later(text):  # float takes the digits of any script
+                raise ValueError(text)
             found.append(float(text) if text else None)
         except ValueError:
             found.append(None)
