@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.adopt_input import said_split
+from recordmill.pipelines.commands.adopt_input import said_split
+from recordmill.transforms.encoders.text.duplicate_texts import duplicate_hash
+from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.encoders.tokenization.tokenizers import lower, normalize
+from recordmill.transforms.model import unicode_tables
+from recordmill.transforms.sources.arrays.array_headers import _label_in
+from recordmill.transforms.sources.video.video import _read_seconds
 from tests.texts import strings
-from transforms import unicode_tables
-from transforms.encoders.same_text import duplicate_hash
-from transforms.encoders.text import TextEncoder
-from transforms.encoders.text_options import TextOptions
-from transforms.encoders.tokenizers import lower, normalize
-from transforms.sources.array_look import _label_in
-from transforms.sources.video import _read_seconds
 
 CHARACTERS = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
 _PLAIN = ((0x3400, 0x9FFF), (0xAC00, 0xF8FF), (0x20000, 0x2F7FF), (0x2FB00, sys.maxunicode))
