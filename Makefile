@@ -1,10 +1,11 @@
 # `make demo` and `make test` each do their own set-up; all else is for those who work on recordmill.
 
 PYTHONS := python3.11 python3.12 python3.13
-# The first that runs: a pyenv shim exists, and fails, for every version that pyenv has installed.
+# The first that runs and makes virtual environments. pyenv has a shim for each version that it has
+# installed, which fails for those that are not chosen.
 ifndef PYTHON
 PYTHON := $(shell for python in $(PYTHONS); do \
-    { $$python -c ''; } 2>/dev/null && echo $$python && break; done)
+    { $$python -c 'import ensurepip, venv'; } 2>/dev/null && echo $$python && break; done)
 endif
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -98,8 +99,8 @@ clean:
 # The demo needs no TensorFlow, which is most of what the tests install.
 $(CORE): pyproject.toml setup.py
 	@test -n '$(PYTHON)' || { \
-	    echo 'recordmill needs Python 3.11, 3.12 or 3.13, and none of $(PYTHONS) runs here: install one' \
-	        'with its venv module (Debian 12: apt install python3.11-venv; Ubuntu 24.04:' \
+	    echo 'recordmill needs Python 3.11, 3.12 or 3.13, and none of $(PYTHONS) runs here' \
+	        'with its venv module: install one (Debian 12: apt install python3.11-venv; Ubuntu 24.04:' \
 	        'apt install python3.12-venv), or say where one is: make PYTHON=/path/to/python3.12 demo' \
 	        >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
