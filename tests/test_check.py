@@ -12,6 +12,7 @@ from tests.beam_results import results
 
 _begun: list[str] = []
 _all = threading.Barrier(4)
+_slow_begun = threading.Event()
 _failed = threading.Event()
 _written: list[str] = []
 
@@ -39,8 +40,11 @@ def meet(part):
 
 def fail_or_write(part):
     if part.name == "bad":
+        assert _slow_begun.wait(timeout=60)  # what has not begun is cancelled
         _failed.set()
         raise RunError("a disk is full")
+    if part.name == "slow":
+        _slow_begun.set()
     assert _failed.wait(timeout=60)
     _written.append(part.name)
     return [part]
@@ -61,6 +65,7 @@ def test_parts_of_a_bundle_are_prepared_side_by_side():
 
 
 def test_nobody_writes_any_more_when_one_has_failed():
+    _slow_begun.clear()
     _failed.clear()
     _written.clear()
     with pytest.raises(RunError, match="a disk is full"):

@@ -90,7 +90,7 @@ def test_its_workers_end_with_it(tmp_path):
 
 def test_its_workers_end_when_it_is_killed(tmp_path):
     program = (
-        "import sys; from tests.test_worker_pool import start\n"
+        "import sys; from tests.runners.test_worker_pool import start\n"
         "from recordmill.runners.workers.pool import *\n"
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
