@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from PIL import Image, ImageChops
 
 from recordmill.errors import ConfigError
+from tests.paths import ODD
 from transforms.encoders.augment import AUGMENTATIONS, check_names, generator_for
 from transforms.encoders.augment import augment as augment_and_tell
 
 
 @pytest.fixture(scope="module")
-def photo(shared_data):
-    with Image.open(shared_data / "odd_images/pillow/flower.jpg") as image:
+def photo():
+    with Image.open(ODD / "pillow/flower.jpg") as image:
         return image.convert("RGB").resize((96, 64))
 
 

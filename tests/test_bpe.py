@@ -7,8 +7,9 @@ import pytest
 import sentencepiece
 
 from tests.image_runs import Made, encoders_kept, run
+from tests.paths import SMS
 from tests.test_text import make
-from tests.texts import SMS, rows_of
+from tests.texts import rows_of
 from transforms.encoders.bpe import BpeAnalysis
 from transforms.encoders.subwords import MODEL_FILE
 from transforms.encoders.text_options import TextOptions

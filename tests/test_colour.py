@@ -8,6 +8,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from recordmill.errors import Reason
+from tests.paths import ODD
 from tests.pictures import (
     ALL_MODES,
     AS_PNG,
@@ -15,7 +16,6 @@ from tests.pictures import (
     BLUE,
     DISPLAY_P3,
     GREEN,
-    ODD,
     RED,
     SRGB,
     SWAPPED,

@@ -11,9 +11,10 @@ from pipelines.cli import main
 from recordmill.errors import ConfigError
 from recordmill.files import Location
 from tests.image_runs import encoders_kept
+from tests.paths import SMS
 from tests.tensorflow_reads import parse
 from tests.test_text import make
-from tests.texts import SMS, listed, rows_of, sms, strings
+from tests.texts import listed, rows_of, sms, strings
 from transforms.encoders.embedding_files import EmbeddingFile
 from transforms.encoders.embeddings import NAME, PreparedEmbeddings, load_embeddings
 from transforms.encoders.text import TextEncoder

@@ -15,6 +15,7 @@ import pytest
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.files import Location, StorageError, read_file
+from tests.paths import CLOTHING
 from transforms import batch
 from transforms.sources import references
 from transforms.sources.folders import (
@@ -451,7 +452,7 @@ def test_object_stores_list_the_same(names: list[str], tmp_path: pathlib.Path) -
         assert read_file(row[batch.PATH], size=1, mtime=row[batch.MTIME]) == b"x"
 
 
-def test_real_pictures(shared_data: pathlib.Path) -> None:
-    rows, rejects, filtered = scan(shared_data / "clothing")
-    assert (len(rows), rejects, filtered) == (1536, {}, {})
+def test_real_pictures() -> None:
+    rows, rejects, filtered = scan(CLOTHING)
+    assert (len(rows), rejects, filtered) == (100, {}, {})
     assert len({row[batch.LABEL] for row in rows.values()}) == 10

@@ -12,10 +12,9 @@ from PIL import Image
 from PIL.ImageFile import ImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
+from tests.paths import ODD, ROOT
 from tests.pictures import (
     AS_PNG,
-    ODD,
-    ROOT,
     chunk,
     photo,
     reject,

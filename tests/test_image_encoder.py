@@ -17,7 +17,8 @@ from PIL import Image
 from recordmill.errors import ConfigError, Reason, RunError
 from recordmill.example import encode_examples
 from recordmill.features import Feature
-from tests.pictures import ROOT, photo, saved
+from tests.paths import ROOT
+from tests.pictures import photo, saved
 from transforms import batch
 from transforms.encoders.images import HeaderCheck, ImageEncoder
 from transforms.encoders.pixels import ImageOptions

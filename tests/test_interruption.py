@@ -24,6 +24,7 @@ from recordmill.pool import ProcessPool
 from recordmill.staging import FOLDER
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
+from tests.paths import CLOTHING
 from transforms import write
 from transforms.encode import encode_chunk
 
@@ -40,13 +41,13 @@ def encoders() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def long_job(shared_data, tmp_path_factory) -> list[str]:
+def long_job(tmp_path_factory) -> list[str]:
     """Options of a job that takes a while: a few photos under many names, into many shards."""
     folder = tmp_path_factory.mktemp("long") / "in"
     for label in ("hat", "skirt"):
         (folder / label).mkdir(parents=True)
-        photos = sorted((shared_data / "clothing" / label).iterdir())[:20]
-        for number, photo in itertools.product(range(5), photos):
+        photos = sorted((CLOTHING / label).iterdir())[:4]
+        for number, photo in itertools.product(range(25), photos):
             (folder / label / f"{number}-{photo.name}").symlink_to(photo)
     return ["--input", str(folder), "--size", "320", "--splits", "train=1", "--num-shards", "20"]
 

@@ -21,7 +21,7 @@ from recordmill.errors import ConfigError
 from recordmill.example import encode_examples
 from recordmill.features import Feature
 from recordmill.schema import feature_spec
-from tests.pictures import ROOT
+from tests.paths import ROOT
 from tests.text_models import MESSAGES, save_bpe, save_sentencepiece
 from tests.texts import SAMPLES, context_of, rows_of
 from transforms.encoders import subwords

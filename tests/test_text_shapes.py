@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from pipelines.cli import main
 from tests.image_runs import Made, encoders_kept, run
+from tests.paths import SMS
 from tests.tensorflow_reads import parse
 from tests.test_text import make
 from tests.text_models import MESSAGES, save_bpe, save_byte_bpe, save_sentencepiece
-from tests.texts import SAMPLES, SMS, context_of, rows_of, sms
+from tests.texts import SAMPLES, context_of, rows_of, sms
 from transforms.encoders.chunks import TextCutter
 from transforms.encoders.packing import end_each, pack
 from transforms.encoders.subwords import load_subwords, read_tokenizer_file

@@ -4,14 +4,12 @@
 
 import hashlib
 import itertools
-import pathlib
 
 import pyarrow as pa
 
+from tests.paths import SMS
 from transforms import batch
 from transforms.kind import Artifact, Context
-
-SMS = pathlib.Path(__file__).parents[2] / "shared" / "data" / "sms_spam" / "SMSSpamCollection"
 
 # Each stands for something that tokenizers get wrong.
 SAMPLES = [
