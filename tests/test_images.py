@@ -92,7 +92,7 @@ def test_copies_are_far_from_each_other_in_the_order(clothing):
     """Copies of a record next to each other are the mark of a shuffle within bundles."""
     keys = [row["key"] for row in clothing.index("train")]
     neighbours = sum(one == other for one, other in itertools.pairwise(keys))
-    # Of 209 pairs of neighbours about three are of one picture by chance; 137 if copies stay together.
+    # Of 209 pairs about three are of one picture by chance; 137 if copies stay together.
     assert neighbours < 12
 
 
