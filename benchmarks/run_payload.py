@@ -10,8 +10,8 @@ import sys
 
 from benchmarks import payload
 from benchmarks.flink_cluster import on_flink
-from recordmill.pool import close_shared_pool
-from runners import direct, flink
+from recordmill.processes.pool import close_shared_pool
+from recordmill.runners import direct, flink
 
 
 def main(batches: int, output: str, *cluster: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from recordmill.errors import RecordError
-from transforms.encoders.pixels import ImageOptions, process
+from recordmill.transforms.imaging.pixels import ImageOptions, process
 
 RED, GREEN, BLUE, WHITE, BLACK = (
     (255, 0, 0),

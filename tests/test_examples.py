@@ -19,9 +19,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.cli import main
-from recordmill.files import Location
-from recordmill.manifest import load
+from recordmill.format.manifest import load
+from recordmill.pipelines.cli import main
+from recordmill.storage.files import Location
 from tests.paths import AIR, ROOT, SMALL_CLOTHING, SMS
 
 SENSORS = {

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
+from recordmill.transforms.model import batch
+from recordmill.transforms.statistics.dataset_statistics import CLASSES, Statistics, columns_of
+from recordmill.transforms.statistics.statistics_proto import to_bytes
 from tests.paths import IMBALANCED
-from transforms import batch
-from transforms.statistics import CLASSES, Statistics, columns_of
-from transforms.statistics_proto import to_bytes
 
 TYPES = statistics_pb2.FeatureNameStatistics
 

@@ -7,9 +7,9 @@ import itertools
 
 import pyarrow as pa
 
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Artifact, Context
 from tests.paths import SMS
-from transforms import batch
-from transforms.kind import Artifact, Context
 
 # Each stands for something that tokenizers get wrong.
 SAMPLES = [

@@ -14,7 +14,7 @@ PROGRAM = """
 import sys
 import apache_beam as beam
 import shipped
-from runners import flink
+from recordmill.runners.flink import job as flink
 
 master, jar, setup, folder = sys.argv[1:]
 options = flink.FlinkOptions(

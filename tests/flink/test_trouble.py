@@ -99,7 +99,7 @@ def test_an_embedded_flink_ends_with_its_command(long, tmp_path):
         wait_until(lambda: finished(out) > already, "another finished shard")  # noqa: B023
         process.send_signal(number)
         assert ended(process).code == code
-        ours = (str(temporary), "runners import zygote", "recordmill.nursery")
+        ours = (str(temporary), *WORKERS)
         wait_until(lambda: not list(processes(*ours)), "the end of all processes")  # noqa: B023
         wait_until(lambda: not list(temporary.iterdir()), f"{list(temporary.iterdir())} gone")
     job.finish(TMPDIR=str(temporary))
@@ -191,7 +191,7 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
     for number in range(3):
         (photos / "a" / f"{number}.jpg").write_bytes(source.read_bytes())
     program = (
-        "import sys; from pipelines import job, cli; real = job.stage_listing\n"
+        "import sys; from recordmill.pipelines import job, cli; real = job.stage_listing\n"
         "def listed(*args, **kw):\n"
         f"    found = real(*args, **kw); open({str(photos / 'a' / '1.jpg')!r}, 'ab').write(b'x')\n"
         "    return found\n"
@@ -210,7 +210,7 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
 
 def test_a_bug_is_told_in_the_words_of_python(flink, tmp_path):
     program = (
-        "import sys; from pipelines import cli\n"
+        "import sys; from recordmill.pipelines import cli\n"
         "from tests.flink import broken; broken.install(); sys.exit(cli.main(sys.argv[1:]))"
     )
     job = Job(tmp_path / "out").on(flink, "loopback")

@@ -30,10 +30,10 @@ from PIL import Image
 
 from benchmarks.measure import FailedError, python
 from recordmill.errors import RecordError
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.pixels import Picture, process
 from tests.paths import CLOTHING, ODD, ROOT
 from tests.soak.command import end, larger
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.pixels import Picture, process
 
 _ODD = (larger("odd_images/pillow", ODD / "pillow"), larger("odd_images/exif", ODD / "exif"))
 _PHOTOS = larger("photos", CLOTHING)

@@ -1,0 +1,29 @@
+"""Work that is done file by file, in processes of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import as_completed
+from typing import TypeVar
+
+from recordmill.processes.pool import ProcessPool, process_count
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def in_processes(
+    function: Callable[[Task], Result], tasks: Iterable[Task], *, workers: int
+) -> Iterator[Result]:
+    """Maps a module-level function over tasks, in the order in which they end; `workers` 0 is one
+    process per core.
+    """
+    waiting = list(tasks)
+    if not waiting:
+        return
+    pool = ProcessPool(min(process_count(workers), len(waiting)))
+    try:
+        for future in as_completed([pool.submit(function, task) for task in waiting]):
+            yield future.result()
+    finally:
+        pool.close()
