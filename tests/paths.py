@@ -1,4 +1,4 @@
-"""Paths of the repository and of its data, the same for a test at any depth."""
+"""Paths of the repository and of its test data, independent of where a test module lies."""
 
 import pathlib
 
@@ -13,4 +13,4 @@ SMS = DATA / "sms_spam" / "SMSSpamCollection"
 AIR = DATA / "air_quality" / "AirQualityUCI.csv"
 IMBALANCED = DATA / "imbalanced" / "imbalanced.csv"  # no header; the seventh column is the class
 VIDEO = DATA / "video"
-TFRECORDS = DATA / "tfrecords"  # written by other programs
+TFRECORDS = DATA / "tfrecords"  # written by other code than recordmill

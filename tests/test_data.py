@@ -1,4 +1,4 @@
-"""The data of the tests: whole, described, small, made again by its script, and all there is."""
+"""Checks of tests/data: checksums, size, documentation, and what its script reproduces."""
 
 import hashlib
 import json
@@ -55,7 +55,7 @@ def test_classes_of_photos_are_unequal(folder, photos):
     assert max(counts.values()) >= 4 * min(counts.values())
 
 
-def test_what_no_encoder_has_a_part_in_is_made_again(tmp_path):
+def test_sets_without_jpeg_and_gzip_are_reproducible(tmp_path):
     make.imbalanced(tmp_path / "imbalanced")
     assert (tmp_path / "imbalanced" / IMBALANCED.name).read_bytes() == IMBALANCED.read_bytes()
     make.plain_tfrecords(tmp_path / "tfrecords")
@@ -73,7 +73,7 @@ def test_images_have_the_sizes_that_their_annotations_state():
 
 
 def test_nothing_beside_the_repository_is_read():
-    """Only the long runs of `make soak` look for larger data there."""
+    """Only the long runs of `make soak` use larger data if it is there."""
     folders = [ROOT / name for name in ("tests", "benchmarks", "examples", ".ci", "deploy")]
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     code = [path for path in files if path.suffix in ("", ".py", ".sh", ".md", ".yaml")]

@@ -1,9 +1,9 @@
-"""Makes what this folder holds beside files that are published elsewhere, from fixed seeds.
+"""Generate the data sets of this folder from fixed seeds, and choose those of published files.
 
-    python tests/data/make.py                         all sets that need only the committed photos
+    python tests/data/make.py                         all sets made from the committed photos
     python tests/data/make.py boxes video             some of them
     python tests/data/make.py --published FOLDER clothing clothing_small odd_images/pillow
-                                                      sets chosen from published files
+                                                      the sets chosen from published files
     python tests/data/make.py --into FOLDER           elsewhere, to compare
 
 --published names a folder with clothing/ and odd_images/pillow/, as README.md describes them. The
@@ -49,7 +49,7 @@ SMALL_SIDE = 64
 
 
 def clothing(published: pathlib.Path, target: pathlib.Path) -> None:
-    """Copy some photos of each class, none of which the demo has."""
+    """Copy photos of each class that the demo does not have."""
     for label, count in CLOTHING.items():
         taken = {path.name for path in (DEMO / label).iterdir()}
         photos = [
@@ -81,7 +81,7 @@ _TOO_LARGE = (
 
 
 def pillow(published: pathlib.Path, target: pathlib.Path) -> None:
-    """Copy Pillow's images but for plain PNGs, which are what its tests compare drawings with."""
+    """Copy Pillow's test images, except the plain PNGs that its tests compare drawings with."""
     target.mkdir(parents=True)
     for path in sorted((published / "odd_images" / "pillow").iterdir()):
         if path.name not in _TOO_LARGE and not is_plain_png(path):
@@ -101,7 +101,7 @@ def is_plain_png(path: pathlib.Path) -> bool:
             large = image.width * image.height > 1_000_000
     except (OSError, SyntaxError, ValueError):
         return False
-    # What follows the end of the image, or an ICC profile in a few bytes, is worth keeping.
+    # Keep images with data after their end, and a few small ones with an ICC profile.
     special |= {"tail"} if data.count(b"IDAT") and b"IDAT" in data[data.find(b"IEND") :] else set()
     special |= {"icc"} if "icc_profile" in image.info and len(data) < 20_000 else set()
     return plain and not special and not large
@@ -149,7 +149,7 @@ def committed_photos(*labels: str) -> list[pathlib.Path]:
 
 
 def covering(photo: pathlib.Path, size: tuple[int, int]) -> Image.Image:
-    """Scale a photo to cover a size, and cut off what is over."""
+    """Scale a photo to cover a size, and crop it to that size."""
     with Image.open(photo) as image:
         scale = max(size[0] / image.width, size[1] / image.height)
         left = (image.width - size[0] / scale) / 2
@@ -179,21 +179,21 @@ def boxes(target: pathlib.Path) -> None:
         drawn[one["image_id"]].append(one)
     for image in coco["images"]:
         size = (image["width"], image["height"])
-        picture = covering(photos[image["id"] % len(photos)], size)
-        picture = picture.filter(ImageFilter.GaussianBlur(2))
+        canvas = covering(photos[image["id"] % len(photos)], size)
+        canvas = canvas.filter(ImageFilter.GaussianBlur(2))
         for one in drawn[image["id"]]:
-            draw_shape(picture, one)
-        picture.save(target / "images" / image["file_name"], quality=55, optimize=True)
+            draw_shape(canvas, one)
+        canvas.save(target / "images" / image["file_name"], quality=55, optimize=True)
     (target / "annotations.json").write_text(json.dumps(coco))
 
 
-def draw_shape(picture: Image.Image, annotation: dict) -> None:
+def draw_shape(canvas: Image.Image, annotation: dict) -> None:
     """Draw a shape that touches all four sides of its box, in a colour of its own."""
     x, y, width, height = annotation["bbox"]
     right, bottom = x + width - 1, y + height - 1
     number = annotation["id"]
     colour = (number * 67 % 256, number * 151 % 256, number * 211 % 256)
-    draw = ImageDraw.Draw(picture)
+    draw = ImageDraw.Draw(canvas)
     match SHAPES[annotation["category_id"]]:
         case "circle":
             draw.ellipse((x, y, right, bottom), colour, (255, 255, 255))
@@ -260,10 +260,10 @@ def place_box(width: int, height: int, *, crowd: int, draw: Callable[[], float])
     return [x, y, *sides]
 
 
-# --- A table of which one class is rare ---------------------------------------------------------
+# --- A table with a rare class ------------------------------------------------------------------
 
 ROWS = {"'-1'": 10_923, "'1'": 260}
-BLANK = 0.3  # of the rows that have nothing but the lowest value of each column
+BLANK = 0.3  # share of the rows with the lowest value in each column
 
 
 def imbalanced(target: pathlib.Path) -> None:
@@ -304,7 +304,7 @@ def measured(rare: bool, draw: Callable[[], float]) -> list[str]:
 
 
 def video(target: pathlib.Path) -> None:
-    """Encode a camera that moves over photos, with a ball in front of them, as H.264."""
+    """Encode as H.264 a camera that moves over photos, with a ball in front of them."""
     target.mkdir(parents=True)
     photos = committed_photos("outwear", "dress", "shirt")
     encode(
@@ -366,9 +366,9 @@ def encode(
         stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
         stream.options = {"crf": str(crf), "preset": "medium", "x264-params": "threads=1"}
         for number, frame in enumerate(frames):
-            picture = av.VideoFrame.from_image(frame)
-            picture.pts, picture.time_base = number, 1 / rate
-            out.mux(stream.encode(picture))
+            coded = av.VideoFrame.from_image(frame)
+            coded.pts, coded.time_base = number, 1 / rate
+            out.mux(stream.encode(coded))
         out.mux(stream.encode(None))
 
 
@@ -380,7 +380,7 @@ Value = int | float | bytes
 def tfrecords(target: pathlib.Path) -> None:
     """Write records with plain Python, and with TensorFlow's own writer."""
     plain_tfrecords(target)
-    colour, gray = (jpeg(photo, size, mode) for photo, size, mode in _pictures())
+    colour, gray = (jpeg(photo, size, mode) for photo, size, mode in _jpegs())
     examples = [
         {"depth": [3], "height": [213], "image_raw": [colour], "label": [0], "width": [320]},
         {"depth": [1], "height": [239], "image_raw": [gray], "label": [1], "width": [194]},
@@ -400,7 +400,7 @@ def tfrecords(target: pathlib.Path) -> None:
             write_by_tensorflow(path, examples, compression="GZIP")
         elif split == "train":
             path.write_bytes(gzip.compress(b"".join(frames), mtime=0))
-        else:  # several members, whose borders are not those of records
+        else:  # several members that do not begin where records begin
             data = b"".join(frames)
             cuts = [0, 1, 12, 700_000, len(frames[0]) + 5, len(data)]
             members = [gzip.compress(data[a:b], mtime=0) for a, b in itertools.pairwise(cuts)]
@@ -408,7 +408,7 @@ def tfrecords(target: pathlib.Path) -> None:
 
 
 def plain_tfrecords(target: pathlib.Path) -> None:
-    """Write the files that no encoder has a part in, by the code below."""
+    """Write the files that contain no JPEG and no gzip, with the code below."""
     target.mkdir(parents=True)
     one = {"count": [17], "ratio": [2.5], "code": [b"XYZ"]}
     (target / "python-data.tfrecord").write_bytes(frame(serialized(one)))
@@ -430,7 +430,7 @@ def plain_tfrecords(target: pathlib.Path) -> None:
     (target / "python-42.tfrecord").write_bytes(b"".join(records))
 
 
-def _pictures() -> Iterator[tuple[pathlib.Path, tuple[int, int], str]]:
+def _jpegs() -> Iterator[tuple[pathlib.Path, tuple[int, int], str]]:
     yield committed_photos("hat")[0], (320, 213), "RGB"
     yield committed_photos("skirt")[0], (194, 239), "L"
 
@@ -477,7 +477,7 @@ def write_by_tensorflow(
             writer.write(message.SerializeToString(deterministic=True))
 
 
-# A second implementation of the formats, which shares nothing with recordmill's.
+# A second implementation of the formats, independent of recordmill's.
 # Sources: https://www.tensorflow.org/tutorials/load_data/tfrecord (frames, tf.train.Example) and
 # https://protobuf.dev/programming-guides/encoding/ (messages).
 
@@ -557,7 +557,7 @@ FROM_PUBLISHED: dict[str, Callable[[pathlib.Path, pathlib.Path], None]] = {
 
 
 def files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Return the files that checksums are kept of: all that lie in a sub-folder."""
+    """Return the files that have a checksum: all files in sub-folders."""
     return sorted(
         path for path in folder.glob("*/**/*") if path.is_file() and path.suffix != ".pyc"
     )

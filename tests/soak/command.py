@@ -17,7 +17,7 @@ from tests.paths import ROOT, SMALL_CLOTHING
 
 _GRACE = 30  # seconds in which the encoder processes of a killed run must end
 
-# Larger data of the same layout, read where it lies beside the repository.
+# Larger data of the same layout, used if it lies beside the repository.
 _LARGER = ROOT.parent / "shared" / "data"
 
 Content = Mapping[str, str]
