@@ -32,7 +32,8 @@ from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_dataset_of
 from tests.make_dataset import example, flowers, make_dataset, picture
-from tests.test_docs import ROOT, commands
+from tests.paths import CLOTHING, ROOT, TFRECORDS
+from tests.test_docs import commands
 from tests.test_inference import sequence_example
 
 
@@ -48,9 +49,9 @@ def _in_this_process(monkeypatch):
 
 
 @pytest.fixture
-def others(shared_data, tmp_path) -> pathlib.Path:
+def others(tmp_path) -> pathlib.Path:
     """A copy: what is adopted gets a further link."""
-    return pathlib.Path(shutil.copytree(shared_data / "tfrecords_by_others", tmp_path / "others"))
+    return pathlib.Path(shutil.copytree(TFRECORDS, tmp_path / "others"))
 
 
 def write(path: pathlib.Path, *payloads: bytes, packed: bool = False) -> pathlib.Path:
@@ -95,19 +96,19 @@ ANY = (None,)
 @pytest.mark.parametrize(
     ("name", "records", "features", "labels"),
     [
-        ("js-data", 1, {"answer": INT, "name": TEXT, "pi": Feature(dtype="float32")}, ()),
+        ("python-data", 1, {"code": TEXT, "count": INT, "ratio": Feature(dtype="float32")}, ()),
         (
-            "js-singles",
+            "python-singles",
             3,
             {
-                "byte_feature": Feature(dtype="string", shape=ANY, kind="text"),
-                "float_feature": Feature(dtype="float32", shape=ANY),
-                "int_feature": Feature(dtype="int64", shape=ANY),
+                "code": Feature(dtype="string", shape=ANY, kind="text"),
+                "ratio": Feature(dtype="float32", shape=ANY),
+                "number": Feature(dtype="int64", shape=ANY),
             },
             (),
         ),
         (
-            "lite-42",
+            "python-42",
             42,
             {
                 "feature0": INT,
@@ -118,7 +119,7 @@ ANY = (None,)
             (),
         ),
         (
-            "lite-images",
+            "tensorflow-images",
             2,
             {"depth": INT, "height": INT, "image_raw": IMAGE, "label": LABEL, "width": INT},
             ("0", "1"),
@@ -148,7 +149,7 @@ def test_files_of_other_programs(name, records, features, labels, others, tmp_pa
 
 
 def test_splits_by_the_names_of_files(others, tmp_path):
-    made = adopt(tmp_path / "out", others / "tfrecorder-*.gz")
+    made = adopt(tmp_path / "out", others / "gzip-*.gz")
     ends = {"test": 2, "train": 2, "validation": 2}
     assert shards(made) == {f"{s}.tfrecord-00000-of-00001.gz": n for s, n in ends.items()}
     manifest = made.manifest
@@ -297,11 +298,11 @@ def test_our_own_shards(tmp_path):
     )
 
 
-def test_a_dataset_of_pictures_of_ours(shared_data, tmp_path):
+def test_a_dataset_of_pictures_of_ours(tmp_path):
     folder = tmp_path / "photos"
-    for label in ("hat", "skirt"):
+    for label in ("shoes", "shorts"):
         (folder / label).mkdir(parents=True)
-        for photo in sorted((shared_data / "clothing" / label).iterdir())[:6]:
+        for photo in sorted((CLOTHING / label).iterdir())[:6]:
             (folder / label / photo.name).symlink_to(photo)
     with encoders_kept():
         first = make_dataset_of(
@@ -314,7 +315,7 @@ def test_a_dataset_of_pictures_of_ours(shared_data, tmp_path):
         name: (f.dtype, f.shape, f.kind) for name, f in first.features.items()
     }
     builder = tfds.builder_from_directory(tmp_path / "out")
-    assert builder.info.features["image/class/label"].names == ["hat", "skirt"]
+    assert builder.info.features["image/class/label"].names == ["shoes", "shorts"]
     (pixels, _), *_ = builder.as_dataset(split="train", as_supervised=True)
     assert pixels.shape == (16, 16, 3)
 
@@ -774,7 +775,7 @@ def test_many_records_are_indexed_in_processes(source, tmp_path, monkeypatch):
 
 
 def test_a_picture_is_found_and_saved(others, tmp_path):
-    adopt(tmp_path / "out", others / "lite-images.tfrecord")
+    adopt(tmp_path / "out", others / "tensorflow-images.tfrecord")
     argv = ["inspect", "--dataset", str(tmp_path / "out"), "--record", "1", "--save"]
     assert main([*argv, str(tmp_path / "picture")]) == 0
     assert (tmp_path / "picture.jpg").read_bytes().startswith(b"\xff\xd8")

@@ -11,11 +11,12 @@ from PIL import Image, ImageChops
 from recordmill.errors import ConfigError
 from recordmill.transforms.imaging.augment import AUGMENTATIONS, check_names, generator_for
 from recordmill.transforms.imaging.augment import augment as augment_and_tell
+from tests.paths import ODD
 
 
 @pytest.fixture(scope="module")
-def photo(shared_data):
-    with Image.open(shared_data / "odd_images/pillow/flower.jpg") as image:
+def photo():
+    with Image.open(ODD / "pillow/flower.jpg") as image:
         return image.convert("RGB").resize((96, 64))
 
 

@@ -15,6 +15,7 @@ from recordmill.transforms.sources.annotations.annotation_reader import Annotati
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from tests.box_masks import boxes_of
 from tests.image_runs import encoders_kept, images, make
+from tests.paths import BOXES
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,14 +25,9 @@ def encoders():
 
 
 @pytest.fixture(scope="module")
-def faces(shared_data):
-    return shared_data / "facemask_coco"
-
-
-@pytest.fixture(scope="module")
-def coco(faces):
+def coco():
     """[(name, width, height, [(class, its number, corners)])]"""
-    whole = json.loads((faces / "custom_val.json").read_text())
+    whole = json.loads((BOXES / "annotations.json").read_text())
     classes = {one["id"]: one["name"] for one in whole["categories"]}
     found = {
         one["id"]: (one["file_name"], one["width"], one["height"], []) for one in whole["images"]
@@ -65,7 +61,7 @@ def write_voc(folder, coco):
 
 def write_yolo(folder, coco):
     folder.mkdir()
-    (folder / "classes.txt").write_text("mask_weared_incorrect\nwith_mask\nwithout_mask\n")
+    (folder / "classes.txt").write_text("circle\nrectangle\ntriangle\n")
     for name, width, height, objects in coco:
         lines = [
             f"{number} {(left + right) / 2 / width} {(top + bottom) / 2 / height}"
@@ -94,11 +90,11 @@ def write_csv(path, coco, *, fractions=False):
 
 
 @pytest.mark.parametrize("which", ["coco", "voc", "yolo", "csv", "csv of fractions"])
-def test_every_format_says_the_same(which, faces, coco, tmp_path):
+def test_every_format_says_the_same(which, coco, tmp_path):
     more = []
     match which:
         case "coco":
-            place = faces / "custom_val.json"
+            place = BOXES / "annotations.json"
         case "voc":
             place = write_voc(tmp_path / "voc", coco)
         case "yolo":
@@ -110,11 +106,11 @@ def test_every_format_says_the_same(which, faces, coco, tmp_path):
             more = ["--box-units", "fractions"]
     made = make(
         tmp_path / "out",
-        *("--input", faces / "images", "--annotations", place, "--splits", "train=1"),
+        *("--input", BOXES / "images", "--annotations", place, "--splits", "train=1"),
         *("--size", 64, "--resize-mode", "pad", *more),
     )
     examples = made.examples()
-    assert made.manifest.labels == ("mask_weared_incorrect", "with_mask", "without_mask")
+    assert made.manifest.labels == ("circle", "rectangle", "triangle")
     assert sum(len(example["image/object/class/label"]) for example in examples.values()) == 915
     for name, width, height, objects in coco:
         example = examples[name, 0]

@@ -18,6 +18,7 @@ from recordmill.transforms.imaging.augment import rotate
 from recordmill.transforms.imaging.pixels import Picture
 from tests.box_masks import boxes_of, iou, mask, white
 from tests.image_runs import encoders_kept, images, make
+from tests.paths import BOXES
 
 SPLIT = ("--splits", "train=1")
 
@@ -26,11 +27,6 @@ SPLIT = ("--splits", "train=1")
 def encoders():
     with encoders_kept():
         yield
-
-
-@pytest.fixture(scope="module")
-def faces(shared_data):
-    return shared_data / "facemask_coco"
 
 
 def told(path):
@@ -72,17 +68,17 @@ def moved(box, width, height, size, mode):
 
 
 @pytest.mark.parametrize("mode", ["none", "crop", "pad", "stretch", "fit"])
-def test_boxes_are_where_they_were(mode, faces, tmp_path):
+def test_boxes_are_where_they_were(mode, tmp_path):
     size = (150, 220)
     options = ["--size", "150x220"] if mode != "none" else []
     made = make(
         tmp_path / "out",
-        *("--input", faces, "--annotations", faces / "custom_val.json", *SPLIT),
+        *("--input", BOXES, "--annotations", BOXES / "annotations.json", *SPLIT),
         *("--resize-mode", mode, *options),
     )
     examples = made.examples()
     assert len(examples) == 171
-    expected = told(faces / "custom_val.json")
+    expected = told(BOXES / "annotations.json")
     count = 0
     for (key, _), example in examples.items():
         width, height, boxes = expected[key.removeprefix("images/")]
@@ -95,7 +91,7 @@ def test_boxes_are_where_they_were(mode, faces, tmp_path):
             assert iou(one, other) >= 0.97
         count += len(found)
     assert count < 915 if mode == "crop" else count == 915
-    assert made.manifest.labels == ("mask_weared_incorrect", "with_mask", "without_mask")
+    assert made.manifest.labels == ("circle", "rectangle", "triangle")
     assert main(["verify", "--quiet", "--dataset", str(tmp_path / "out"), "--deep"]) == 0
 
 
@@ -242,8 +238,8 @@ def test_of_a_box_that_was_rotated_over_the_edge_what_is_seen_counts(box, seed):
     assert found.grown[0] * np.prod(boxes[0, 2:] - boxes[0, :2]) == pytest.approx(seen, rel=0.02)
 
 
-def test_classes_come_as_often_as_repeat_factors_say(faces, tmp_path):
-    common = ("--input", faces, "--annotations", faces / "custom_val.json", "--size", 32)
+def test_classes_come_as_often_as_repeat_factors_say(tmp_path):
+    common = ("--input", BOXES, "--annotations", BOXES / "annotations.json", "--size", 32)
     common += ("--resize-mode", "stretch")
     made = make(
         tmp_path / "out",
@@ -270,10 +266,10 @@ def test_classes_come_as_often_as_repeat_factors_say(faces, tmp_path):
     assert {row["label"] for row in rows} == {name.decode() for name in held}
 
 
-def test_stratified_splits_hold_sets_of_classes_alike(faces, tmp_path):
+def test_stratified_splits_hold_sets_of_classes_alike(tmp_path):
     made = make(
         tmp_path / "out",
-        *("--input", faces, "--annotations", faces / "custom_val.json", "--size", 32),
+        *("--input", BOXES, "--annotations", BOXES / "annotations.json", "--size", 32),
         *("--splits", "train=0.8,test=0.2", "--stratify", "--resize-mode", "stretch"),
     )
     counts = {
@@ -291,11 +287,11 @@ def test_stratified_splits_hold_sets_of_classes_alike(faces, tmp_path):
     assert not any(name.startswith("image/class") for name in made.manifest.features)
 
 
-def test_bytes_do_not_depend_on_workers(faces, tmp_path):
+def test_bytes_do_not_depend_on_workers(tmp_path):
     digests = {
         make(
             tmp_path / str(workers),
-            *("--input", faces, "--annotations", faces / "custom_val.json", "--size", 40),
+            *("--input", BOXES, "--annotations", BOXES / "annotations.json", "--size", 40),
             *("--balance", "oversample", "--augment", "flip,crop,rotate", "--stratify"),
             *("--workers", workers, "--num-shards", "train=3"),
         ).manifest.digest
@@ -305,9 +301,9 @@ def test_bytes_do_not_depend_on_workers(faces, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def captioned(faces, tmp_path_factory):
+def captioned(tmp_path_factory):
     """A COCO file with boxes and, of each picture, a caption or two."""
-    coco = json.loads((faces / "custom_val.json").read_text())
+    coco = json.loads((BOXES / "annotations.json").read_text())
     for one in coco["images"]:
         number = one["id"]
         captions = [f"picture {number}, é"] + ["another"] * (number % 2)
@@ -317,7 +313,7 @@ def captioned(faces, tmp_path_factory):
     return path
 
 
-def test_the_example_of_the_tutorials(faces, captioned, tmp_path):
+def test_the_example_of_the_tutorials(captioned, tmp_path):
     """image_raw, label, height, width, caption, boxes, with a spec written by hand."""
     renames = {
         "image/encoded": "image_raw",
@@ -333,7 +329,7 @@ def test_the_example_of_the_tutorials(faces, captioned, tmp_path):
     flags = [flag for old, new in renames.items() for flag in ("--rename", f"{old}={new}")]
     made = make(
         tmp_path / "out",
-        *("--input", faces, "--annotations", captioned, "--resize-mode", "none", *flags, *SPLIT),
+        *("--input", BOXES, "--annotations", captioned, "--resize-mode", "none", *flags, *SPLIT),
         *("--picture-class", "largest", "--captions", "first"),
     )
     spec = {
@@ -347,7 +343,7 @@ def test_the_example_of_the_tutorials(faces, captioned, tmp_path):
         "xmax": tf.io.VarLenFeature(tf.float32),
         "ymax": tf.io.VarLenFeature(tf.float32),
     }
-    expected = told(faces / "custom_val.json")
+    expected = told(BOXES / "annotations.json")
     captions = {
         one["file_name"]: f"picture {one['id']}, é".encode()
         for one in json.loads(captioned.read_text())["images"]
@@ -372,14 +368,14 @@ def test_the_example_of_the_tutorials(faces, captioned, tmp_path):
     assert boxes == 915
 
 
-def test_captions_alone_leave_folders_their_meaning(captioned, faces, tmp_path):
+def test_captions_alone_leave_folders_their_meaning(captioned, tmp_path):
     coco = json.loads(captioned.read_text())
     coco["annotations"] = [one for one in coco["annotations"] if "caption" in one]
     del coco["categories"]
     path = tmp_path / "captions.json"
     path.write_text(json.dumps(coco))
     folders = ("--annotations", path, "--resize-mode", "none", *SPLIT)
-    made = make(tmp_path / "out", "--input", faces, *folders)
+    made = make(tmp_path / "out", "--input", BOXES, *folders)
     captions = [example["image/caption"] for example in made.examples().values()]
     assert Counter(map(len, captions)) == {1: 86, 2: 85}
     assert not any("object" in name for name in made.manifest.features)
@@ -387,7 +383,7 @@ def test_captions_alone_leave_folders_their_meaning(captioned, faces, tmp_path):
     assert {example["image/class/label"][0] for example in made.examples().values()} == {0}
 
 
-def test_two_files_of_coco_are_read_as_one(captioned, faces, tmp_path):
+def test_two_files_of_coco_are_read_as_one(captioned, tmp_path):
     coco = json.loads(captioned.read_text())
     coco["annotations"] = [one for one in coco["annotations"] if "caption" in one]
     del coco["categories"]
@@ -397,8 +393,8 @@ def test_two_files_of_coco_are_read_as_one(captioned, faces, tmp_path):
         one["image_id"] += 1000
     path = tmp_path / "captions.json"
     path.write_text(json.dumps(coco))
-    together = ("--annotations", f"{faces / 'custom_val.json'},{path}")
-    common = ("--input", faces, "--size", 32, *SPLIT)
+    together = ("--annotations", f"{BOXES / 'annotations.json'},{path}")
+    common = ("--input", BOXES, "--size", 32, *SPLIT)
     one = make(tmp_path / "one", *common, "--annotations", captioned)
     two = make(tmp_path / "two", *common, *together)
     assert one.manifest.digest == two.manifest.digest

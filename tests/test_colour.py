@@ -9,6 +9,7 @@ from PIL import Image, ImageCms
 
 from recordmill.errors import Reason
 from recordmill.transforms.imaging.pixels import ImageOptions, decode
+from tests.paths import ODD
 from tests.pictures import (
     ALL_MODES,
     AS_PNG,
@@ -16,7 +17,6 @@ from tests.pictures import (
     BLUE,
     DISPLAY_P3,
     GREEN,
-    ODD,
     RED,
     SRGB,
     SWAPPED,

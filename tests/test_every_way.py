@@ -14,8 +14,8 @@ from tests.image_runs import Made
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def made(request, shared_data, tmp_path_factory) -> Made:
-    return make(request.param, shared=shared_data, place=tmp_path_factory.mktemp("kind"))
+def made(request, tmp_path_factory) -> Made:
+    return make(request.param, place=tmp_path_factory.mktemp("kind"))
 
 
 def keys(made: Made, split: str) -> list[tuple[str, int]]:

@@ -16,6 +16,7 @@ from recordmill.format.decode import ExampleError, decode_example
 from recordmill.format.example import encode_examples, encode_frames
 from recordmill.format.framing import frame, gzip_member, read_frames
 from recordmill.format.varint import decode_varints, encode_varint, encode_varints, read_varint
+from tests.paths import TFRECORDS
 
 
 @pytest.fixture(scope="module")
@@ -379,9 +380,9 @@ def reference(tf, payload: bytes) -> dict | None:
     return out
 
 
-def test_reads_what_others_wrote(tf, shared_data):
+def test_reads_what_others_wrote(tf):
     read = 0
-    for path in sorted((shared_data / "tfrecords_by_others").iterdir()):
+    for path in sorted(TFRECORDS.iterdir()):
         with path.open("rb") as stream:
             for record in read_frames(
                 stream, compression="gzip" if path.suffix == ".gz" else "none"

@@ -12,6 +12,7 @@ from recordmill.errors import RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.sources.video.frame_images import FramePictures
 from tests.films import difference, picture, resized
+from tests.paths import VIDEO
 
 NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
 
@@ -24,9 +25,9 @@ def coded(pixels: np.ndarray, **options: object) -> Image.Image:
     return image
 
 
-def test_frames_are_not_kept_until_somebody_collects_garbage(shared_data) -> None:
+def test_frames_are_not_kept_until_somebody_collects_garbage() -> None:
     """Each takes as much memory as it has pixels."""
-    with av.open(str(shared_data / "video" / "bikes.mp4")) as film:
+    with av.open(str(VIDEO / "wide.mp4")) as film:
         pictures = FramePictures(ImageOptions(size=(24, 24)))
         gc.collect()
         gc.disable()

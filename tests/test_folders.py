@@ -26,6 +26,7 @@ from recordmill.transforms.sources.files.folders import (
     read_layout,
     split_and_label,
 )
+from tests.paths import CLOTHING
 
 
 def scan(root: str | pathlib.Path | Location, **options: Any) -> tuple[Any, Any, Any]:
@@ -451,7 +452,7 @@ def test_object_stores_list_the_same(names: list[str], tmp_path: pathlib.Path) -
         assert read_file(row[batch.PATH], size=1, mtime=row[batch.MTIME]) == b"x"
 
 
-def test_real_pictures(shared_data: pathlib.Path) -> None:
-    rows, rejects, filtered = scan(shared_data / "clothing")
-    assert (len(rows), rejects, filtered) == (1536, {}, {})
+def test_real_pictures() -> None:
+    rows, rejects, filtered = scan(CLOTHING)
+    assert (len(rows), rejects, filtered) == (100, {}, {})
     assert len({row[batch.LABEL] for row in rows.values()}) == 10

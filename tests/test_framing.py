@@ -26,6 +26,7 @@ from recordmill.format.framing import (
     payload_of,
     read_frames,
 )
+from tests.paths import TFRECORDS
 
 PAYLOADS = [b"first", b"", b"the third of them"]
 FRAMES = [frame(payload) for payload in PAYLOADS]
@@ -86,22 +87,22 @@ def test_tensorflow_reads_gzip_of_many_members(tf, tmp_path, members):
 @pytest.mark.parametrize(
     ("name", "compression", "sizes"),
     [
-        ("js-data.tfrecord", "none", [52]),
-        ("js-singles.tfrecord", "none", [24, 29, 29]),
-        ("lite-images.tfrecord", "none", [17956, 15570]),
-        ("tfrecorder-test-00000-of-00001.tfrecord.gz", "gzip", [1920171, 1093292]),
-        ("tfrecorder-train-00000-of-00001.tfrecord.gz", "gzip", [2183857, 1433773]),
-        ("tfrecorder-validation-00000-of-00001.tfrecord.gz", "gzip", [1920177, 272818]),
+        ("python-data.tfrecord", "none", [54]),
+        ("python-singles.tfrecord", "none", [19, 20, 20]),
+        ("tensorflow-images.tfrecord", "none", [16564, 12894]),
+        ("gzip-test-00000-of-00001.tfrecord.gz", "gzip", [1920169, 1093291]),
+        ("gzip-train-00000-of-00001.tfrecord.gz", "gzip", [2183855, 1433772]),
+        ("gzip-validation-00000-of-00001.tfrecord.gz", "gzip", [1920175, 272817]),
     ],
 )
-def test_reads_what_others_wrote(shared_data, name, compression, sizes):
-    with (shared_data / "tfrecords_by_others" / name).open("rb") as stream:
+def test_reads_what_others_wrote(name, compression, sizes):
+    with (TFRECORDS / name).open("rb") as stream:
         records = list(read_frames(stream, compression=compression))
     assert [len(record.payload) for record in records] == sizes
 
 
-def test_reads_all_records_of_others(shared_data):
-    data = (shared_data / "tfrecords_by_others" / "lite-42.tfrecord").read_bytes()
+def test_reads_all_records_of_others():
+    data = (TFRECORDS / "python-42.tfrecord").read_bytes()
     records = read(data)
     assert len(records) == 42
     assert b"".join(frame(record.payload) for record in records) == data

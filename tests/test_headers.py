@@ -13,10 +13,9 @@ from PIL.ImageFile import ImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
 from recordmill.transforms.imaging.pixels import ImageOptions, decode, process, read_header
+from tests.paths import ODD, ROOT
 from tests.pictures import (
     AS_PNG,
-    ODD,
-    ROOT,
     chunk,
     photo,
     reject,

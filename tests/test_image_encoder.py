@@ -21,7 +21,8 @@ from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder
 from recordmill.transforms.imaging.pixels import ImageOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, check_renames
-from tests.pictures import ROOT, photo, saved
+from tests.paths import ROOT
+from tests.pictures import photo, saved
 
 OPTIONS = ImageOptions(size=(20, 30))
 CONTEXT = Context(seed=7, labels=("bee", "cat"), label_offset=1)

@@ -27,6 +27,7 @@ from recordmill.transforms.staged.encoder_tasks import encode_chunk
 from recordmill.transforms.writing import shard_writer
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
+from tests.paths import CLOTHING
 
 _PATIENCE = 60  # seconds, far more than anything here takes
 
@@ -41,13 +42,13 @@ def encoders() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def long_job(shared_data, tmp_path_factory) -> list[str]:
+def long_job(tmp_path_factory) -> list[str]:
     """Options of a job that takes a while: a few photos under many names, into many shards."""
     folder = tmp_path_factory.mktemp("long") / "in"
     for label in ("hat", "skirt"):
         (folder / label).mkdir(parents=True)
-        photos = sorted((shared_data / "clothing" / label).iterdir())[:20]
-        for number, photo in itertools.product(range(5), photos):
+        photos = sorted((CLOTHING / label).iterdir())[:4]
+        for number, photo in itertools.product(range(25), photos):
             (folder / label / f"{number}-{photo.name}").symlink_to(photo)
     return ["--input", str(folder), "--size", "320", "--splits", "train=1", "--num-shards", "20"]
 

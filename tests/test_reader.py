@@ -16,6 +16,7 @@ from recordmill.format.shard_index import IndexDamagedError
 from recordmill.reading.reader import DatasetDamagedError, Place, read_payloads
 from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, Row, flowers, make_dataset
+from tests.paths import TFRECORDS
 from tests.reading_page import pictures_dataset, python_of
 
 COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -197,9 +198,9 @@ def test_an_index_that_does_not_fit(tmp_path: pathlib.Path) -> None:
         recordmill.open(tmp_path / "out", "validation")[0]
 
 
-def test_the_page_shows_what_runs(shared_data, tmp_path, monkeypatch) -> None:
+def test_the_page_shows_what_runs(tmp_path, monkeypatch) -> None:
     pictures_dataset(tmp_path / "out", records=2000)
-    theirs = shared_data / "tfrecords_by_others" / "lite-images.tfrecord"
+    theirs = TFRECORDS / "tensorflow-images.tfrecord"
     (tmp_path / "theirs.tfrecord").write_bytes(theirs.read_bytes())
     monkeypatch.chdir(tmp_path)
     namespace: dict = {}

@@ -11,6 +11,7 @@ from recordmill.transforms.imaging import pixels
 from recordmill.transforms.imaging.geometry import plan_resize
 from recordmill.transforms.imaging.pixels import ImageOptions, decode
 from recordmill.transforms.imaging.resample import resize
+from tests.paths import CLOTHING
 from tests.pictures import (
     BLUE,
     GREEN,
@@ -99,8 +100,8 @@ def test_none_and_no_size_leave_the_size():
         assert decode(saved(photo(33, 44)), options).size == (33, 44)
 
 
-def test_scaled_decoding_costs_no_quality(shared_data, monkeypatch):
-    paths = sorted((shared_data / "photos").glob("*.JPEG"))[::7]
+def test_scaled_decoding_costs_no_quality(monkeypatch):
+    paths = sorted(CLOTHING.rglob("*.jpg"))[::4]
     pictures = [path.read_bytes() for path in paths]
     options = ImageOptions(size=(48, 48), image_format="raw")
     drafted = [decode(data, options) for data in pictures]

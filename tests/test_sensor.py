@@ -16,10 +16,9 @@ from recordmill.pipelines.cli import main
 from recordmill.profile.schema_rules import load as load_rules
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
+from tests.paths import AIR
 from tests.tensorflow_reads import parse
 
-DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
-AIR = DATA / "air_quality" / "AirQualityUCI.csv"
 OPTIONS = (
     *("--input", AIR, "--delimiter", ";", "--decimal", ",", "--missing", "-200"),
     *("--time-column", "Date,Time", "--time-format", "%d/%m/%Y %H.%M.%S"),

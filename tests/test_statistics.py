@@ -4,7 +4,6 @@ import csv
 import datetime
 import itertools
 import math
-import pathlib
 from collections import Counter
 
 import numpy as np
@@ -17,9 +16,8 @@ from tensorflow_metadata.proto.v0 import statistics_pb2
 from recordmill.transforms.model import batch
 from recordmill.transforms.statistics.dataset_statistics import CLASSES, Statistics, columns_of
 from recordmill.transforms.statistics.statistics_proto import to_bytes
+from tests.paths import IMBALANCED
 
-DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
-MAMMOGRAPHY = DATA / "mammography" / "mammography.csv"
 TYPES = statistics_pb2.FeatureNameStatistics
 
 
@@ -54,8 +52,8 @@ def whole(*parts):
 
 
 @pytest.fixture(scope="module")
-def mammography():
-    with MAMMOGRAPHY.open() as file:
+def imbalanced():
+    with IMBALANCED.open() as file:
         found = list(csv.reader(file))
     names = ["area", "grey", "gradient", "noise", "contrast", "moment"]
     values = np.array([[float(cell) for cell in row[:6]] for row in found])
@@ -66,8 +64,8 @@ def mammography():
     return names, values, np.array(labels), np.array(splits), read(*parts)
 
 
-def test_numbers_of_mammography(mammography):
-    names, values, labels, splits, (slices, records) = mammography
+def test_numbers_of_a_table_with_a_rare_class(imbalanced):
+    names, values, labels, splits, (slices, records) = imbalanced
     classes = set(labels.tolist())
     expected = {"All Examples": np.ones(len(labels), bool)}
     for split in ("train", "test"):
@@ -108,8 +106,8 @@ def _check_histograms(stats, some):
     np.testing.assert_allclose(edges, exact, rtol=1 / 128)
 
 
-def test_classes_are_a_column(mammography):
-    *_, labels, _, (slices, _) = mammography
+def test_classes_are_a_column(imbalanced):
+    *_, labels, _, (slices, _) = imbalanced
     stats = slices["All Examples"]["label"].string_stats
     assert stats.unique == 2
     found = {bucket.label: bucket.sample_count for bucket in stats.rank_histogram.buckets}

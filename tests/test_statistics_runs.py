@@ -19,9 +19,8 @@ from recordmill.pipelines.cli import main
 from recordmill.profile.schema_rules import load as load_rules
 from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept, make, run
+from tests.paths import AIR, CLOTHING
 
-DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
-AIR = DATA / "air_quality" / "AirQualityUCI.csv"
 SENSORS = ("CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)",
            "PT08.S3(NOx)", "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)", "T", "RH", "AH")  # fmt: skip
 INTEGERS = ("PT08.S1(CO)", "NMHC(GT)", "PT08.S2(NMHC)", "NOx(GT)", "PT08.S3(NOx)", "NO2(GT)",
@@ -154,7 +153,7 @@ def test_they_can_be_left_out(tmp_path, sound):
 
 
 def test_pictures_have_some_if_they_are_asked_for(tmp_path):
-    photos = sorted((DATA / "clothing").rglob("*.jpg"))[:20]
+    photos = sorted(CLOTHING.rglob("*.jpg"))[:20]
     lines = [f"{path},{path.parent.name},{place}" for place, path in enumerate(photos)]
     (tmp_path / "list.csv").write_text("\n".join(["path,label,price", *lines]))
     flags = ("--input", tmp_path / "list.csv", "--size", 16)
@@ -389,7 +388,7 @@ def test_texts_keep_a_schema(tmp_path):
 
 
 def test_pictures_keep_a_schema_by_their_headers(tmp_path):
-    photos = sorted((DATA / "clothing").rglob("*.jpg"))[:12]
+    photos = sorted(CLOTHING.rglob("*.jpg"))[:12]
     heights = {}
     for path in photos:
         with Image.open(path) as picture:
@@ -439,7 +438,7 @@ def test_a_schema_that_is_there_is_not_written_over(tmp_path, sound, capsys):
 
 
 def test_a_column_with_the_name_of_the_class(tmp_path, capsys):
-    photo = next((DATA / "clothing").rglob("*.jpg"))
+    photo = next(CLOTHING.rglob("*.jpg"))
     (tmp_path / "list.csv").write_text(f"path,kind,label\n{photo},a,b\n")
     flags = ("--input", tmp_path / "list.csv", "--label-column", "kind", "--statistics")
     assert run("images", *flags, "--output", tmp_path / "out") == 2

@@ -16,11 +16,9 @@ import pytest
 from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
+from tests.paths import AIR, IMBALANCED
 from tests.tensorflow_reads import parse
 
-DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
-AIR = DATA / "air_quality" / "AirQualityUCI.csv"
-MAMMOGRAPHY = DATA / "mammography" / "mammography.csv"
 PLAIN = ("CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)",
          "PT08.S3(NOx)", "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)")  # fmt: skip
 
@@ -124,10 +122,10 @@ def test_classes_are_balanced_in_train(tmp_path):
     columns = "area,grey,gradient,noise,contrast,moment,label"
     made = make(
         tmp_path / "out",
-        *("--input", MAMMOGRAPHY, "--columns", columns, "--balance", "oversample"),
+        *("--input", IMBALANCED, "--columns", columns, "--balance", "oversample"),
         *("--zscore", "area", "--bucketize", "grey=10", "--minmax", "noise"),
     )
-    with MAMMOGRAPHY.open() as file:
+    with IMBALANCED.open() as file:
         classes = Counter(row[-1] for row in csv.reader(file))
     assert sorted(classes.values()) == [260, 10923]
     assert (

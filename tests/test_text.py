@@ -18,8 +18,9 @@ from recordmill.transforms.encoders.tokenization.word_pattern import (
 )
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
+from tests.paths import SMS
 from tests.tensorflow_reads import parse
-from tests.texts import SMS, sms
+from tests.texts import sms
 
 MESSAGES = ("--input", SMS, "--format", "tsv", "--seed", 7)
 

@@ -28,7 +28,7 @@ from recordmill.transforms.encoders.tokenization.subwords import read_tokenizer_
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.vocabulary import VocabularyAnalysis
 from recordmill.transforms.model.data_type import Check, Context, Encoder
-from tests.pictures import ROOT
+from tests.paths import ROOT
 from tests.text_models import MESSAGES, save_bpe, save_sentencepiece
 from tests.texts import SAMPLES, context_of, rows_of
 

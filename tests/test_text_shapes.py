@@ -18,10 +18,11 @@ from recordmill.transforms.encoders.tokenization.subwords import load_subwords, 
 from recordmill.transforms.encoders.tokenization.text_options import FROM_FILE, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 from tests.image_runs import Made, encoders_kept, run
+from tests.paths import SMS
 from tests.tensorflow_reads import parse
 from tests.test_text import make
 from tests.text_models import MESSAGES, save_bpe, save_byte_bpe, save_sentencepiece
-from tests.texts import SAMPLES, SMS, context_of, rows_of, sms
+from tests.texts import SAMPLES, context_of, rows_of, sms
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 LONG = [" ".join(MESSAGES[at : at + 9]) for at in range(0, 900, 9)]

@@ -28,6 +28,7 @@ from recordmill.transforms.sources.row_formats.rows import READ_BYTES
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.text_trees import TextTree
 from recordmill.transforms.sources.rows.texts import TextRows
+from tests.paths import SMS
 
 SYSTEM = ["__key__", "__label__", "__group__", "__split__"]
 
@@ -772,27 +773,25 @@ def test_what_a_folder_holds(tmp_path: pathlib.Path) -> None:
     assert holds_rows(str(tmp_path))
 
 
-SMS = 5574
+MESSAGES = 5574
 
 
-def test_all_messages(shared_data: pathlib.Path) -> None:
-    path = shared_data / "sms_spam/SMSSpamCollection"
-    read = read_rows(path, format="tsv")
-    lines = path.read_bytes().decode().split("\n")[1:-1]
-    assert len(lines) == SMS
+def test_all_messages() -> None:
+    read = read_rows(SMS, format="tsv")
+    lines = SMS.read_bytes().decode().split("\n")[1:-1]
+    assert len(lines) == MESSAGES
     found = [f"{row['__label__']}\t{row['text']}" for row in read.rows]
     assert found == lines
     assert [row["__key__"] for row in read.rows] == [
-        f"SMSSpamCollection#{n}" for n in range(1, SMS + 1)
+        f"SMSSpamCollection#{n}" for n in range(1, MESSAGES + 1)
     ]
     assert (read.rejects, read.notes) == ([], ())
     assert collections.Counter(row["__label__"] for row in read.rows) == {"ham": 4827, "spam": 747}
 
 
-def test_messages_whose_quotes_are_taken_for_quotes_are_told(shared_data: pathlib.Path) -> None:
-    path = shared_data / "sms_spam/SMSSpamCollection"
-    read = read_rows(path, format="tsv", quoting="on")
-    assert len(read.rows) == SMS - 2
+def test_messages_whose_quotes_are_taken_for_quotes_are_told() -> None:
+    read = read_rows(SMS, format="tsv", quoting="on")
+    assert len(read.rows) == MESSAGES - 2
     spanning, trailing = read.notes
     assert spanning.startswith("rows with a value that spans lines: 1, the first is SMSSpamColl")
     assert trailing.startswith("rows with text after a closing quote: 10, the first is SMSSpamC")

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import pathlib
 import re
 
 import numpy as np
@@ -14,15 +13,16 @@ from recordmill.format.manifest import ManifestError
 from recordmill.reading.tfrecord_files import FileDamagedError
 from recordmill.storage.files import MissingError
 from tests.make_dataset import example, make_dataset
+from tests.paths import TFRECORDS
 
 OTHERS = {
-    "js-data.tfrecord": 1,
-    "js-singles.tfrecord": 3,
-    "lite-42.tfrecord": 42,
-    "lite-images.tfrecord": 2,
-    "tfrecorder-test-00000-of-00001.tfrecord.gz": 2,
-    "tfrecorder-train-00000-of-00001.tfrecord.gz": 2,
-    "tfrecorder-validation-00000-of-00001.tfrecord.gz": 2,
+    "gzip-test-00000-of-00001.tfrecord.gz": 2,
+    "gzip-train-00000-of-00001.tfrecord.gz": 2,
+    "gzip-validation-00000-of-00001.tfrecord.gz": 2,
+    "python-42.tfrecord": 42,
+    "python-data.tfrecord": 1,
+    "python-singles.tfrecord": 3,
+    "tensorflow-images.tfrecord": 2,
 }
 DTYPES = {"bytes_list": np.dtype(object), "float_list": np.float32, "int64_list": np.int64}
 
@@ -35,16 +35,11 @@ def tf():
     return tensorflow
 
 
-@pytest.fixture
-def others(shared_data) -> pathlib.Path:
-    return shared_data / "tfrecords_by_others"
-
-
 @pytest.mark.parametrize("name", OTHERS)
-def test_reads_what_others_wrote(tf, others, name) -> None:
+def test_reads_what_others_wrote(tf, name) -> None:
     compression = "GZIP" if name.endswith(".gz") else ""
-    theirs = [*tf.data.TFRecordDataset(str(others / name), compression_type=compression)]
-    ours = list(recordmill.read(others / name))
+    theirs = [*tf.data.TFRecordDataset(str(TFRECORDS / name), compression_type=compression)]
+    ours = list(recordmill.read(TFRECORDS / name))
     assert len(ours) == len(theirs) == OTHERS[name]
     for record, serialised in zip(ours, theirs, strict=True):
         known = tf.train.Example.FromString(serialised.numpy()).features.feature
@@ -55,15 +50,17 @@ def test_reads_what_others_wrote(tf, others, name) -> None:
             assert record[feature].tolist() == [*getattr(value, kind).value], feature
 
 
-def test_the_files_of_others_are_all_there(others) -> None:
-    assert OTHERS.keys() == {path.name for path in others.iterdir()}
+def test_the_files_of_others_are_all_there() -> None:
+    assert OTHERS.keys() == {path.name for path in TFRECORDS.iterdir()}
 
 
-def test_a_pattern_and_several_files(others) -> None:
-    records = list(recordmill.read([str(others / "js-*"), others / "js-data.tfrecord"]))
+def test_a_pattern_and_several_files() -> None:
+    records = list(
+        recordmill.read([str(TFRECORDS / "python-[ds]*"), TFRECORDS / "python-data.tfrecord"])
+    )
     assert len(records) == 5
-    assert [*records[0]] == [*records[4]] == ["answer", "name", "pi"]
-    assert len(list(recordmill.read(others / "tfrecorder-*.gz"))) == 6
+    assert [*records[0]] == [*records[4]] == ["code", "count", "ratio"]
+    assert len(list(recordmill.read(TFRECORDS / "gzip-*.gz"))) == 6
 
 
 def test_gzip_is_told_by_content(tmp_path) -> None:
@@ -126,8 +123,8 @@ def test_a_sequence_example_has_a_value_per_step(tf, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_damage_names_the_file_and_the_record(others, tmp_path, name) -> None:
-    content = bytearray((others / name).read_bytes())
+def test_damage_names_the_file_and_the_record(tmp_path, name) -> None:
+    content = bytearray((TFRECORDS / name).read_bytes())
     content[-3] ^= 1
     (tmp_path / name).write_bytes(content)
     last = OTHERS[name] - 1

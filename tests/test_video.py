@@ -27,6 +27,7 @@ from tests.films import (
     turn,
 )
 from tests.image_runs import Made, encoders_kept, make, run
+from tests.paths import VIDEO
 from tests.s3_server import CREDENTIALS, s3_server
 
 ALL = ("--splits", "train=1")
@@ -61,17 +62,16 @@ def error_of(capfd, *argv: object) -> str:
 
 
 @pytest.mark.parametrize("mode", ["stretch", "none"])
-def test_clips_of_real_films_are_those_of_a_plain_decode(mode, shared_data, tmp_path) -> None:
-    films = shared_data / "video"
+def test_clips_of_real_films_are_those_of_a_plain_decode(mode, tmp_path) -> None:
     size = ("--size", 112) if mode == "stretch" else ()
     options = ("--clip-frames", 16, "--clip-stride", 8, "--resize-mode", mode, *size)
-    made = made_of(tmp_path, films, *options)
+    made = made_of(tmp_path, VIDEO, *options)
     found = clips(made)
     records = dict(zip(found, recordmill.read(made.folder, "train"), strict=True))
-    assert sum(key.startswith("bikes.mp4#") for key in found) == 30
-    assert sum(key.startswith("carphone_pristine.mp4#") for key in found) == 14
-    for name in ("bikes.mp4", "carphone_pristine.mp4"):
-        frames, times = frames_of(films / name), times_of(films / name)
+    assert sum(key.startswith("wide.mp4#") for key in found) == 30
+    assert sum(key.startswith("qcif.mp4#") for key in found) == 14
+    for name in ("wide.mp4", "qcif.mp4"):
+        frames, times = frames_of(VIDEO / name), times_of(VIDEO / name)
         expected = [f"{name}#{n}" for n in range(0, len(frames) - 15, 8)]
         assert [key for key in sorted(found, key=number_of) if key.startswith(name)] == expected
         for key in expected:
@@ -509,12 +509,11 @@ def test_a_segment_that_says_no_seconds_is_a_reject(tmp_path) -> None:
     assert set(made.rejects.values()) == {"bad_value"}
 
 
-def test_the_frames_of_real_films_are_all_there(shared_data, tmp_path) -> None:
+def test_the_frames_of_real_films_are_all_there(tmp_path) -> None:
     """Counted by PyAV's own decoding, one clip a frame."""
-    films = shared_data / "video"
-    made = made_of(tmp_path, films, "--clip-frames", 1, "--size", 16)
-    for name in ("bikes.mp4", "carphone_pristine.mp4"):
-        with av.open(str(films / name)) as film:
+    made = made_of(tmp_path, VIDEO, "--clip-frames", 1, "--size", 16)
+    for name in ("wide.mp4", "qcif.mp4"):
+        with av.open(str(VIDEO / name)) as film:
             count = sum(1 for _ in film.decode(video=0))
         keys = {key for key in made.keys("train") if key.startswith(name)}
         assert keys == {f"{name}#{number}" for number in range(count)}
