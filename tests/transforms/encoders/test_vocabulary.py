@@ -29,8 +29,8 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
 )
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Analysis
-from tests.test_words import standardize
 from tests.texts import SAMPLES, context_of, listed, rows_of, sms, store, strings
+from tests.transforms.encoders.test_words import standardize
 
 MESSAGES = [text for _, text in sms()]
 

@@ -33,8 +33,8 @@ from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_dataset_of
 from tests.make_dataset import example, flowers, make_dataset, picture
 from tests.paths import CLOTHING, ROOT, TFRECORDS
+from tests.recordmill.adopt.test_inference import sequence_example
 from tests.test_docs import commands
-from tests.test_inference import sequence_example
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import config, declaration, values
+from tests.paths import ROOT
 
 PICTURE = declaration.Group(30, "Pictures")
 
@@ -340,7 +341,7 @@ def test_start_up_imports_nothing_heavy() -> None:
         "heavy = {'apache_beam', 'numpy', 'pyarrow', 'PIL', 'rich', 'tensorflow'}\n"
         "sys.exit(repr(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
     )
-    root = pathlib.Path(__file__).parents[1]
+    root = ROOT
     ended = subprocess.run(
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False
     )

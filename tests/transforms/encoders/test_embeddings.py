@@ -18,8 +18,8 @@ from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 from recordmill.transforms.model.data_type import Artifact, Context
 from tests.image_runs import encoders_kept
 from tests.paths import SMS
+from tests.pipelines.test_text import make
 from tests.tensorflow_reads import parse
-from tests.test_text import make
 from tests.texts import listed, rows_of, sms, strings
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)

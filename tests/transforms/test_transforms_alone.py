@@ -31,9 +31,10 @@ from recordmill.transforms import (
 )
 from tests.beam_results import results
 from tests.folders import make_folder
+from tests.paths import ROOT
 from tests.tiny import TinyEncoder, tiny_rows
 
-PAGE = pathlib.Path(__file__).parents[1] / "docs" / "pipelines.md"
+PAGE = ROOT / "docs" / "pipelines.md"
 CLASSES = {"cat": 20, "dog": 6}
 BY_BEAM = "Images into Beam's own WriteToTFRecord"
 ROAD = (

@@ -19,8 +19,8 @@ from recordmill.transforms.encoders.tokenization.text_options import FROM_FILE, 
 from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 from tests.image_runs import Made, encoders_kept, run
 from tests.paths import SMS
+from tests.pipelines.test_text import make
 from tests.tensorflow_reads import parse
-from tests.test_text import make
 from tests.text_models import MESSAGES, save_bpe, save_byte_bpe, save_sentencepiece
 from tests.texts import SAMPLES, context_of, rows_of, sms
 

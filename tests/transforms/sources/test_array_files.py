@@ -18,7 +18,7 @@ from recordmill.transforms.sources.arrays import array_file, hdf5
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.npy import Stored
-from tests.test_npy import NUMBERS, SHAPES
+from tests.transforms.sources.test_npy import NUMBERS, SHAPES
 
 FORMATS = ("npy", "npz", "deflated", "h5", "h5 in chunks")
 MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

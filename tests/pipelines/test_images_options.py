@@ -393,7 +393,7 @@ def test_every_option_is_shown(capsys):
         main(["images", "--help"])
     flags = set(re.findall("^  --(?:no-)?([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     assert {option.key for option in options_of(ImagesConfig).values()} < flags
-    elsewhere = {  # tests/flink, tests/test_boxes.py
+    elsewhere = {  # tests/flink, tests/transforms/encoders/test_boxes.py
         one.key for one in options_of(ImagesConfig).values() if one.group in (FLINK, ANNOTATIONS)
     }
     assert flags == SHOWN | elsewhere

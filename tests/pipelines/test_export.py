@@ -13,9 +13,9 @@ from recordmill.transforms.serving.models import argument_names
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_any
 from tests.paths import SMS
-from tests.test_sensor import OPTIONS as AIR_OPTIONS
-from tests.test_sensor import air_rows, windows
-from tests.test_text import make
+from tests.pipelines.test_sensor import OPTIONS as AIR_OPTIONS
+from tests.pipelines.test_sensor import air_rows, windows
+from tests.pipelines.test_text import make
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 

@@ -15,8 +15,8 @@ from recordmill.format.schema import feature_spec
 from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_any
-from tests.test_example import field, kind_of, rows_of
-from tests.test_sensor import OPTIONS, windows
+from tests.pipelines.test_sensor import OPTIONS, windows
+from tests.recordmill.format.test_example import field, kind_of, rows_of
 
 VALUES = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),

@@ -26,7 +26,7 @@ from recordmill.transforms.sources.arrays.array_headers import ArrayLook
 from recordmill.transforms.sources.arrays.arrays import Arrays
 from recordmill.transforms.sources.arrays.chunking import ArrayCut
 from recordmill.transforms.sources.files.folders import FileTree
-from tests.test_npy import NUMBERS, SHAPES
+from tests.transforms.sources.test_npy import NUMBERS, SHAPES
 
 CHUNK = functools.partial(ArrayCut, unit="chunk")
 ITEM = ArrayCut(unit="item")

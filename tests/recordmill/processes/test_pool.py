@@ -16,8 +16,7 @@ import pytest
 from recordmill.errors import Reason, RecordError, RunError
 from recordmill.processes.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
 from recordmill.processes.shared_memory import ROOM
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 class AwkwardError(Exception):
@@ -256,7 +255,7 @@ def test_the_shared_pool_is_made_once():
 _PARENT = """
 import sys
 from recordmill.processes.pool import ProcessPool
-from tests.processes.test_pool import process_id, read
+from tests.recordmill.processes.test_pool import process_id, read
 
 pool = ProcessPool(2)
 pool.submit(process_id).result()
@@ -332,7 +331,7 @@ environment.set_up()
 import pyarrow.compute
 
 from recordmill.processes.pool import ProcessPool
-from tests.processes.test_pool import family
+from tests.recordmill.processes.test_pool import family
 
 if sys.argv[1] == "threads":
     threading.Thread(target=threading.Event().wait, daemon=True).start()

@@ -12,9 +12,9 @@ from recordmill.job.claims import PREFIX
 from recordmill.job.staging import FOLDER
 from recordmill.storage.files import Location
 from tests.image_runs import encoders_kept, images
+from tests.paths import DEMO
 from tests.s3_server import CREDENTIALS, s3_server
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples" / "clothing"
 HOW = ("--size", "32", "--balance", "oversample", "--num-shards", "train=4", "--seed", "7")
 Uri = Callable[[str], str]
 
@@ -35,14 +35,14 @@ def s3() -> Iterator[Uri]:
 def local(tmp_path_factory) -> pathlib.Path:
     """The dataset as a local folder has it."""
     out = tmp_path_factory.mktemp("local") / "out"
-    assert images("--input", EXAMPLES, "--output", out, *HOW) == 0
+    assert images("--input", DEMO, "--output", out, *HOW) == 0
     return out
 
 
 def fill(s3: Uri, folder: str) -> str:
     """Puts the pictures of the demo into the store."""
-    for path in EXAMPLES.rglob("*.jpg"):
-        place = Location.parse(s3(f"{folder}/{path.relative_to(EXAMPLES)}"))
+    for path in DEMO.rglob("*.jpg"):
+        place = Location.parse(s3(f"{folder}/{path.relative_to(DEMO)}"))
         place.write_bytes(path.read_bytes())
     return s3(folder)
 

@@ -11,7 +11,7 @@ from recordmill.transforms.encoders.tokenization.subwords import MODEL_FILE
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from tests.image_runs import Made, encoders_kept, run
 from tests.paths import SMS
-from tests.test_text import make
+from tests.pipelines.test_text import make
 from tests.texts import rows_of
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7, "--tokenizer", "bpe")

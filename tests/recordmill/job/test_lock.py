@@ -14,11 +14,12 @@ from recordmill.errors import RunError
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER
 from recordmill.storage.files import Location, StorageError
+from tests.paths import ROOT
 
 _HOLD = """
 import sys
-from recordmill import lock
-from recordmill.files import Location
+from recordmill.job import lock
+from recordmill.storage.files import Location
 with lock.held(Location.parse(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -35,7 +36,7 @@ def start_holder(folder: Location) -> subprocess.Popen:
         [sys.executable, "-c", _HOLD, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=pathlib.Path(__file__).parents[1],
+        cwd=ROOT,
     )
     assert process.stdout.readline() == b"held\n"
     return process
