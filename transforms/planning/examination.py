@@ -59,7 +59,7 @@ class Examination:
     @property
     def of_records(self) -> Examiner:
         """Of the records: rows, or windows of them."""
-        return self.windows or self.examiner
+        return self.examiner if self.windows is None or self.infer else self.windows
 
     @property
     def examines_source(self) -> bool:
