@@ -36,7 +36,8 @@ FORMATS = (
 _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(FORMATS)}
 _HEAD = 12  # bytes that identify a format
 _SHOWN_VP8 = 0x10  # bit in the first byte of a VP8 packet: the frame is shown
-_DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")  # duration of a stream in Matroska
+# Duration of a stream in Matroska.
+_DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 _LATE = Fraction(1, 20)  # tolerance in seconds for the duration in a header
 _TRIES = 16  # attempts to read on after invalid data
 _IO_ERRORS = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})
