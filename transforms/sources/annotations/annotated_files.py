@@ -79,15 +79,15 @@ class AnnotatedFiles:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes of the annotations, and on the images without annotations that are not rejected."""
-        told = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
+        notes = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:
-            return told
+            return notes
         became = "were dropped" if self.unannotated == "drop" else "have no boxes"
         more = ", ..." if count > len(names) else ""
         return (
-            *told,
+            *notes,
             f"{count} images without annotations in {self.where} {became}: {_quoted(names)}{more}",
         )
 
@@ -121,7 +121,7 @@ class AnnotatedFiles:
                 yield part
         if not joined and not index.found:
             raise ConfigError(_no_match_message(self.where, annotations))
-        strays = [
+        unmatched = [
             Reject(
                 name,
                 "read",
@@ -130,7 +130,7 @@ class AnnotatedFiles:
             )
             for name in index.unused()
         ]
-        yield ListingPart(rejects=[*annotations.rejects, *strays])
+        yield ListingPart(rejects=[*annotations.rejects, *unmatched])
         if OBJECTS in annotations.fields.names:
             self._found["labels"] = self.classes or annotations.labels()
 

@@ -75,10 +75,10 @@ def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoRe
     Raises:
       ConfigError: a file is invalid; the message names the file and the entry.
     """
-    reading = _CocoParser(segmentation=segmentation)
+    parser = _CocoParser(segmentation=segmentation)
     for file in files:
-        reading.read(file)
-    return reading.annotations()
+        parser.read(file)
+    return parser.result()
 
 
 class _CocoParser:
@@ -199,7 +199,8 @@ class _CocoParser:
             segmentation=None if given is None else _as_text(given),
         )
 
-    def annotations(self) -> CocoReader:
+    def result(self) -> CocoReader:
+        """Return the annotations of all files."""
         count = len(self._images)
         faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}

@@ -16,7 +16,7 @@ from recordmill.transforms.model import batch, unicode_tables
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import (
     Unlabelled,
     check_unlabelled,
@@ -77,7 +77,7 @@ class ArrayProbe:
         labels = [_label_in(key, self.label_pattern) for key in rows[batch.KEY].to_pylist()]
         return batch.set_column(rows, batch.LABEL, pa.array(labels, pa.string()))
 
-    def inspect(self, file: tuple[str, int, int, str | None]) -> ProbedFile | Problem:
+    def inspect(self, file: tuple[str, int, int, str | None]) -> ProbedFile | RejectCause:
         """Read the headers of a file, given (path, size, mtime, label)."""
         path, size, mtime, label = file
         try:
@@ -96,7 +96,7 @@ class ArrayProbe:
             elif self.label_pattern is not None:
                 self._check_label(label)
         except RecordError as error:
-            return Problem(error.reason, error.detail)
+            return RejectCause(error.reason, error.detail)
         return ProbedFile(stored, labels, count)
 
     def _probe_labels(self, path: str) -> tuple[str, StoredArray]:

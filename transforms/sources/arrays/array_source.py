@@ -29,7 +29,7 @@ from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
 
 ARRAY = "__array__"  # string: a `StoredArray`
@@ -72,13 +72,13 @@ class ArraySpec:
     @classmethod
     def of(cls, rows: pa.Schema) -> ArraySpec:
         """Return the type stored in the schema of rows."""
-        told = json.loads(rows.field(ARRAY).metadata[_DECLARED])
-        return cls(dtype=told["dtype"], shape=tuple(told["shape"]))
+        spec = json.loads(rows.field(ARRAY).metadata[_DECLARED])
+        return cls(dtype=spec["dtype"], shape=tuple(spec["shape"]))
 
     def field(self) -> pa.Field:
         """Return the column ARRAY with the type in its metadata."""
-        told = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
-        return pa.field(ARRAY, pa.string(), metadata={_DECLARED: told})
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
+        return pa.field(ARRAY, pa.string(), metadata={_DECLARED: text})
 
 
 @dataclasses.dataclass
@@ -204,13 +204,13 @@ class ArraySource:
         files = 0
         labels: list[pa.Array] = []
         places = _zip_columns(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
-        for row, (key, text, told, first, last) in enumerate(places):
+        for row, (key, text, location, first, last) in enumerate(places):
             if why := self._problem(StoredArray.from_text(text), declared):
                 # A file with several sections is rejected once.
                 rejects += [] if first else [Reject(key, "read", *why)]
                 continue
             try:
-                labels += [] if told is None else [self._labels(told, first, last)]
+                labels += [] if location is None else [self._labels(location, first, last)]
             except RecordError as error:
                 rejects.append(Reject(key, "read", error.reason, error.detail))
             else:
@@ -241,7 +241,7 @@ class ArraySource:
         for row, (key, found) in enumerate(
             zip(rows[batch.KEY].to_pylist(), self._probe_all(rows), strict=True)
         ):
-            if isinstance(found, Problem):
+            if isinstance(found, RejectCause):
                 rejects.append(Reject(key, "read", *found))
                 continue
             left = self._cut.unused_steps(found.array.shape)
@@ -260,7 +260,7 @@ class ArraySource:
         if at or rejects:
             yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
 
-    def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | Problem]:
+    def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | RejectCause]:
         """Read the headers of files, concurrently if they are in an object store."""
         names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
         files = list(_zip_columns(rows, *names))
@@ -277,19 +277,19 @@ class ArraySource:
             return own
         return self.dtype
 
-    def _problem(self, stored: StoredArray, declared: ArraySpec) -> Problem | None:
+    def _problem(self, stored: StoredArray, declared: ArraySpec) -> RejectCause | None:
         """Return why an array does not fit the type of the records, None if it does."""
         own = stored.numbers.name
         if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
-            return Problem(Reason.BAD_VALUE, why)
+            return RejectCause(Reason.BAD_VALUE, why)
         if self._output_dtype(stored) != declared.dtype:
             common = np.result_type(own, declared.dtype).name
-            return Problem(
+            return RejectCause(
                 Reason.BAD_VALUE,
                 f"an array of {own}, but most are {declared.dtype}: --dtype {common} casts both",
             )
         if len(self._cut.shape_of(stored.shape)) != len(declared.shape):
-            return Problem(
+            return RejectCause(
                 Reason.BAD_VALUE,
                 f"an array of {len(stored.shape)} dimensions ({format_shape(stored.shape)}), but"
                 f" most records have {len(declared.shape)}: remove it, or build a separate dataset"
@@ -311,8 +311,8 @@ class ArraySource:
         rejects = []
         bad = np.zeros(len(rows), np.bool_)
         codes, texts = batch.encode(rows[batch.LABEL])
-        problems: list[Problem | None] = [
-            Problem(Reason.BAD_VALUE, why) if (why := label_problem(text)) else None
+        problems: list[RejectCause | None] = [
+            RejectCause(Reason.BAD_VALUE, why) if (why := label_problem(text)) else None
             for text in texts.to_pylist()
         ]
         missing = (

@@ -36,17 +36,17 @@ class FileStat(NamedTuple):
     mtime: int
 
 
-class Problem(NamedTuple):
+class RejectCause(NamedTuple):
     """Reason and detail of a reject."""
 
     reason: Reason
     detail: str
 
 
-EMPTY = Problem(Reason.EMPTY, "a file of 0 bytes")
+EMPTY = RejectCause(Reason.EMPTY, "a file of 0 bytes")
 
 
-def stat_problem(error: OSError, path: str) -> Problem:
+def stat_problem(error: OSError, path: str) -> RejectCause:
     """Return the problem of a local path, given the error of `os.stat` or `os.listdir`.
 
     Raises:
@@ -54,23 +54,23 @@ def stat_problem(error: OSError, path: str) -> Problem:
     """
     code = error_code(error)
     if code == errno.ELOOP:
-        return Problem(Reason.SYMLINK_LOOP, "the symbolic link leads back to itself")
+        return RejectCause(Reason.SYMLINK_LOOP, "the symbolic link leads back to itself")
     if code in (errno.ENOENT, errno.ENOTDIR):
         dangling = os.path.islink(path)
-        return Problem(
+        return RejectCause(
             Reason.MISSING, "a symbolic link to a missing file" if dangling else "no such file"
         )
     if code in (errno.EMFILE, errno.ENFILE):
         with explained("stat", path):
             raise error
-    return Problem(Reason.UNREADABLE, reason(error))
+    return RejectCause(Reason.UNREADABLE, reason(error))
 
 
-def special_file_problem(mode: int) -> Problem | None:
+def special_file_problem(mode: int) -> RejectCause | None:
     """Return the problem of a pipe, socket or device, None for a regular file."""
     if modes.S_ISREG(mode):
         return None
-    return Problem(Reason.UNSUPPORTED, f"{_special_kind(mode)}: expected a regular file")
+    return RejectCause(Reason.UNSUPPORTED, f"{_special_kind(mode)}: expected a regular file")
 
 
 def refuse_special(place: Location) -> None:
@@ -102,9 +102,9 @@ class StatCache:
 
     def __init__(self, root: Location) -> None:
         self._root = root
-        self._known: dict[str, FileStat | Problem] = {}
+        self._known: dict[str, FileStat | RejectCause] = {}
 
-    def stat(self, paths: Sequence[str]) -> list[FileStat | Problem]:
+    def stat(self, paths: Sequence[str]) -> list[FileStat | RejectCause]:
         """Return the status or the problem of each path. Queries each uncached path once."""
         if len(self._known) + len(paths) > _CACHED:
             self._known.clear()
@@ -113,12 +113,14 @@ class StatCache:
             if path in self._known:
                 continue
             if "\0" in path:
-                self._known[path] = Problem(Reason.BAD_VALUE, "a path cannot contain a zero byte")
+                self._known[path] = RejectCause(
+                    Reason.BAD_VALUE, "a path cannot contain a zero byte"
+                )
             elif is_uri(path):
                 try:
                     remote[path] = Location.parse(path)
                 except ConfigError as error:
-                    self._known[path] = Problem(Reason.BAD_VALUE, str(error))
+                    self._known[path] = RejectCause(Reason.BAD_VALUE, str(error))
             elif path.startswith("/") or self._root.is_local:
                 # Not normalized: if a folder is a symbolic link, 'a/../b' is not 'b'.
                 self._known[path] = _stat_local(os.path.join(self._root.path, path))
@@ -131,32 +133,32 @@ class StatCache:
         return [self._known[path] for path in paths]
 
 
-def _stat_local(path: str) -> FileStat | Problem:
+def _stat_local(path: str) -> FileStat | RejectCause:
     try:
         status = os.stat(path)
     except OSError as error:
         return stat_problem(error, path)
     if modes.S_ISDIR(status.st_mode):
-        return Problem(Reason.BAD_VALUE, "a folder: expected a file")
+        return RejectCause(Reason.BAD_VALUE, "a folder: expected a file")
     if problem := special_file_problem(status.st_mode):
         return problem
     return FileStat(path, status.st_size, status.st_mtime_ns) if status.st_size else EMPTY
 
 
-def _stat_remote(places: dict[str, Location]) -> dict[str, FileStat | Problem]:
+def _stat_remote(places: dict[str, Location]) -> dict[str, FileStat | RejectCause]:
     if not places:
         return {}
     with concurrent.futures.ThreadPoolExecutor(_REQUESTS) as pool:
         return dict(zip(places, pool.map(_stat_object, places.values()), strict=True))
 
 
-def _stat_object(place: Location) -> FileStat | Problem:
+def _stat_object(place: Location) -> FileStat | RejectCause:
     with explained("stat", place):
         store = place.store
         assert isinstance(store, ArrowFiles)
         info: Any = store.filesystem.get_file_info(store.path(place.path))
     if info.type == fs.FileType.NotFound:
-        return Problem(Reason.MISSING, "no such file")
+        return RejectCause(Reason.MISSING, "no such file")
     if info.type == fs.FileType.Directory:
-        return Problem(Reason.BAD_VALUE, "a folder: expected a file")
+        return RejectCause(Reason.BAD_VALUE, "a folder: expected a file")
     return FileStat(str(place), info.size, info.mtime_ns or 0) if info.size else EMPTY

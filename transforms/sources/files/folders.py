@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location, StorageError, shown
 from recordmill.transforms.model.data_type import ListingPart
-from recordmill.transforms.sources.files.file_stat import EMPTY, Problem
+from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.references import (
     ReferenceCollector,
     Unlabelled,
@@ -39,7 +39,7 @@ from recordmill.transforms.sources.files.walks import (
 )
 
 Layout = Literal["splits", "labels", "flat"]
-_NOT_UTF8 = Problem(Reason.BAD_NAME, "the name is not UTF-8: rename it")
+_NOT_UTF8 = RejectCause(Reason.BAD_NAME, "the name is not UTF-8: rename it")
 _PATH_FORMS = {"splits": "SPLIT/LABEL/FILE", "labels": "LABEL/FILE", "flat": "FILE"}
 
 # Extensions of other files that often lie beside images.
@@ -126,7 +126,7 @@ def _classify(
     return LabelledFile(file, label, split)
 
 
-def file_problem(file: File) -> Problem | None:
+def file_problem(file: File) -> RejectCause | None:
     """Return the problem of a file that is empty or whose name is not UTF-8, else None."""
     if not _is_utf8(file.key):
         return _NOT_UTF8

@@ -12,7 +12,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.row_file import SECTION_BYTES, FileSection
 
@@ -54,9 +54,9 @@ def check_unlabelled(value: str) -> None:
         raise ConfigError(f"expected unlabelled to be 'reject' or 'keep', got {value!r}")
 
 
-def no_label(where: str) -> Problem:
+def no_label(where: str) -> RejectCause:
     """Return the problem of a record without label. where: the place where a label is expected."""
-    return Problem(Reason.UNLABELLED, f"no label: expected {where}")
+    return RejectCause(Reason.UNLABELLED, f"no label: expected {where}")
 
 
 def label_problem(label: str) -> str | None:
@@ -105,7 +105,7 @@ class ReferenceCollector:
         """Add a reference. size: bytes; mtime: ns since the epoch; more: further columns."""
         self.rows.append((key, label, None, split, path, size, mtime, *more))
 
-    def reject(self, key: str, problem: Problem) -> None:
+    def reject(self, key: str, problem: RejectCause) -> None:
         """Add a reject."""
         self.rejects.append(Reject(key, "read", problem.reason, problem.detail))
 

@@ -21,7 +21,7 @@ from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import explained
 from recordmill.storage.stores import ArrowFiles
 from recordmill.transforms.sources.files.file_stat import (
-    Problem,
+    RejectCause,
     resolve_path,
     special_file_problem,
     stat_problem,
@@ -171,7 +171,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _reject(key: str, problem: Problem) -> Reject:
+def _reject(key: str, problem: RejectCause) -> Reject:
     return Reject(shown(key), "read", problem.reason, problem.detail)
 
 

@@ -131,17 +131,17 @@ class CsvBlockParser:
     ) -> _Part:
         """Return rows without surplus columns. Rows with values in these are malformed."""
         columns = [_combine(table[name]) for name in names]
-        empty_as_null = np.zeros(len(rows), np.bool_)
+        has_surplus = np.zeros(len(rows), np.bool_)
         for name in table.column_names[len(names) :]:
-            stray = pc.match_substring_regex(_combine(table[name]), _IS_TRAILING)
-            empty_as_null |= ~np.asarray(stray.fill_null(True))
-        if not empty_as_null.any():
+            trailing = pc.match_substring_regex(_combine(table[name]), _IS_TRAILING)
+            has_surplus |= ~np.asarray(trailing.fill_null(True))
+        if not has_surplus.any():
             return _Part(rows=rows, columns=columns)
         count = len(self._names) + surplus
         return _Part(
-            rows=rows[~empty_as_null],
-            columns=[column.filter(pa.array(~empty_as_null)) for column in columns],
-            malformed=[(row, count) for row in rows[empty_as_null].tolist()],
+            rows=rows[~has_surplus],
+            columns=[column.filter(pa.array(~has_surplus)) for column in columns],
+            malformed=[(row, count) for row in rows[has_surplus].tolist()],
         )
 
     def _blank(self, lines: LineBlock, rows: IntArray, columns: list[pa.Array]) -> Mask:
@@ -157,8 +157,8 @@ class CsvBlockParser:
         for at in np.flatnonzero(empty).tolist():
             row = lines.data[starts[rows[at]] : lines.ends[rows[at]]].rstrip(b"\r\n")
             rest = row.removeprefix(nothing)
-            stray = rest.startswith(self._delimiter) and not rest.strip(TRAILING)
-            empty[at] = row.startswith(nothing) and (not rest or stray)
+            trailing = rest.startswith(self._delimiter) and not rest.strip(TRAILING)
+            empty[at] = row.startswith(nothing) and (not rest or trailing)
         return empty
 
     def _table(

@@ -20,7 +20,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.file_stat import (
     FileStat,
-    Problem,
+    RejectCause,
     StatCache,
     refuse_special,
 )
@@ -45,7 +45,7 @@ _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "ima
 _LABELS = ("label", "class")
 _FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
-_NO_PATH = Problem(Reason.BAD_VALUE, "no path")
+_NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
 _NOTHING = FileStat("", 0, 0)
 
 
@@ -210,17 +210,17 @@ def _resolve_rows(
         for n, name in enumerate((batch.PATH, batch.SIZE, batch.MTIME))
     )
 
-    def no_path(row: int) -> Problem:
+    def no_path(row: int) -> RejectCause:
         detail = f"row {rows.numbers[row]}: no path in column {roles.main!r}"
-        return Problem(Reason.BAD_VALUE, detail)
+        return RejectCause(Reason.BAD_VALUE, detail)
 
-    def file_problem(row: int) -> Problem:
+    def path_problem(row: int) -> RejectCause:
         problem = found[at[row].as_py()]
-        assert isinstance(problem, Problem)
+        assert isinstance(problem, RejectCause)
         return problem
 
     pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
-    useless = np.array([isinstance(item, Problem) for item in found])[at.to_numpy()]
+    unusable = np.array([isinstance(item, RejectCause) for item in found])[at.to_numpy()]
     schema = pa.schema(
         [*COLUMNS, *(user_field(columns.schema.field(name)) for name in user_columns)]
     )
@@ -231,7 +231,7 @@ def _resolve_rows(
         source_columns=[path, size, mtime],
         schema=schema,
         unkeyed=[InvalidRows(pathless, no_path, named=False)],
-        faults=[InvalidRows(useless, file_problem)],
+        faults=[InvalidRows(unusable, path_problem)],
         file=file,
         reject_unlabelled=unlabelled == "reject",
     )

@@ -15,7 +15,7 @@ from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import (
     LINE_BREAK,
     canonical_split,
@@ -51,7 +51,7 @@ class InvalidRows(NamedTuple):
     """
 
     rows: Mask
-    why: Callable[[int], Problem]
+    why: Callable[[int], RejectCause]
     named: bool = True
 
 
@@ -118,8 +118,10 @@ def build_records(
 def _rows_without_key(rows: Rows, system: SystemColumns, roles: ColumnRoles) -> InvalidRows:
     """Return the rows without value in the key column."""
 
-    def why(row: int) -> Problem:
-        return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {roles.key!r}")
+    def why(row: int) -> RejectCause:
+        return RejectCause(
+            Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {roles.key!r}"
+        )
 
     return InvalidRows(is_null(system.key), why, named=False)
 
@@ -129,12 +131,12 @@ def _label_faults(
 ) -> list[InvalidRows]:
     """Return the rows without label, if these are rejected, and those with an invalid label."""
 
-    def missing(row: int) -> Problem:
+    def missing(row: int) -> RejectCause:
         return no_label(f"one in column {roles.label!r}, row {rows.numbers[row]}")
 
-    def invalid(row: int) -> Problem:
+    def invalid(row: int) -> RejectCause:
         why = label_problem(system.label[row].as_py())
-        return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
+        return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
     faults = [InvalidRows(_has_line_break(system.label), invalid)]
     if roles.label is not None and reject_unlabelled:
@@ -153,8 +155,8 @@ def _list_faults(rows: Rows, user_columns: Sequence[str]) -> list[InvalidRows]:
     ]
 
 
-def _null_item_problem(rows: Rows, name: str, row: int) -> Problem:
-    return Problem(
+def _null_item_problem(rows: Rows, name: str, row: int) -> RejectCause:
+    return RejectCause(
         Reason.BAD_VALUE,
         f"row {rows.numbers[row]}: a null inside the list in column {name!r}, which an Example "
         "cannot hold: replace the null, or remove the row",

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
@@ -111,16 +111,16 @@ class SensorRows(TableRows):
             series = rows.columns[self.series_column]
         columns = ", ".join(map(repr, self.time_columns))
 
-        def no_time(row: int) -> Problem:
+        def no_time(row: int) -> RejectCause:
             got = text[row].as_py()
             why = f"no time in {columns}"
             if got is not None:
                 why = f"expected a time in {columns}{self._format_hint(got)}, got {got!r}"
-            return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
+            return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
-        def no_series(row: int) -> Problem:
+        def no_series(row: int) -> RejectCause:
             why = f"no series name in {self.series_column!r}"
-            return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
+            return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
         faults = [InvalidRows(_is_null(times), no_time), InvalidRows(_is_null(series), no_series)]
         return [series, times], faults

@@ -14,7 +14,7 @@ from recordmill.storage.files import Location, read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, ListingPart
 from recordmill.transforms.sources.files import references
-from recordmill.transforms.sources.files.file_stat import EMPTY, Problem
+from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.folders import (
     ARCHIVES,
     SOUND_AND_VIDEO,
@@ -179,7 +179,7 @@ class TextFolder:
                     yield found.take()
                 found.add_section(file, section, label=label, split=split)
         except RecordError as error:
-            found.reject(file.key, Problem(error.reason, error.detail))
+            found.reject(file.key, RejectCause(error.reason, error.detail))
 
     def _files(self, sections: pa.RecordBatch) -> ListingPart:
         texts, at, rejects = [], [], []
@@ -228,6 +228,6 @@ class TextFolder:
             raise RecordError(Reason.BAD_VALUE, "a zero byte: expected text")
         return data
 
-    def _too_large(self, size: int) -> Problem:
+    def _too_large(self, size: int) -> RejectCause:
         why = f"a document of {size} bytes, more than --max-row-bytes {self.max_row_bytes}"
-        return Problem(Reason.TOO_LARGE, why)
+        return RejectCause(Reason.TOO_LARGE, why)

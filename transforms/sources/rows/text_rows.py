@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
@@ -67,8 +67,8 @@ class TextRows(RecordRows):
         del file
         text = empty_as_null(rows.columns[roles.main])
 
-        def no_text(row: int) -> Problem:
+        def no_text(row: int) -> RejectCause:
             detail = f"row {rows.numbers[row]}: no text in column {roles.main!r}"
-            return Problem(Reason.EMPTY, detail)
+            return RejectCause(Reason.EMPTY, detail)
 
         return [text], [InvalidRows(is_null(text), no_text)]

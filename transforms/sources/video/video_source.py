@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, RecordError, Reject, did_you_mean
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model import batch, unicode_tables
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.video.clip_plan import (
     Clip,
@@ -35,13 +35,12 @@ from recordmill.transforms.sources.video.frame_encoder import (
     too_many_pixels,
 )
 from recordmill.transforms.sources.video.frames import decode_section
+from recordmill.transforms.sources.video.segments import Segment, read_seconds, seconds_text
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpeg_codec, pyav
 
 SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
 FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
 COUNTS = "__counts__"  # int64: number of inputs that a row of the listing counts as
-
-Segment = tuple[float | None, float | None]  # start and end in seconds
 
 _REQUESTS = 32  # concurrent requests to an object store
 _THREADS = 4  # threads that probe local files
@@ -223,7 +222,7 @@ class VideoSource:
 
         Rows with invalid seconds are rejected.
         """
-        given = [_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
+        given = [read_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
         faults = given[0][1] | given[1][1]
         starts, ends = (values for values, _ in given)
         keys = rows[batch.KEY].to_pylist()
@@ -241,7 +240,7 @@ class VideoSource:
         if self.root is None and (self.start or self.end):
             named = zip(videos.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
             keys = [
-                f"{video}@{_seconds_text(start or 0)}-{_seconds_text(end)}"
+                f"{video}@{seconds_text(start or 0)}-{seconds_text(end)}"
                 for video, start, end in named
             ]
             rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
@@ -256,11 +255,11 @@ class VideoSource:
         at: list[int] = []
         more: list[tuple[str | None, int]] = []
         held = 0
-        for file, looked in self._probe_all(rows):
+        for file, probed in self._probe_all(rows):
             weight = min(file.size, self.section_bytes)
             for row, segment in file.segments:
                 try:
-                    sections = self._sections(looked, segment)
+                    sections = self._sections(probed, segment)
                 except RecordError as error:
                     rejects.append(Reject(keys[row], "read", error.reason, error.detail))
                     continue
@@ -287,10 +286,10 @@ class VideoSource:
         with ThreadPoolExecutor(threads) as pool:
             for first in range(0, len(files), _PROBED):
                 some = [*itertools.islice(files.values(), first, first + _PROBED)]
-                for file, looked in zip(some, pool.map(self._probe, some), strict=True):
-                    if isinstance(looked, _ProbedVideo) and looked.has_sound:
+                for file, probed in zip(some, pool.map(self._probe, some), strict=True):
+                    if isinstance(probed, _ProbedVideo) and probed.has_sound:
                         self.scan_counts.with_sound += 1
-                    yield file, looked
+                    yield file, probed
 
     def _probe(self, file: _File) -> _ProbedVideo | RecordError:
         try:
@@ -317,15 +316,15 @@ class VideoSource:
             )
 
     def _sections(
-        self, looked: _ProbedVideo | RecordError, segment: Segment
+        self, probed: _ProbedVideo | RecordError, segment: Segment
     ) -> Sequence[str | None]:
         """Return the sections of a video or a segment. Raises RecordError if it has no clip."""
-        if isinstance(looked, RecordError):
-            raise looked
-        if looked.packets is None:
+        if isinstance(probed, RecordError):
+            raise probed
+        if probed.packets is None:
             return [None]
         cut = plan_sections(
-            looked.packets, self.cut, looked.unit, segment=segment, size=self.section_bytes
+            probed.packets, self.cut, probed.unit, segment=segment, size=self.section_bytes
         )
         return [section.to_text() for section in cut]
 
@@ -369,53 +368,6 @@ def _missing(count: int | None) -> RecordError:
     if count is not None:
         what = f"the last {count} frames that the header of the video declares are missing"
     return RecordError(Reason.TRUNCATED, what)
-
-
-def _seconds(
-    rows: pa.RecordBatch, option: str, column: str | None
-) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of seconds (nulls without column) and the invalid rows, {row: message}.
-
-    Raises:
-      ConfigError: the column does not exist, or does not hold numbers.
-    """
-    if column is None:
-        return pa.nulls(len(rows), pa.float64()), {}
-    names = [name for name in rows.schema.names if not name.startswith("__")]
-    if column not in names:
-        raise ConfigError(
-            f"--{option}-column: the listing has no column {column!r}"
-            f"{did_you_mean(column, names)}; it has {', '.join(names)}"
-        )
-    values = rows[column]
-    if pa.types.is_null(values.type):
-        return pa.nulls(len(rows), pa.float64()), {}
-    if pa.types.is_string(values.type):  # the type of a column with one value that is not a number
-        return _read_seconds(values.to_pylist(), column)
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise ConfigError(
-            f"--{option}-column: expected seconds as numbers, but {column!r} has type {values.type}"
-        )
-    return values.cast(pa.float64()), {}
-
-
-def _read_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, dict[int, str]]:
-    found: list[float | None] = []
-    faults = {}
-    for row, text in enumerate(texts):
-        try:
-            if text and unicode_tables.has_later(text):  # float takes the digits of any script
-                raise ValueError(text)
-            found.append(float(text) if text else None)
-        except ValueError:
-            found.append(None)
-            faults[row] = f"{column}: expected seconds as a number, got {str(text)[:40]!r}"
-    return pa.array(found, pa.float64()), faults
-
-
-def _seconds_text(seconds: float | None) -> str:
-    """Return seconds as text, for a key."""
-    return "" if seconds is None else f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 def _values(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
