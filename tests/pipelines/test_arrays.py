@@ -295,7 +295,7 @@ WRONG = {
     "labels": (["--label-input", "y.npy"], "--label-input has a class per item: add --per-item"),
     "no labels": (
         ["--label-input", "nowhere.npy", "--per-item"],
-        "--label-input nowhere.npy: there is no such file",
+        "--label-input: nowhere.npy does not exist",
     ),
     "two places": (
         ["--label-pattern", "(a)", "--label-array", "y"],

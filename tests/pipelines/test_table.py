@@ -287,7 +287,11 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
     ("content", "options", "words"),
     [
         ("a,b\n1,2\n", ["--zscore", "c"], "column 'c' of .* does not exist"),
-        ("a,b\n1,2\n", ["--zscore", "b", "--label-column", "b"], "column 'b' of .* is no value"),
+        (
+            "a,b\n1,2\n",
+            ["--zscore", "b", "--label-column", "b"],
+            "column 'b' of .* is not a feature column",
+        ),
         ("a,b\n1,2\n", ["--types", "a=integer"], "--types a=integer: expected one of int, float"),
         ("a,a\n1,2\n", [], "has duplicate column names"),
         ("a;b\n1;2\n", [], "has one column, 'a;b': if it holds several, pass --delimiter ';'"),

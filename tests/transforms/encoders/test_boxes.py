@@ -545,7 +545,10 @@ def test_annotations_that_fit_two_pictures_are_refused(lost, tmp_path, capsys):
         (tmp_path / "in" / lost).symlink_to("nowhere")
     assert images(*pictures, "--output", tmp_path / "out") == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "coco.json: 'a.png' matches two images, 'a.png' and 'more/a.png', and" in message
+    assert (
+        "coco.json: 'a.png' matches two images, 'a.png' and 'more/a.png', which is ambiguous"
+        in message
+    )
     assert "which is ambiguous: name more of the path in the annotations, or remove one" in message
 
 
@@ -559,7 +562,7 @@ def test_annotations_of_a_stem_that_fit_two_pictures_are_refused(tmp_path, capsy
     places = ("--input", tmp_path / "in", "--annotations", tmp_path / "boxes")
     assert images(*places, "--output", tmp_path / "out") == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "boxes: 'two' matches two images, 'two.jpg' and 'two.png', and" in message
+    assert "boxes: 'two' matches two images, 'two.jpg' and 'two.png', which is ambiguous" in message
 
 
 def test_a_picture_that_is_listed_twice_has_its_annotations_twice(tmp_path):
