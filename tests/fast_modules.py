@@ -11,7 +11,8 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.paths import ROOT
+
 _SLOW = frozenset(
     {
         "multiprocessing",
