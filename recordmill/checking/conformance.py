@@ -18,6 +18,8 @@ from PIL import Image
 from recordmill.format.decode import Value, decoder
 from recordmill.format.features import DType, Feature, Features
 
+# All that recordmill writes. Of the rest of Pillow's, EPS would start Ghostscript.
+_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 # What Pillow's decoders are known to raise for content that is broken.
 _BROKEN_PICTURE = (
     *(OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError),
@@ -174,7 +176,7 @@ def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> No
 
 def _check_picture(value: bytes) -> None:
     try:
-        with Image.open(io.BytesIO(value)) as picture:
+        with Image.open(io.BytesIO(value), formats=_FORMATS) as picture:
             picture.load()
     except _BROKEN_PICTURE as error:
         raise NonconformingError(
