@@ -193,7 +193,7 @@ def test_an_index_that_does_not_fit(tmp_path: pathlib.Path) -> None:
     shard = tmp_path / "out" / "validation.tfrecord-00000-of-00001"
     content = shard.read_bytes()
     shard.write_bytes(frame(b"another") + content)
-    with pytest.raises(DatasetDamagedError, match="record 0: its frame does not take"):
+    with pytest.raises(DatasetDamagedError, match="record 0: expected one frame of"):
         recordmill.open(tmp_path / "out", "validation")[0]
 
 

@@ -28,7 +28,13 @@ from recordmill.adopt.feature_inference import FeatureSummary, Inference, Unlike
 from recordmill.checking.shard_check import Damage
 from recordmill.format import framing
 from recordmill.format.decode import ExampleError
-from recordmill.format.framing import HEAD, TAIL, Compression, FrameError, read_frames
+from recordmill.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    Compression,
+    FrameError,
+    read_frames,
+)
 from recordmill.format.hashing import HashingReader
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
@@ -108,7 +114,7 @@ class Scan:
 
 def compression_of(place: Location) -> Compression | None:
     """How a file is compressed, by its first bytes; None for one without any."""
-    head = place.read_range(0, HEAD)
+    head = place.read_range(0, HEADER_BYTES)
     return framing.compression_of(head) if head else None
 
 
@@ -217,7 +223,7 @@ def _look_at(
         what = f"--raw: {error}"
     else:
         numbers = class_numbers.add_record(columns.found, record)
-        columns.add(offset, HEAD + len(payload) + TAIL, numbers)
+        columns.add(offset, HEADER_BYTES + len(payload) + FOOTER_BYTES, numbers)
         return None
     return Damage(file=task.original.key, record=number, offset=offset, what=what)
 

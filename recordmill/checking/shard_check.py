@@ -15,7 +15,14 @@ from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.checking.split_leakage import Hashes
 from recordmill.format.decode import ExampleError
 from recordmill.format.features import Features
-from recordmill.format.framing import HEAD, TAIL, Compression, Frame, FrameError, read_frames
+from recordmill.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    Compression,
+    Frame,
+    FrameError,
+    read_frames,
+)
 from recordmill.format.hashing import HashingReader
 from recordmill.format.manifest import FileInfo, Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
@@ -213,7 +220,7 @@ def _check_record(
 ) -> str | None:
     """What is wrong with a record."""
     if row is not None:
-        length = HEAD + len(frame.payload) + TAIL
+        length = HEADER_BYTES + len(frame.payload) + FOOTER_BYTES
         if (row.offset, row.length) != (frame.offset, length):
             return (
                 f"is {length} bytes at byte {frame.offset},"

@@ -16,7 +16,7 @@ from recordmill.format.decode import (
     is_sequence_example,
     own_array,
 )
-from recordmill.format.framing import HEAD, FrameError, compression_of, read_frames
+from recordmill.format.framing import HEADER_BYTES, FrameError, compression_of, read_frames
 from recordmill.storage.files import Location, MissingError, shown
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -103,6 +103,6 @@ def _chosen(record: dict[str, Any], features: Collection[str]) -> dict[str, Any]
 
 
 def _head(stream: BinaryIO) -> bytes:
-    head = stream.read(HEAD)
+    head = stream.read(HEADER_BYTES)
     stream.seek(-len(head), os.SEEK_CUR)
     return head
