@@ -16,7 +16,7 @@ from recordmill.checking.inspection import (
 )
 from recordmill.format.decode import decode_example
 from recordmill.format.features import Feature
-from recordmill.format.manifest import file_info
+from recordmill.format.file_info import file_info
 from recordmill.reading.reader import read_payloads
 from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, LABELS, make_dataset, picture, rewrite

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from recordmill.format.features import Feature
 from recordmill.format.manifest import (
-    CopyCounts,
-    FileInfo,
-    InputCounts,
-    Ledger,
     Manifest,
     ManifestError,
-    RecordCounts,
     Shard,
     SplitInfo,
     class_weights,
@@ -24,6 +19,8 @@ from recordmill.format.manifest import (
     load,
     shard_name,
 )
+from recordmill.format.file_info import FileInfo
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, make_dataset
 

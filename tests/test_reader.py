@@ -277,7 +277,7 @@ def test_a_shard_that_ends_early(compression: str, tmp_path: pathlib.Path) -> No
 def test_an_index_that_is_none(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
     (tmp_path / "out" / "index" / "train-00000-of-00002.parquet").write_bytes(b"PAR1")
-    with pytest.raises(IndexDamagedError, match="cannot be read as parquet"):
+    with pytest.raises(IndexDamagedError, match="cannot be read as Parquet"):
         recordmill.open(tmp_path / "out", "train")[0]
 
 

@@ -13,7 +13,8 @@ from recordmill.checking.shard_check import Damage
 from recordmill.checking.verify import Report
 from recordmill.errors import Reason, Reject
 from recordmill.format.decode import decode_example
-from recordmill.format.manifest import CopyCounts, InputCounts, Ledger, Manifest, RecordCounts
+from recordmill.format.manifest import Manifest
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.pipelines.terminal import report
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location

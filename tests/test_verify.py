@@ -214,7 +214,7 @@ def other_digest(folder: pathlib.Path, manifest: Manifest) -> None:
         ),
         pytest.param(
             flip("index/train-00000-of-00002.parquet", 30),
-            [("index/train-00000-of-00002.parquet", None, None, "cannot be read as parquet")],
+            [("index/train-00000-of-00002.parquet", None, None, "cannot be read as Parquet")],
             id="a byte of an index",
         ),
         pytest.param(

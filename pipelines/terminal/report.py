@@ -20,7 +20,8 @@ from rich.text import Text
 from recordmill.checking.inspection import RejectSummary, Summary
 from recordmill.checking.verify import Report
 from recordmill.errors import Reject
-from recordmill.format.manifest import INPUT, Manifest
+from recordmill.format.manifest import Manifest
+from recordmill.format.ledger import INPUT
 from recordmill.format.split_names import in_order
 from recordmill.pipelines.terminal.tables import clean, count_of, line, name_of, new_table, stack
 from recordmill.reading.reader import Place

@@ -26,19 +26,16 @@ from recordmill.format.manifest import (
     LABELS,
     REJECTS,
     SCHEMA,
-    CopyCounts,
-    InputCounts,
-    Ledger,
     Manifest,
-    RecordCounts,
     Shard,
     SplitInfo,
     class_weights,
     digest_of,
-    file_info,
     index_name,
     shard_name,
 )
+from recordmill.format.file_info import file_info
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.schema import schema_text
 from recordmill.format.shard_index import index_bytes, schema
 from recordmill.format.split_names import TRAIN

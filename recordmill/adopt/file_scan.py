@@ -35,7 +35,7 @@ from recordmill.format.framing import (
     FrameError,
     read_frames,
 )
-from recordmill.format.hashing import HashingReader
+from recordmill.format.file_info import HashingReader
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.storage.files import Location, shown

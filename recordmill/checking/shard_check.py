@@ -23,8 +23,9 @@ from recordmill.format.framing import (
     FrameError,
     read_frames,
 )
-from recordmill.format.hashing import HashingReader
-from recordmill.format.manifest import FileInfo, Shard
+from recordmill.format.file_info import HashingReader
+from recordmill.format.manifest import Shard
+from recordmill.format.file_info import FileInfo
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.storage.files import Location, MissingError
 

@@ -11,7 +11,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.image_constants import DEGREES, FACTOR, IMAGENET_MEAN, IMAGENET_STD, LEAST_AREA
+from recordmill.image_constants import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    MAX_DEGREES,
+    MAX_LEVEL_CHANGE,
+    MIN_CROP_AREA,
+)
 from recordmill.loading.options import Normalize
 
 _MOVES = frozenset({"crop", "rotate"})  # pixels are taken from between others
@@ -80,11 +86,11 @@ def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:
     mirror = tf.where(draws[0] < 0.5, 1.0, -1.0) if "flip" in wanted else tf.constant(1.0)
     side, across, down = tf.constant(1.0), tf.constant(0.0), tf.constant(0.0)
     if "crop" in wanted:
-        side = tf.sqrt(LEAST_AREA + (1 - LEAST_AREA) * draws[3])
+        side = tf.sqrt(MIN_CROP_AREA + (1 - MIN_CROP_AREA) * draws[3])
         across, down = (draws[4] - 0.5) * (1 - side) * width, (draws[5] - 0.5) * (1 - side) * height
     cos, sin = tf.constant(1.0), tf.constant(0.0)
     if "rotate" in wanted:
-        angle = (2 * draws[6] - 1) * math.radians(DEGREES)
+        angle = (2 * draws[6] - 1) * math.radians(MAX_DEGREES)
         longest = tf.maximum(width / height, height / width)
         zoom = tf.cos(angle) + tf.abs(tf.sin(angle)) * longest
         cos, sin = tf.cos(angle) / zoom, tf.sin(angle) / zoom
@@ -108,7 +114,7 @@ def _moved(picture: Any, wanted: Collection[str], draws: Any) -> Any:
 
 
 def _factor(draw: Any) -> Any:
-    return 1 - FACTOR + 2 * FACTOR * draw
+    return 1 - MAX_LEVEL_CHANGE + 2 * MAX_LEVEL_CHANGE * draw
 
 
 def _levels(values: Any) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from recordmill.checking.shard_check import compare, measure
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import FileInfo, Manifest, Shard
+from recordmill.format.file_info import FileInfo
+from recordmill.format.manifest import Manifest, Shard
 from recordmill.format.split_names import in_order
 from recordmill.reading import worker_sharding
 from recordmill.reading.reader import DatasetDamagedError

@@ -14,21 +14,23 @@ import pyarrow as pa
 from recordmill.errors import Reject, RunError
 from recordmill.format.features import Features
 from recordmill.format.manifest import (
-    INPUT,
     JOB,
     LABELS,
     REJECTS,
     SCHEMA,
-    CopyCounts,
-    InputCounts,
-    Ledger,
     Manifest,
-    ObjectCounts,
-    RecordCounts,
     SplitInfo,
     class_weights,
     digest_of,
-    file_info,
+)
+from recordmill.format.file_info import file_info
+from recordmill.format.ledger import (
+    INPUT,
+    CopyCounts,
+    InputCounts,
+    Ledger,
+    ObjectCounts,
+    RecordCounts,
 )
 from recordmill.format.schema import schema_text
 from recordmill.format.split_names import TRAIN
