@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import recordmill
 from recordmill.format.features import Feature
 from recordmill.format.manifest import Shard
-from recordmill.loading.parts import part_of
+from recordmill.loading.parts import host_part
 from recordmill.storage.files import Location
 from tests.make_dataset import Row, make_dataset
 
@@ -255,7 +255,7 @@ def test_hosts_share_all_records_in_equal_parts(counts, hosts, drop) -> None:
         for i, count in enumerate(counts)
     ]
     parts = [
-        part_of(Location.parse("/d"), shards, shard=(hosts, index), drop_remainder=drop)
+        host_part(Location.parse("/d"), shards, shard=(hosts, index), drop_remainder=drop)
         for index in range(hosts)
     ]
     assert len({part.records for part in parts}) == 1, "as many for each, padding included"

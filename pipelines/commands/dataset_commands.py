@@ -25,7 +25,7 @@ from recordmill.pipelines.options.declaration import Group, option, parse_comman
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile import statistics_file
 from recordmill.profile.statistics_file import STATISTICS, SliceView, load_compared
-from recordmill.reading.reader import Place
+from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import Location
 
@@ -175,7 +175,7 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
     return 0
 
 
-def _file_for(save: str, found: Place) -> pathlib.Path:
+def _file_for(save: str, found: RecordPlace) -> pathlib.Path:
     """The file that --save means: in a folder, the last part of the key (`1`, `1-copy2`)."""
     path = pathlib.Path(save)
     if not path.is_dir() and not save.endswith("/"):

@@ -57,7 +57,7 @@ def shards_of(manifest: Manifest, split: str) -> tuple[Shard, ...]:
     return manifest.splits[split].shards
 
 
-def part_of(
+def host_part(
     dataset: Location,
     shards: Sequence[Shard],
     *,
@@ -77,7 +77,7 @@ def part_of(
         every, longest = range(records // hosts * hosts), 0
     else:
         every, longest = range(records), -(-records // hosts)
-    mine = worker_sharding.part_of(every, hosts, index)
+    mine = worker_sharding.even_part(every, hosts, index)
     return HostPart(
         pieces=tuple(_between(whole, mine.start, mine.stop)),
         first=next((piece for piece in whole if piece.count), None),

@@ -10,7 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.manifest import Manifest, class_weights, load
 from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
-from recordmill.loading.parts import HostPart, check_files, part_of, shards_of
+from recordmill.loading.parts import HostPart, check_files, host_part, shards_of
 from recordmill.loading.selection import Selection, select
 from recordmill.reading.reader import Folder
 from recordmill.storage.files import Location
@@ -49,7 +49,7 @@ def _source(folder: Folder, weight: float, options: LoadOptions, verify: bool) -
     shards = shards_of(manifest, options.split)
     selection = select(manifest, options)
     check_files(location, shards, checksums=verify)
-    part = part_of(location, shards, shard=options.shard, drop_remainder=options.drop_remainder)
+    part = host_part(location, shards, shard=options.shard, drop_remainder=options.drop_remainder)
     return LoadedDataset(
         place=str(location), manifest=manifest, selection=selection, part=part, weight=weight
     )
