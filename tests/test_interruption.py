@@ -213,7 +213,7 @@ def touch(path: pathlib.Path) -> None:
     ("change", "probe", "message"),
     [
         (rewrite, "none", "changed while the job ran (was"),
-        (touch, "header", "written to after it was listed, same size"),
+        (touch, "header", "modified after it was listed, same size"),
         (pathlib.Path.unlink, "none", "vanished while the job ran"),
     ],
 )

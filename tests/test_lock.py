@@ -147,7 +147,7 @@ def test_the_file_or_the_folder_vanishes_while_it_is_taken(tmp_path, monkeypatch
 
 def test_storage_that_refuses_is_explained(tmp_path):
     (tmp_path / FOLDER / lock.NAME).mkdir(parents=True)
-    with pytest.raises(StorageError, match=r"cannot lock .*: a folder stands where a file"):
+    with pytest.raises(StorageError, match=r"cannot lock .*: a folder is where a file"):
         lock.held(place(tmp_path)).__enter__()
 
 

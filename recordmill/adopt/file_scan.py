@@ -39,7 +39,7 @@ from recordmill.format.file_info import HashingReader
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import ChangedInputError, explained
+from recordmill.storage.storage_errors import ChangedInputError, raise_storage_errors
 
 if TYPE_CHECKING:
     pass
@@ -143,7 +143,7 @@ def scan(task: ScanTask) -> Scan:
 
 def _link(source: Location, target: Location) -> bool:
     """Gives a file another name; returns whether it could."""
-    with explained("link", source):
+    with raise_storage_errors("link", source):
         try:
             # What a symbolic link leads to, not the link.
             os.link(os.path.realpath(source.local_path), target.local_path)
@@ -157,7 +157,7 @@ def _link(source: Location, target: Location) -> bool:
 def _copy(task: ScanTask, target: Location) -> Scan:
     """Writes what is read; the file has its name when it is complete, and on disk."""
     temporary = target.parent / f"{target.name}.tmp"
-    with explained("write", temporary), open(temporary.local_path, "wb") as file:
+    with raise_storage_errors("write", temporary), open(temporary.local_path, "wb") as file:
         found = _scan(task, task.original.place, file)
         file.flush()
         os.fsync(file.fileno())

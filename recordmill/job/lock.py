@@ -19,7 +19,7 @@ from typing import Any
 from recordmill.errors import RunError
 from recordmill.job.claims import ClaimedError, claimed
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import explained
+from recordmill.storage.storage_errors import raise_storage_errors
 
 NAME = "lock.json"
 DETACHED = "detached.json"
@@ -102,7 +102,7 @@ def _flock(folder: Location) -> Iterator[None]:
     made = not folder.parent.exists()
     folder.make_dirs()
     path = (folder / NAME).local_path
-    with explained("lock", folder):
+    with raise_storage_errors("lock", folder):
         descriptor = _acquire(path, folder)
     try:
         yield
