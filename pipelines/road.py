@@ -263,7 +263,7 @@ def _plan(
         staging=staging,
     )
     if plan.verdict is not None:
-        staging.give_verdict(plan.verdict)
+        staging.write_verdict(plan.verdict)
     staging.place("plan.json").write_bytes(to_json(plan.to_json()))
     return plan
 

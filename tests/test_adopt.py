@@ -708,7 +708,7 @@ def test_arrays(source, tmp_path, capsys):
         (["--input", "in", "--output", "in"], 2, "lies inside --input in"),
         (["--input", "in/**/*tfrecord*", "--output", "in/out"], 2, "lies where --input"),
         (["--input", "in/a.tfrecord", "--output", "in"], 2, "lies inside --output"),
-        (["--input", "in/a.tfrecord", "--output", "texts"], 2, "is not empty and no dataset of"),
+        (["--input", "in/a.tfrecord", "--output", "texts"], 2, "is not empty and not a dataset"),
         (["--input", "in/a.tfrecord", "--output", "in/a.tfrecord"], 2, "lies inside --output"),
         (["--input", "mixed/*"], 2, "got b.tfrecord, which is gzip, and a.tfrecord, which is not"),
         (["--input", "s3://bucket/a.tfrecord"], 2, "copy them to this machine first"),

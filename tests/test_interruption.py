@@ -272,7 +272,7 @@ def test_a_full_disk(argv, tmp_path, complaint, monkeypatch):
 
 
 def test_a_second_run_on_the_same_output(argv, tmp_path, complaint):
-    with lock.held(Location.parse(str(tmp_path / "out" / FOLDER))):
+    with lock.hold_lock(Location.parse(str(tmp_path / "out" / FOLDER))):
         assert f"process {os.getpid()} on " in complaint(argv)
 
 

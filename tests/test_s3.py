@@ -99,7 +99,7 @@ def test_a_few_bytes_are_read_in_spite_of_errors():
 
 def test_two_at_once_exclude_each_other(s3, capfd):
     source, out = fill(s3, "held"), s3("held-out")
-    with lock.held(Location.parse(out) / FOLDER):
+    with lock.hold_lock(Location.parse(out) / FOLDER):
         assert images("--input", source, "--output", out, *HOW) == 1
     assert "another run is writing to" in capfd.readouterr().err
     assert images("--input", source, "--output", out, *HOW) == 0

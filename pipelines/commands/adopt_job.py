@@ -17,7 +17,7 @@ from recordmill.checking.shard_check import Damage
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import Manifest
 from recordmill.job import lock, publishing
-from recordmill.job.outputs import refuse_foreign
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Staging, to_json
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
@@ -73,10 +73,10 @@ class AdoptJob:
         """
         check_output(self.output)
         listed = list_input(self.config.input, output=self.output, split=self.config.split)
-        refuse_foreign(self.output)
+        check_output_folder(self.output)
         adopted = adoption.assign(listed.originals, listed.compression)
         on_listed(len(adopted))
-        with lock.held(self.output / FOLDER):
+        with lock.hold_lock(self.output / FOLDER):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(listed, adopted, on_scanned)

@@ -101,7 +101,7 @@ class Examination:
         """Into staging, or a verdict that says why not."""
         if not findings.statistics.cells:
             message = "no record is left to infer a schema from: look at the input"
-            self.staging.give_verdict(Verdict(message))
+            self.staging.write_verdict(Verdict(message))
             return
         schema = infer_schema(findings.statistics.whole())
         self.staging.place(INFERRED).write_bytes(schema.encode())

@@ -13,6 +13,15 @@ import pyarrow as pa
 
 from recordmill.errors import Reject, RunError
 from recordmill.format.features import Features
+from recordmill.format.file_info import file_info
+from recordmill.format.ledger import (
+    INPUT,
+    CopyCounts,
+    InputCounts,
+    Ledger,
+    ObjectCounts,
+    RecordCounts,
+)
 from recordmill.format.manifest import (
     JOB,
     LABELS,
@@ -22,15 +31,6 @@ from recordmill.format.manifest import (
     SplitInfo,
     class_weights,
     digest_of,
-)
-from recordmill.format.file_info import file_info
-from recordmill.format.ledger import (
-    INPUT,
-    CopyCounts,
-    InputCounts,
-    Ledger,
-    ObjectCounts,
-    RecordCounts,
 )
 from recordmill.format.schema import schema_text
 from recordmill.format.split_names import TRAIN
@@ -183,7 +183,7 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, publication: Publication)
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
     if verdict is not None:
-        staging.give_verdict(verdict)
+        staging.write_verdict(verdict)
         return
     manifest, files = describe(plan, infos, ledger, rejects, publication)
     publishing.stage_files(staging, manifest, files)
@@ -271,7 +271,7 @@ def _publish(
         verdict = staging.verdict()
         if verdict is None:
             staging.sweep()
-        lock.end_detached(staging.root.parent)
+        lock.end_detached_job(staging.root.parent)
         if verdict is not None:  # who asks the engine how the job is must not hear: well
             raise RunError(verdict.message)
 

@@ -22,7 +22,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import MANIFEST, load
 from recordmill.job import publishing
-from recordmill.job.outputs import refuse_foreign
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, ShardInfo, StagedPart, Staging, to_json
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
@@ -157,7 +157,7 @@ def _staged_rows(name: str, plan: Plan, *, staging: Staging) -> Iterator[pa.Reco
 
 
 def _check_output(output: Location, overwrite: bool) -> None:
-    refuse_foreign(output)
+    check_output_folder(output)
     if (output / MANIFEST).exists() and not overwrite:
         raise ConfigError(
             f"WriteToTFRecord: {shown(output)} holds a dataset: choose another folder, or"
