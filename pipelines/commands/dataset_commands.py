@@ -189,7 +189,7 @@ def _save(
     example: Mapping[str, Value], stated: manifest.Manifest, path: pathlib.Path
 ) -> pathlib.Path:
     try:
-        return inspection.save_picture(example, stated.features, path)
+        return inspection.save_image(example, stated.features, path)
     except ValueError as error:
         raise ConfigError(f"--save: {error}") from error
     except OSError as error:
@@ -242,7 +242,9 @@ def _say_unread(config: VerifyConfig, error: Exception) -> None:
     """The report on what could not be read to its end: one damage, of the manifest or of all."""
     file = manifest.MANIFEST if isinstance(error, ManifestError) else "."
     damage = Damage(file=file, what=_problem(error))
-    found = verify.Report(shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,))
+    found = verify.VerificationReport(
+        shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,)
+    )
     _say_json(config, found.to_json())
 
 

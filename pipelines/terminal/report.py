@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recordmill.checking.inspection import RejectSummary, Summary
-from recordmill.checking.verify import Report
+from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reject
 from recordmill.format.ledger import INPUT
 from recordmill.format.manifest import Manifest
@@ -261,7 +261,7 @@ def record(found: RecordPlace, values: Sequence[tuple[str, str]]) -> RenderableT
     return stack(facts, table)
 
 
-def verification(report: Report, *, dataset: object) -> RenderableType:
+def verification(report: VerificationReport, *, dataset: object) -> RenderableType:
     """What `recordmill verify` prints: the damages, if any, and one line that sums up."""
     damages = [line(clean(damage)) for damage in report.damages[:_DAMAGES]]
     more = len(report.damages) - len(damages)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from recordmill.checking.shard_check import compare, measure
+from recordmill.checking.shard_check import compare_file
 from recordmill.errors import ConfigError
-from recordmill.format.file_info import FileInfo
+from recordmill.format.file_info import FileInfo, stream_info
 from recordmill.format.manifest import Manifest, Shard
 from recordmill.format.split_names import in_order
 from recordmill.reading import worker_sharding
@@ -111,6 +111,6 @@ def check_files(dataset: Location, shards: Sequence[Shard], *, checksums: bool) 
         found = FileInfo(bytes=sizes[shard.file], sha256=shard.sha256)
         if checksums and found == stated:
             with (dataset / shard.file).open_input() as file:
-                found = measure(file)
-        for damage in compare(str(dataset / shard.file), found=found, stated=stated):
+                found = stream_info(file)
+        for damage in compare_file(str(dataset / shard.file), found=found, stated=stated):
             raise DatasetDamagedError(str(damage))
