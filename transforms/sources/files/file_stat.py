@@ -39,7 +39,7 @@ class Found(NamedTuple):
 class Problem(NamedTuple):
     """Why there is no record."""
 
-    short_cause: Reason
+    reason: Reason
     detail: str
 
 
@@ -60,7 +60,7 @@ def trouble(error: OSError, path: str) -> Problem:
             Reason.MISSING, "a symbolic link that leads nowhere" if dangling else "no such file"
         )
     if code in (errno.EMFILE, errno.ENFILE):
-        with raise_storage_errors("look at", path):
+        with raise_storage_errors("access", path):
             raise error
     return Problem(Reason.UNREADABLE, short_cause(error))
 
@@ -150,7 +150,7 @@ def _look_remotely(places: dict[str, Location]) -> dict[str, Found | Problem]:
 
 
 def _look_in_store(place: Location) -> Found | Problem:
-    with raise_storage_errors("look at", place):
+    with raise_storage_errors("access", place):
         store = place.store
         assert isinstance(store, ArrowFiles)
         info: Any = store.filesystem.get_file_info(store.path(place.path))
