@@ -80,7 +80,7 @@ class FieldLayout:
 
     @property
     def is_fixed_width(self) -> bool:
-        """Whether every row has the field, with values of one size, in the buffer."""
+        """True if every row has the field, with values of one size, in the buffer."""
         return (
             not self.external and len(self.groups) == 1 and isinstance(self.groups[0].rows, slice)
         )
