@@ -23,7 +23,7 @@ from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
-from recordmill.transforms.balancing.rebalance import Target
+from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Context,
@@ -35,13 +35,14 @@ from recordmill.transforms.model.data_type import (
     needs_classes,
 )
 from recordmill.transforms.model.label_sets import RepeatFactors
-from recordmill.transforms.planning.analyze import store_artifacts
-from recordmill.transforms.planning.plan import PlanOptions, unknown_splits
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.learning import store_artifacts
+from recordmill.transforms.planning.plan import unknown_splits
+from recordmill.transforms.staged.listing import layout_of as layout_of_rows
 from recordmill.transforms.staged.listing import read_part, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.series import Windowing
 from recordmill.transforms.windowing.windows import layout_of
-from recordmill.transforms.writing.publish import Publication
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
@@ -182,10 +183,7 @@ class Job:
                 grouped=listing.grouped > 0,
                 presplit=listing.presplit > 0,
             )
-        parts = (read_part(part.name, staging=self.staging) for part in listing.parts)
-        # Elsewhere to write rows takes longer than to read them again.
-        keep = self.staging.place("looked") if self.staging.root.is_local else None
-        layout = source.layout(parts, keep)
+        layout = layout_of_rows(source, listing, self.staging)
         together = self.kind.cutter is not None or (
             duplicates is not None and duplicates.mode == "group"
         )
@@ -218,26 +216,10 @@ class Job:
         return "median" if threshold is None else RepeatFactors(threshold)
 
     def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
-        """rows, records: what they are like; the same but for windows, which are of rows."""
+        """rows, records: their layouts; the same but for windows, which are cut from rows."""
         config, kind = self.config, self.kind
-        options = PlanOptions(
-            seed=config.seed,
-            splits=tuple(config.splits),
-            presplit=records.presplit,
-            num_shards=config.num_shards,
-            shard_bytes=config.shard_size,
-            compression=config.compression,
-            labels=self._labels(),
-            label_offset=config.label_offset,
-            rename=config.rename,
-            max_reject_fraction=config.max_reject_fraction,
-            listing_rejects=len(listing.rejects),
-            spill_above=config.spill_above,
-            workers=config.workers,
-            windows=kind.windows,
-        )
-        # A column that no feature can hold is an error now, not when all is written. What the
-        # classes are is not known yet, but whether there are any.
+        # A column that no feature can hold is an error now, not when all is written. The classes
+        # are not known yet, only whether there are any.
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
         check_renames(config.rename, kind.encoder.features(records.columns, context))
         artifacts = store_artifacts(kind.artifacts, self.staging)
@@ -265,46 +247,54 @@ class Job:
                 by_group=kind.windows.split_by == "series" and rows.grouped,
                 reject_unlabelled=records.labelled and config.unlabelled == "reject",
             )
-        publication = Publication(
-            staging=self.staging,
+        return Road(
+            run=self._run_spec(records, fingerprint),
+            listing=listing,
+            reader=reader,
+            check=check,
+            duplicates=kind.duplicates,
+            windowing=windowing,
+            stratify=config.stratify,
+            analysis=kind.analysis,
+            examination=self.asked.examination(rows, self.staging),
+            artifacts=artifacts,
+            unique_keys=kind.source.unique_keys,
+            balance=config.balance,
+            balance_target=self._balance_target(),
+            dry_run=config.dry_run,
+        )
+
+    def _run_spec(self, layout: Layout, fingerprint: str) -> RunSpec:
+        config, kind = self.config, self.kind
+        return RunSpec(
+            output=config.output,
             encoder=kind.encoder,
-            columns=records.columns,
+            splits=config.splits,
+            seed=config.seed,
+            num_shards=config.num_shards,
+            shard_bytes=config.shard_size,
+            compression=config.compression,
+            labels=self._labels(),
+            label_offset=config.label_offset,
+            rename=config.rename,
+            max_reject_fraction=config.max_reject_fraction,
+            overwrite=config.overwrite,
+            workers=config.workers,
+            spill_above=config.spill_above,
+            layout=layout,
+            windows=kind.windows,
+            unit=kind.unit,
+            notes=kind.source.notes if isinstance(kind.source, InformedSource) else (),
+            job_id=self.id,
             options=self.shaping,
+            versions=self.encoders,
             job={
                 "fingerprint": fingerprint,
                 "input": config.input,
                 "options": option_machinery.shaping(config),
                 "python": platform.python_version(),
             },
-            encoders=self.encoders,
-            seed=config.seed,
-            split_names=tuple(config.splits),
-            compression=config.compression,
-            max_reject_fraction=config.max_reject_fraction,
-            detached=config.detach,
-            unit=kind.unit,
-            notes=kind.source.notes if isinstance(kind.source, InformedSource) else (),
-        )
-        return Road(
-            listing=listing,
-            staging=self.staging,
-            layout=records,
-            encoder=kind.encoder,
-            check=check,
-            reader=reader,
-            duplicates=kind.duplicates,
-            windowing=windowing,
-            analysis=kind.analysis,
-            examination=self.asked.examination(rows, self.staging),
-            artifacts=artifacts,
-            unique_keys=kind.source.unique_keys,
-            fractions=config.splits,
-            stratify=config.stratify,
-            balance=config.balance,
-            balance_target=self._balance_target(),
-            options=options,
-            publication=publication,
-            dry_run=config.dry_run,
+            watched=not config.detach,
         )
 
 

@@ -15,6 +15,7 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners import common
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.runner import PipelineResult
 
 from recordmill.runners.beam_options import QuickOptions
 
@@ -48,8 +49,8 @@ class _Parts(list[list[bytes]]):
 
 def run(
     build: Callable[[beam.Pipeline], None], *, workers: int, beam_options: Sequence[str] = ()
-) -> None:
-    """Runs a pipeline to its end; raises what a stage of it raised.
+) -> PipelineResult:
+    """Run a pipeline to its end and return its result; raises what a stage of it raised.
 
     workers: threads that run stages side by side, as far as they are of use.
     beam_options: Beam's own, as flags.
@@ -76,4 +77,6 @@ def run(
     # Only transforms of other languages use it, and it would stay behind when we are killed.
     shutil.rmtree(pipeline.local_tempdir)
     build(pipeline)
-    pipeline.run().wait_until_finish()
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result

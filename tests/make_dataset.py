@@ -21,7 +21,9 @@ from PIL import Image
 
 from recordmill.format import shard_index
 from recordmill.format.features import Feature, Features
+from recordmill.format.file_info import file_info
 from recordmill.format.framing import frame
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     Manifest,
     Shard,
@@ -31,8 +33,6 @@ from recordmill.format.manifest import (
     index_name,
     shard_name,
 )
-from recordmill.format.file_info import file_info
-from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.schema import schema_text
 from recordmill.format.tfds import tfds_files
 

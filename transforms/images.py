@@ -80,7 +80,8 @@ class ReadImages(beam.PTransform):
             .with_output_types(pa.RecordBatch)
         )
         # Without it everything that follows would run where the listing was made.
-        return Pictures(listed.batches | "Spread" >> beam.Reshuffle(), listed[_REJECTS])
+        spread = listed.batches | "Spread" >> beam.Reshuffle().with_output_types(pa.RecordBatch)
+        return Pictures(spread, listed[_REJECTS])
 
 
 class _Decode(beam.DoFn):

@@ -16,6 +16,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.framing import Compression
 from recordmill.format.manifest import shard_name
 from recordmill.storage.files import Location, StorageError, shown
+from recordmill.transforms.model.unicode_tables import mask_later
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import filtered_by
 from recordmill.transforms.sources.files.references import known_split
@@ -107,7 +108,7 @@ def said_split(key: str) -> str | None:
       ConfigError: a name says two.
     """
     for part in reversed(key.split("/")):
-        words = [word.lower() for word in re.findall(r"[^\W\d_]+", part)]
+        words = [word.lower() for word in re.findall(r"[^\W\d_]+", mask_later(part))]
         splits = {_WORDS.get(word) or known_split(word) for word in words}
         splits.discard(None)
         if len(splits) > 1:

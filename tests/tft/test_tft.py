@@ -11,9 +11,9 @@ from recordmill.pipelines.cli import main
 from tests.flink.conftest import flink  # noqa: F401  (a fixture)
 from tests.flink.jobs import Job
 from tests.image_runs import Made
+from tests.paths import SMS
+from tests.pipelines.test_table import MAMMOGRAPHY
 from tests.tensorflow_reads import parse
-from tests.test_table import MAMMOGRAPHY
-from tests.texts import SMS
 
 FUNCTION = "tests.tft.preprocessing:words_and_weights"
 OPTIONS = ("--preprocessing-fn", FUNCTION, "--splits", "train=0.8,test=0.2")

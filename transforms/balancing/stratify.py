@@ -3,6 +3,9 @@
 The unit is the group where there are groups, and its class the majority of its records.
 """
 
+import dataclasses
+import functools
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -11,11 +14,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.balancing.rebalance import FindThresholds
+from recordmill.job.staging import Staging
+from recordmill.storage.files import Location
+from recordmill.transforms.balancing.quotas import FindThresholds
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.quota import Histogram, RankCut, Threshold, thresholds
-from recordmill.transforms.model.splits import UNIT_KEY, Fractions, Strata, apportion, strata_rows
-from recordmill.transforms.staged.listing_scans import Read
+from recordmill.transforms.model.splits import (
+    UNIT_KEY,
+    Fractions,
+    Strata,
+    apportion,
+    assign_strata,
+    strata_rows,
+)
+from recordmill.transforms.staged.arrow_files import open_arrow
+from recordmill.transforms.staged.batches import Scan
 
 _PARTITIONS = 64
 
@@ -117,17 +130,17 @@ def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
 
 
 def find_strata(
-    read: Read, *, fractions: Fractions, seed: int, grouped: bool
+    scan: Scan, *, fractions: Fractions, seed: int, grouped: bool
 ) -> tuple[beam.PCollection[Strata], beam.PCollection[str]]:
     """The strata, as the one element of a PCollection (none where nothing is read), and what the
     data forbids.
 
-    read: gives the batches for a pass.
+    scan: gives the rows of all batches.
     """
     units = None
     if grouped:
         units = (
-            read("ReadUnits")
+            scan("ReadUnits")
             | "Undecided" >> beam.Map(undecided).with_output_types(pa.RecordBatch)
             | "Units" >> beam.FlatMap(_units).with_output_types(tuple[int, pa.RecordBatch])
             | "MeetByUnit" >> beam.GroupByKey()
@@ -135,7 +148,7 @@ def find_strata(
         )
         ranked = units | "RankUnits" >> _ranking(_rank_units, seed)
     else:
-        ranked = read("CountStrata") | "RankToCountStrata" >> _ranking(_rank_rows, seed)
+        ranked = scan("CountStrata") | "RankToCountStrata" >> _ranking(_rank_rows, seed)
     histogram = (
         ranked
         | "StrataHistogram" >> beam.Map(_histogram)
@@ -144,7 +157,7 @@ def find_strata(
     reached = histogram | "StrataCuts" >> beam.Map(split_cuts, fractions=fractions)
     cuts = beam.pvalue.AsSingleton(reached, default_value={})
     if not grouped:
-        ranked = read("CutStrata", cuts) | "RankToCutStrata" >> _ranking(_rank_rows, seed)
+        ranked = scan("CutStrata", cuts) | "RankToCutStrata" >> _ranking(_rank_rows, seed)
     met = ranked | "MeetInStrata" >> FindThresholds(cuts)
     strata = reached | "Strata" >> beam.Map(
         _strata, beam.pvalue.AsDict(met), () if units is None else beam.pvalue.AsList(units)
@@ -154,3 +167,54 @@ def find_strata(
         too_small, fractions=fractions, unit=unit
     ).with_output_types(str)
     return strata, problems
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitByStratum:
+    """The step that assigns splits by the strata in a file of staging."""
+
+    name: str
+    fractions: Fractions
+    seed: int
+
+    def __call__(self, rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
+        strata = load_strata(self.name, staging)
+        return assign_strata(rows, fractions=self.fractions, strata=strata, seed=self.seed)
+
+
+def store_strata(strata: Strata, *, staging: Staging) -> str:
+    """Write strata into staging and return the name of the file, which follows from its content."""
+    ends = [[*thresholds] for thresholds in strata.thresholds.values()]
+    table = {
+        "label": pa.array([*strata.thresholds], pa.string()),
+        "rank": pa.array([[str(end.rank) for end in one] for one in ends], pa.list_(pa.string())),
+        "key": pa.array([[end.key for end in one] for one in ends], pa.list_(pa.string())),
+    }
+    data = [batch.to_buffer(pa.RecordBatch.from_pydict(table), pa.ipc.new_file)]
+    if strata.majority is not None:
+        data.append(batch.to_buffer(strata.majority, pa.ipc.new_file))
+    digest = hashlib.sha256(b"".join(data)).hexdigest()[:16]
+    staging.place("strata").make_dirs()
+    for place, content in zip(_strata_places(f"strata/{digest}", staging), data, strict=False):
+        place.write_bytes(content)
+    return f"strata/{digest}"
+
+
+@functools.lru_cache(maxsize=4)
+def load_strata(name: str, staging: Staging) -> Strata:
+    """Read strata, once in each process."""
+    thresholds, majority = _strata_places(name, staging)
+    rows = pa.ipc.open_file(open_arrow(thresholds)).get_batch(0).to_pylist()
+    return Strata(
+        {
+            row["label"]: tuple(
+                Threshold(int(rank), key) for rank, key in zip(row["rank"], row["key"], strict=True)
+            )
+            for row in rows
+        },
+        pa.ipc.open_file(open_arrow(majority)).get_batch(0) if majority.exists() else None,
+    )
+
+
+def _strata_places(name: str, staging: Staging) -> tuple[Location, Location]:
+    return staging.place(f"{name}.arrow"), staging.place(f"{name}-units.arrow")

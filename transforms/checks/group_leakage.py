@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.listing_scans import Read
+from recordmill.transforms.staged.batches import Scan
 
 _PARTITIONS = 64
 _ENOUGH = 100  # torn groups of a partition that are followed up: one is a verdict
@@ -81,19 +81,19 @@ def _complain(
     ]
 
 
-def find_torn_groups(read: Read, *, instead: str) -> beam.PCollection[str]:
+def find_torn_groups(scan: Scan, *, instead: str) -> beam.PCollection[str]:
     """A sentence about the groups that stand in several splits, if there are any.
 
-    read: gives the batches for a pass, with their splits. instead: what else one can do about it.
+    scan: gives the rows of all batches, with their splits. instead: what else one can do about it.
     """
     hashes = beam.pvalue.AsList(
-        read("HashGroups")
+        scan("HashGroups")
         | "PartitionGroups" >> beam.FlatMap(partition_groups).with_output_types(tuple[int, bytes])
         | "MeetByGroup" >> beam.GroupByKey()
         | "Torn" >> beam.FlatMap(torn).with_output_types(str)
     )
     found = (
-        read("CompareGroups", hashes)
+        scan("CompareGroups", hashes)
         | "SplitsOfTorn"
         >> beam.FlatMap(splits_of, hashes).with_output_types(tuple[str, tuple[str, str]])
         | "MeetByName" >> beam.GroupByKey()

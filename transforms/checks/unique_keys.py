@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.listing_scans import Read
+from recordmill.transforms.staged.batches import Scan
 
 _PARTITIONS = 64
 _ENOUGH = 100  # repeated hashes of a partition that are followed up: one is a verdict
@@ -67,11 +67,11 @@ def _complain(_: bytes, counted: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def find_repeated_keys(
-    hashes: beam.PCollection[tuple[int, bytes]], read: Read
+    hashes: beam.PCollection[tuple[int, bytes]], scan: Scan
 ) -> beam.PCollection[str]:
     """A sentence about the keys that repeat, if there are any.
 
-    hashes: of all batches, as `partition_hashes` gives them. read: gives the batches for a pass.
+    hashes: of all batches, as `partition_hashes` gives them. scan: gives the rows of all batches.
     """
     hashes = beam.pvalue.AsList(
         hashes
@@ -79,7 +79,7 @@ def find_repeated_keys(
         | "Repeated" >> beam.FlatMap(repeated).with_output_types(str)
     )
     counted = (
-        read("CompareKeys", hashes)
+        scan("CompareKeys", hashes)
         | "KeysOfRepeated" >> beam.FlatMap(keys_of, hashes).with_output_types(tuple[str, int])
         | "CountKeys" >> beam.CombinePerKey(sum)
         | "OnlyRepeated" >> beam.Filter(_is_repeated)

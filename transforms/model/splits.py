@@ -1,18 +1,18 @@
-"""Which split a record belongs to: a function of (seed, group or key), so that data added later
-never moves an old record; or, stratified, exact fractions within every class.
+"""The split of a record: a function of (seed, group or key), so that data added later never moves
+an old record; or, stratified, exact fractions within every class.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.job.staging import Staging
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.quota import NOTHING, Threshold, within
 
 UNIT_KEY = "unit"  # the key of every unit of grouped records: not empty, as thresholds expect
@@ -31,6 +31,18 @@ def assign(rows: pa.RecordBatch, *, fractions: Fractions, seed: int) -> pa.Recor
     ends = [min(int(end * 2.0**53), 2**53 - 1) << 11 for end in sums]  # sums may round up to 1
     ranks = split_ranks(rows, seed=seed)
     return _fill(rows, np.searchsorted(np.array(ends, np.uint64), ranks, side="right"), fractions)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitByKey:
+    """The step that assigns splits by (seed, group or key)."""
+
+    fractions: Fractions
+    seed: int
+
+    def __call__(self, rows: pa.RecordBatch, staging: Staging | None = None) -> pa.RecordBatch:
+        del staging
+        return assign(rows, fractions=self.fractions, seed=self.seed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,28 +115,3 @@ def apportion(total: int, fractions: Fractions) -> list[int]:
     for i in by_remainder[: total - sum(parts)]:
         parts[i] += 1
     return parts
-
-
-@dataclasses.dataclass(eq=False)
-class AssignSplits(beam.PTransform):
-    """Batches in, batches with `__split__` out; an existing value of it is kept.
-
-    Example::
-
-        batches | AssignSplits(fractions={"train": 0.9, "test": 0.1}, seed=7)
-    """
-
-    fractions: Mapping[str, float]
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        if not all(fraction > 0 for fraction in self.fractions.values()):
-            raise ValueError(f"expected fractions above 0, got {self.fractions}")
-        if not abs(math.fsum(self.fractions.values()) - 1) <= 1e-9:
-            raise ValueError(f"expected fractions that sum to 1, got {self.fractions}")
-
-    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        return batches | "Assign" >> beam.Map(
-            assign, fractions=self.fractions, seed=self.seed
-        ).with_output_types(pa.RecordBatch)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import apache_beam as beam
@@ -13,10 +13,9 @@ from recordmill.profile.schema_rules import SchemaRules
 from recordmill.profile.statistics_file import STATISTICS
 from recordmill.transforms.checks.violations import of_dataset, too_far
 from recordmill.transforms.model.data_type import Artifact
-from recordmill.transforms.planning.analyze import store_artifacts
 from recordmill.transforms.planning.examine import ExaminationResult, Examiner
-from recordmill.transforms.planning.planning_pass import PartSummary, PlanningPass
-from recordmill.transforms.staged.listing_scans import Passes
+from recordmill.transforms.planning.learning import store_artifacts
+from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.infer_schema import infer_schema
 from recordmill.transforms.statistics.statistics_proto import to_bytes
@@ -60,7 +59,12 @@ class Examination:
     @property
     def of_records(self) -> Examiner:
         """Of the records: rows, or windows of them."""
-        return self.windows or self.examiner
+        return self.examiner if self.windows is None or self.infer else self.windows
+
+    @property
+    def examines_source(self) -> bool:
+        """Whether a schema is about the rows that windows are cut from."""
+        return self.windows is not None and self.examiner.rules is not None
 
     def conclude(self, findings: ExaminationResult, counted: Statistics) -> Examined:
         """What follows; of no records nothing. counted: what is published."""
@@ -107,8 +111,12 @@ class Examination:
         self.staging.place(INFERRED).write_bytes(schema.encode())
 
 
-def _findings(seen: PartSummary) -> ExaminationResult:
-    return seen.findings
+def _of_records(summary: PartSummary) -> ExaminationResult:
+    return summary.findings
+
+
+def _of_source(summary: PartSummary) -> ExaminationResult:
+    return summary.source
 
 
 def _write_schema(_: bytes, findings: ExaminationResult, *, examination: Examination) -> None:
@@ -117,48 +125,42 @@ def _write_schema(_: bytes, findings: ExaminationResult, *, examination: Examina
 
 def _conclude(
     _: bytes,
-    counted: ExaminationResult,
-    of_rows: ExaminationResult | None = None,
+    records: ExaminationResult,
+    source: ExaminationResult | None = None,
     *,
     examination: Examination,
 ) -> Examined:
-    return examination.conclude(counted if of_rows is None else of_rows, counted.statistics)
+    return examination.conclude(records if source is None else source, records.statistics)
 
 
-def _summed(seen: beam.PCollection[PartSummary], label: str) -> beam.pvalue.AsSingleton:
-    findings = (
-        seen
-        | f"{label}Findings" >> beam.Map(_findings).with_output_types(ExaminationResult)
+def _sum(
+    summaries: beam.PCollection[PartSummary],
+    findings: Callable[[PartSummary], ExaminationResult],
+    label: str,
+) -> beam.pvalue.AsSingleton:
+    total = (
+        summaries
+        | f"{label}Findings" >> beam.Map(findings).with_output_types(ExaminationResult)
         | f"{label}Sum" >> beam.CombineGlobally(ExaminationResult.sum).without_defaults()
     )
-    return beam.pvalue.AsSingleton(findings, default_value=ExaminationResult())
+    return beam.pvalue.AsSingleton(total, default_value=ExaminationResult())
 
 
 def examine(
-    seen: beam.PCollection[PartSummary], *, rows: Passes, examination: Examination, workers: int
+    summaries: beam.PCollection[PartSummary], *, examination: Examination
 ) -> beam.PCollection[Examined]:
-    """What follows from all records, as the one element of a PCollection.
-
-    seen: of all records, what `examination.of_records` finds among it. rows: those that windows are
-    cut from; otherwise the records.
-    """
-    found = [_summed(seen, "Statistics")]
-    examiner = examination.examiner
-    if examination.windows is not None and examiner.rules is not None:
-        found.append(
-            _summed(
-                PlanningPass(examiner=examiner).over(rows, "LookAtRows", workers=workers), "Schema"
-            )
-        )
+    """Draw the conclusions from all records, as the one element of a PCollection."""
+    found = [_sum(summaries, _of_records, "Statistics")]
+    if examination.examines_source:
+        found.append(_sum(summaries, _of_source, "Schema"))
     conclude = functools.partial(_conclude, examination=examination)
-    once = seen.pipeline | "OnceToExamine" >> beam.Impulse()
+    once = summaries.pipeline | "OnceToExamine" >> beam.Impulse()
     return once | "Conclude" >> beam.Map(conclude, *found).with_output_types(Examined)
 
 
-def infer(rows: Passes, *, examination: Examination, workers: int) -> None:
-    """Writes a schema of all records, or of the rows of windows to be, into staging."""
-    look = PlanningPass(examiner=examination.examiner)
-    findings = _summed(look.over(rows, "LookAtRows", workers=workers), "Schema")
+def infer(summaries: beam.PCollection[PartSummary], *, examination: Examination) -> None:
+    """Write a schema of all records into staging."""
+    findings = _sum(summaries, _of_records, "Schema")
     write = functools.partial(_write_schema, examination=examination)
-    once = rows.parts.pipeline | "OnceToInfer" >> beam.Impulse()
+    once = summaries.pipeline | "OnceToInfer" >> beam.Impulse()
     once | "InferSchema" >> beam.Map(write, findings)

@@ -21,10 +21,10 @@ import pyarrow as pa
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, Verdict, to_json
 from recordmill.processes.pool import shared_pool
-from recordmill.transforms.balancing.rebalance import Quota
+from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Artifact, Context, Encoder
-from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.model.data_type import Artifact, Context
+from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.examination import Examined
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
@@ -35,26 +35,6 @@ _SAMPLE_BYTES = 4 * TASK_BYTES  # of a task of the sample, where several records
 _TASK_ROWS = 1 << 14  # of a task, at most: what comes often in them is looked up once
 _TASKS = 16  # of a split, at least, where tasks are of a thousand rows or more
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """What the plan needs to know beside the data."""
-
-    seed: int
-    splits: tuple[str, ...]  # in the user's order; those that only the input names follow
-    presplit: bool = False  # by the input, or by time
-    num_shards: int | Mapping[str, int] | None = None
-    shard_bytes: int = 128_000_000
-    compression: str = "none"
-    labels: tuple[str, ...] | None = None  # of a labels file, in its order
-    label_offset: int = 0
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    max_reject_fraction: float = 0.01
-    listing_rejects: int = 0
-    spill_above: int = 4 << 20  # bytes of references
-    workers: int = 0
-    windows: WindowOptions | None = None  # what was left out is rows in no window
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,13 +116,12 @@ def make_plan(
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     *,
-    encoder: Encoder,
-    options: PlanOptions,
-    staging: Staging,
+    run: RunSpec,
     artifacts: Mapping[str, Artifact] | None = None,
     examined: Examined = Examined(),  # noqa: B008, it is frozen
+    listing_rejects: int = 0,
 ) -> Plan:
-    """Decides what is written.
+    """Decide what is written.
 
     problems: what the data forbids, found on the way here; the first becomes the verdict.
     examined: what follows from statistics and a schema.
@@ -150,25 +129,24 @@ def make_plan(
     parts = survey.parts
     rejected = sum(part.rejected for part in parts)
     filtered = sum(part.filtered for part in parts)
-    unread = options.listing_rejects + sum(part.unread for part in parts)
+    unread = listing_rejects + sum(part.unread for part in parts)
     # Of inputs, however many records were made of one.
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
-    skipped = sum(part.skipped for part in parts) if options.windows is not None else 0
+    skipped = sum(part.skipped for part in parts) if run.windows is not None else 0
     seen += skipped
     spoilt = sum(part.spoilt for part in parts)
     made = sum(part.rows for part in parts) + rejected + filtered
-    verdict = refusal_of(
-        rejected + unread, seen, options.max_reject_fraction, spoilt=spoilt, made=made
-    )
+    verdict = refusal_of(rejected + unread, seen, run.max_reject_fraction, spoilt=spoilt, made=made)
     records = sum(sum(counts.values()) for counts in survey.counts.values())
-    names = [*dict.fromkeys([*options.splits, *sorted(survey.counts)])]
-    problems = [*problems, *_unusable_splits(survey), *unknown_splits(options.num_shards, names)]
+    names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
+    problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
+    problems += unknown_splits(run.num_shards, names)
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
         by: Counter[str] = Counter()
         for part in parts:
-            by.update(outcome(part, staging=staging)[1])
+            by.update(outcome(part, staging=run.staging)[1])
         if skipped:
             by["window"] += skipped
         verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
@@ -179,14 +157,14 @@ def make_plan(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
     context = Context(
-        seed=options.seed,
-        labels=tuple(labels) if options.labels is None else options.labels,
-        label_offset=options.label_offset,
-        rename=options.rename,
+        seed=run.seed,
+        labels=tuple(labels) if run.labels is None else run.labels,
+        label_offset=run.label_offset,
+        rename=run.rename,
         artifacts=artifacts or {},
     )
     plan = Plan(
-        seed=options.seed,
+        seed=run.seed,
         splits={},
         quotas=quotas,
         context=context,
@@ -194,7 +172,7 @@ def make_plan(
         rejected=rejected,
         filtered=filtered,
         files=examined.files,
-        notes=(*examined.notes, *_unseen_label(labels, options), *_empty_splits(survey, options)),
+        notes=(*examined.notes, *_unseen_label(labels, run), *_empty_splits(survey, run)),
         verdict=verdict,
     )
     if verdict is not None:
@@ -203,18 +181,24 @@ def make_plan(
     estimates = measure(
         {name: survey.samples[name] for name in present},
         {name: sum(survey.counts[name].values()) for name in present},
-        encoder=encoder,
         context=context,
-        options=options,
-        staging=staging,
+        run=run,
     )
     splits = {
-        name: _split_plan(name, survey.counts[name], quotas, estimates[name], options)
+        name: _split_plan(name, survey.counts[name], quotas, estimates[name], run)
         for name in present
     }
     row_bytes = sum(part.bytes for part in parts) / max(sum(part.rows for part in parts), 1)
     planned = sum(split.records for split in splits.values()) * row_bytes
-    return dataclasses.replace(plan, splits=splits, spill=planned > options.spill_above)
+    return dataclasses.replace(plan, splits=splits, spill=planned > run.spill_above)
+
+
+def _unlike_columns(survey: Survey) -> list[str]:
+    """Return a sentence where a pipeline has made batches of different columns."""
+    if len(survey.columns) < 2:
+        return []
+    one, other, *_ = sorted(survey.columns)
+    return [f"expected batches of the same columns, got\n{one}\nand\n{other}"]
 
 
 def _unusable_splits(survey: Survey) -> list[str]:
@@ -238,21 +222,21 @@ def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection
     ]
 
 
-def _unseen_label(labels: Sequence[str], options: PlanOptions) -> list[str]:
+def _unseen_label(labels: Sequence[str], run: RunSpec) -> list[str]:
     """A sentence where an option names a class that no record has: perhaps it is misspelt."""
-    if options.windows is None or options.windows.label.name in ("", *labels):
+    if run.windows is None or run.windows.label.name in ("", *labels):
         return []
-    name = options.windows.label.name
+    name = run.windows.label.name
     there = ", ".join(map(repr, labels)) or "none"
     return [f"no record is of class {name!r}, which --window-label names; there are {there}"]
 
 
-def _empty_splits(survey: Survey, options: PlanOptions) -> list[str]:
+def _empty_splits(survey: Survey, run: RunSpec) -> list[str]:
     """A sentence for each split that was asked for, and that no record is in."""
     return [
         f"no record is in the split {name!r}, as there are few records, or few groups"
-        for name in options.splits
-        if name not in survey.counts and not options.presplit
+        for name in run.splits
+        if name not in survey.counts and not run.presplit
     ]
 
 
@@ -307,19 +291,19 @@ def _split_plan(
     before: Mapping[str | None, int],
     quotas: Mapping[str, Quota],
     estimate: Estimate,
-    options: PlanOptions,
+    run: RunSpec,
 ) -> SplitPlan:
     ordered = dict(sorted(before.items(), key=lambda item: (item[0] is None, item[0] or "")))
     after = dict(ordered)
     if name == TRAIN:
         after |= {label: quotas[label].size for label in ordered if label in quotas}  # type: ignore[index]
     records = sum(after.values())
-    if isinstance(options.num_shards, int):
-        shards = options.num_shards
-    elif options.num_shards is not None and name in options.num_shards:
-        shards = options.num_shards[name]
+    if isinstance(run.num_shards, int):
+        shards = run.num_shards
+    elif run.num_shards is not None and name in run.num_shards:
+        shards = run.num_shards[name]
     else:
-        shards = -(-records * estimate.record_bytes // options.shard_bytes)
+        shards = -(-records * estimate.record_bytes // run.shard_bytes)
     return SplitPlan(
         before=ordered, after=after, shards=min(max(shards, 1), records), estimate=estimate
     )
@@ -334,17 +318,16 @@ def measure(
     samples: Mapping[str, pa.RecordBatch],
     records: Mapping[str, int],
     *,
-    encoder: Encoder,
     context: Context,
-    options: PlanOptions,
-    staging: Staging,
+    run: RunSpec,
 ) -> dict[str, Estimate]:
     """Encodes the records of smallest rank of each split; on resume the first outcome is reread."""
+    staging = run.staging
     stored = staging.read_json("estimate.json")
     if stored is not None:
         return {name: Estimate(**estimate) for name, estimate in stored.items()}
-    pool = shared_pool(options.workers)
-    packed = pack_encoder(encoder, context)
+    pool = shared_pool(run.workers)
+    packed = pack_encoder(run.encoder, context)
     started = time.perf_counter()
     chunks = {}
     sizes = {}
@@ -356,9 +339,7 @@ def measure(
             sizes[name] = rows.nbytes // len(rows)
         step = max(min(len(rows) // 8, _SAMPLE_BYTES // max(sizes[name], 1)), 1)
         chunks[name] = collections.deque(
-            pool.submit(
-                encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), options.compression
-            )
+            pool.submit(encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), run.compression)
             for at in range(0, len(rows), step)
         )
     results = {name: _sizes(futures) for name, futures in chunks.items()}

@@ -1,17 +1,20 @@
-"""The one pass over all records before they are planned: what has to be known of them comes from a
-single reading. What takes long of it is a task of encoder processes.
+"""The planning pass: one reading of all records that finds everything to be known before they are
+planned. Its slow part is a task of encoder processes.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import apache_beam as beam
+import pyarrow as pa
 
-from recordmill.job.staging import StagedPart
+from recordmill.errors import ConfigError
+from recordmill.job.staging import Staging
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.unique_keys import partition_hashes
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Analysis
-from recordmill.transforms.model.splits import Strata
 from recordmill.transforms.planning.examine import (
     AnalysisCounts,
     ExaminationResult,
@@ -20,50 +23,98 @@ from recordmill.transforms.planning.examine import (
     run_task,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.listing_scans import Passes, SplitReader
+from recordmill.transforms.staged.batches import Element, Problem
+from recordmill.transforms.staged.listing import described_columns
+
+_COUNTERS = RecordCounters("Analyze")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """What a part has shown.
+    """Summary of one batch.
 
-    hashes: of its keys, as `partition_hashes` gives them, where keys may repeat. counts: of what is
-    learned from train. findings: what statistics and schemas are about.
+    survey: its records by split and class. hashes: of its keys, as `partition_hashes` gives them,
+      where keys may repeat. counts: for an analysis, of the records of train.
+    findings: statistics and schema violations of records; source: those of the rows that windows
+      were cut from. problems: sentences that reached the pass among the batches.
     """
 
-    survey: Survey
+    survey: Survey = Survey()  # noqa: RUF009, it is frozen
     hashes: tuple[tuple[int, bytes], ...] = ()
     counts: AnalysisCounts | None = None
-    findings: ExaminationResult = ExaminationResult()  # noqa: RUF009, it is frozen
+    findings: ExaminationResult = ExaminationResult()  # noqa: RUF009
+    source: ExaminationResult = ExaminationResult()  # noqa: RUF009
+    problems: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanningPass:
-    """What to look for. keys: whether they may repeat."""
+    """Options of the pass.
 
+    keys: whether keys may repeat. analysis: counts what is learned from train. records, source:
+    examine records, and the rows that windows were cut from.
+    """
+
+    staging: Staging
+    seed: int
+    workers: int
     keys: bool = False
     analysis: Analysis | None = None
-    examiner: Examiner | None = None
+    records: Examiner | None = None
+    source: Examiner | None = None
 
-    def at(
-        self, part: StagedPart, strata: Strata | None = None, *, reader: SplitReader, workers: int
-    ) -> PartSummary:
-        """Looks at a part."""
-        rows = reader.read(part.name, strata)
-        task = None
-        if self.analysis is not None or self.examiner is not None:
-            task = shared_pool(workers).submit(
-                run_task,
-                Task(staging=reader.staging, analysis=self.analysis, examiner=self.examiner),
-                part.name,
-                batch.to_bytes(rows.select([batch.SPLIT])),
+    def summarize(self, element: Element) -> PartSummary:
+        """Summarize one batch."""
+        if isinstance(element, Problem):
+            return PartSummary(problems=(element.sentence,))
+        part = element.part
+        rows = element.read(self.staging)
+        if element.role == "source":
+            if self.source is None:
+                return PartSummary()
+            _, findings = self._task(part.name, rows, analysis=None, examiner=self.source)()
+            return PartSummary(source=findings)
+        if rows[batch.SPLIT].null_count:
+            raise ConfigError(
+                "Analyze: expected every record to have a split, got some without: put AssignSplits"
+                " before it"
             )
-        survey = Survey.of(rows, part, seed=reader.seed)
+        _COUNTERS.add(read=len(rows), out=len(rows))
+        task = self._task(part.name, rows, analysis=self.analysis, examiner=self.records)
+        survey = Survey.of(rows, part, seed=self.seed)
+        if part.name.startswith("batches/"):
+            columns = frozenset({described_columns(part, self.staging)})
+            survey = dataclasses.replace(survey, columns=columns)
         hashes = tuple(partition_hashes(rows)) if self.keys else ()
-        counts, findings = (None, ExaminationResult()) if task is None else task.result()
+        counts, findings = task()
         return PartSummary(survey=survey, hashes=hashes, counts=counts, findings=findings)
 
-    def over(self, passes: Passes, label: str, *, workers: int) -> beam.PCollection[PartSummary]:
-        """Looks at all parts."""
-        look = beam.Map(self.at, *passes.sides, reader=passes.reader, workers=workers)
-        return passes.parts | label >> look.with_output_types(PartSummary)
+    def _task(
+        self,
+        name: str,
+        rows: pa.RecordBatch,
+        *,
+        analysis: Analysis | None,
+        examiner: Examiner | None,
+    ) -> Callable[[], tuple[AnalysisCounts | None, ExaminationResult]]:
+        """Submit the slow part; the function that is returned waits for it."""
+        if analysis is None and examiner is None:
+            return lambda: (None, ExaminationResult())
+        task = Task(staging=self.staging, analysis=analysis, examiner=examiner)
+        splits = batch.to_bytes(rows.select([batch.SPLIT]))
+        return shared_pool(self.workers).submit(run_task, task, name, splits).result
+
+
+@dataclasses.dataclass(eq=False)
+class SummarizeParts(beam.PTransform):
+    """Handles on batches in, a `PartSummary` of each out."""
+
+    planning_pass: PlanningPass
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[PartSummary]:
+        return batches | "Summarize" >> beam.Map(self.planning_pass.summarize).with_output_types(
+            PartSummary
+        )

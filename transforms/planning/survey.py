@@ -1,4 +1,4 @@
-"""What there is to plan with: how many records per split and class, and a sample of each split."""
+"""Row counts per split and class, and a sample of each split: the basis of the plan."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ Counts = Mapping[str | None, int]  # by label; None for records without one
 class Survey:
     """parts: those surveyed, by name. counts: {split: {label: records}}. samples: {split: the
     records of smallest rank}, as (rank uint64, key, part string, row int64), by (rank, key).
+    columns: descriptions of the columns of batches that a pipeline has made.
     """
 
     parts: tuple[StagedPart, ...] = ()
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
+    columns: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int) -> Survey:
-        """Surveys one part, whose rows have their splits."""
+        """Survey one part, whose rows have their splits."""
         ranks = batch.order_ranks(rows, seed=seed)
         split_codes, splits = batch.encode(rows[batch.SPLIT])
         label_codes, labels = batch.encode(rows[batch.LABEL])
@@ -56,11 +58,12 @@ class Survey:
 
     @classmethod
     def sum(cls, surveys: Iterable[Survey]) -> Survey:
-        """Adds surveys up, in whatever order they come."""
+        """Add surveys up; their order does not matter."""
         parts: list[StagedPart] = []
         counts: dict[str, Counter[str | None]] = {}
         samples: dict[str, list[pa.RecordBatch]] = {}
-        for survey in surveys:
+        everything = list(surveys)
+        for survey in everything:
             parts += survey.parts
             for split, found in survey.counts.items():
                 counts.setdefault(split, Counter()).update(found)
@@ -70,6 +73,7 @@ class Survey:
             parts=tuple(sorted(parts, key=lambda part: part.name)),
             counts=counts,
             samples={split: _smallest(found) for split, found in samples.items()},
+            columns=frozenset().union(*(survey.columns for survey in everything)),
         )
 
 

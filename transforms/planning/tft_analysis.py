@@ -27,7 +27,7 @@ from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 from recordmill.errors import ConfigError
 from recordmill.format.features import DType, Feature
 from recordmill.format.split_names import TRAIN
-from recordmill.job.staging import to_json
+from recordmill.job.staging import Staging, to_json
 from recordmill.transforms.encoders.preprocessed import (
     FEATURES_FILE,
     FOLDER,
@@ -36,17 +36,21 @@ from recordmill.transforms.encoders.preprocessed import (
 )
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
-from recordmill.transforms.model.splits import Strata
 from recordmill.transforms.model.user_columns import user_feature, user_fields
-from recordmill.transforms.planning.analyze import Learned
-from recordmill.transforms.staged.listing_scans import Passes, SplitReader
+from recordmill.transforms.planning.learning import Learned
+from recordmill.transforms.staged.batches import Element, Problem
 
 _ROWS = 1000  # of a batch that it analyses
 _TYPES = {"int64": pa.int64(), "float32": pa.float32(), "string": pa.binary()}
 
 
 def learn(
-    passes: Passes, *, function: str, columns: pa.Schema, given: Mapping[str, Artifact]
+    batches: beam.PCollection[Element],
+    *,
+    staging: Staging,
+    function: str,
+    columns: pa.Schema,
+    given: Mapping[str, Artifact],
 ) -> beam.PCollection[Learned]:
     """The learned function among all artifacts, as the one element of a PCollection.
 
@@ -54,7 +58,6 @@ def learn(
       ConfigError: the staging folder is on no filesystem that TensorFlow knows, or the function
         cannot do with these columns.
     """
-    staging = passes.reader.staging
     if not staging.root.is_local:
         raise ConfigError(
             f"--preprocessing-fn: TensorFlow writes into a local folder, or one that all workers "
@@ -65,13 +68,14 @@ def learn(
     cloudpickle.register_pickle_by_value(sys.modules[preprocess.__module__])
     fields = user_fields(columns)
     root = staging.place("artifacts") / FOLDER
-    pipeline = passes.parts.pipeline
-    rows = passes.again("LearnTransform") | "TrainRows" >> beam.FlatMap(
-        _train_rows,
-        *passes.sides,
-        reader=passes.reader,
-        names=[field.name for field in fields],
-    ).with_output_types(pa.RecordBatch)
+    rows = (
+        batches
+        | "SpreadToLearn" >> beam.Reshuffle()
+        | "TrainRows"
+        >> beam.FlatMap(
+            _train_rows, staging=staging, names=[field.name for field in fields]
+        ).with_output_types(pa.RecordBatch)
+    )
     with tft_beam.Context(temp_dir=staging.place("tft").local_path):
         try:
             transform_fn = (rows, _config(fields)) | "Analyze" >> tft_beam.AnalyzeDataset(
@@ -81,7 +85,7 @@ def learn(
             raise ConfigError(f"--preprocessing-fn {function}: {error}") from error
         written = transform_fn | "WriteTransformFn" >> tft_beam.WriteTransformFn(root.local_path)
     return (
-        pipeline
+        batches.pipeline
         | "OnceToLearn" >> beam.Impulse()
         | "Learn"
         >> beam.Map(
@@ -113,9 +117,11 @@ def _config(fields: Sequence[pa.Field]) -> TensorAdapterConfig:
 
 
 def _train_rows(
-    part: str, strata: Strata | None = None, *, reader: SplitReader, names: Sequence[str]
+    element: Element, *, staging: Staging, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    rows = reader.read(part, strata, columns=None)
+    if isinstance(element, Problem):
+        return
+    rows = element.read(staging, columns=None)
     train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
     for start in range(0, len(train), _ROWS):
         some = train.slice(start, _ROWS)

@@ -10,16 +10,26 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
-from recordmill.errors import Reason, Reject
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.format.manifest import MANIFEST
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
+from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Source
+from recordmill.transforms.model.data_type import Layout, RowSource, Source
 from recordmill.transforms.staged.arrow_files import open_arrow
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
     *(batch.STRATUM, batch.CLASSES),
+)
+
+
+# Of a run whose batches a pipeline made.
+NO_LISTING = Listing(
+    parts=(), fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
 )
 
 
@@ -105,8 +115,42 @@ def _forget_older(staging: Staging) -> None:
     """Removes what was made from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
-    for name in ("looked", "checked", "distinct", "cells", "windows", "spill"):
+    for name in ("looked", "checked", "distinct", "cells", "windows", "strata", "spill"):
         staging.place(name).delete_tree()
+
+
+def layout_of(source: RowSource, listing: Listing, staging: Staging) -> Layout:
+    """Return the layout of the rows that workers will read.
+
+    Raises:
+      ConfigError: the input is unusable.
+    """
+    parts = (read_part(part.name, staging=staging) for part in listing.parts)
+    # Elsewhere writing rows takes longer than reading them again.
+    keep = staging.place("looked") if staging.root.is_local else None
+    return source.layout(parts, keep)
+
+
+def prepare_output(staging: Staging, *, overwrite: bool) -> None:
+    """Refuse an output that is not ours, or that holds a dataset, before anything is staged.
+
+    Raises:
+      ConfigError: the output has to be another one, or `overwrite` set.
+    """
+    check_output_folder(staging.output)
+    if (staging.output / MANIFEST).exists() and not overwrite:
+        raise ConfigError(
+            f"{shown(staging.output)} holds a dataset: choose another output, or replace it with"
+            " overwrite=True"
+        )
+
+
+def stage_batch(rows: pa.RecordBatch, staging: Staging) -> StagedPart:
+    """Write a batch that a pipeline made into staging; its name follows from its content."""
+    rows = rows if batch.HASH in rows.schema.names else batch.with_hash(rows)
+    digest = xxhash.xxh3_128_hexdigest(batch.to_buffer(rows))
+    staging.place("batches").make_dirs()
+    return write_part(rows, staging, f"batches/{digest}.arrow")
 
 
 def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> StagedPart:
@@ -167,7 +211,7 @@ def prepare(
 
 def outcome(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
     """What was left out of a part: (rejects, {option: filtered})."""
-    if part.name.startswith("listing/"):
+    if part.name.startswith(("listing/", "batches/")):
         return [], {}
     done = staging.read_json(f"{part.name}.json")
     return [Reject(**reject) for reject in done["rejects"]], done["filtered"]
@@ -185,6 +229,12 @@ def read_part(
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         reader = pa.ipc.open_file(source, options=options)
     return reader.get_batch(0)
+
+
+def described_columns(part: StagedPart, staging: Staging) -> str:
+    """Return the names and types of a part's columns, for a message."""
+    schema = read_part(part.name, staging=staging).schema
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def located(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:

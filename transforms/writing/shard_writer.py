@@ -28,13 +28,14 @@ from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
 from recordmill.transforms.staged.listing import located
 from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.writing.reshuffle import Shard as ShardId
-from recordmill.transforms.writing.reshuffle import sort_pieces
+from recordmill.transforms.writing.shuffle import Shard as ShardId
+from recordmill.transforms.writing.shuffle import sort_pieces
 
 _LOOK_AHEAD = 32 << 20  # bytes of results for each encoder process, of all writers of this process
 _SHARDS_AT_ONCE = 2  # of one bundle
@@ -349,15 +350,17 @@ def _no_rows() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
 
 
-class _WriteShard(beam.DoFn):
-    """Begins a shard before the one ahead of it is finished: while the index of that is written,
-    or its last rows are encoded, the other processes have work.
+class WriteShard(beam.DoFn):
+    """Write shards, two of a bundle at a time: while the index of one is written, or its last rows
+    are encoded, the other encoder processes have work.
+
+    A shard is written under a unique temporary name into the staging folder and renamed; beside it
+    come its info and its index. Writing it twice, as engines do on a retry, changes nothing.
     """
 
     def __init__(self, writer: ShardWriter) -> None:
         self._writer = writer
-        self._written = beam.metrics.Metrics.counter("recordmill", "records_written")
-        self._rejected = beam.metrics.Metrics.counter("recordmill", "records_rejected")
+        self._counters = RecordCounters("WriteToTFRecord")
 
     def setup(self) -> None:
         self._writer.check_versions()
@@ -384,28 +387,5 @@ class _WriteShard(beam.DoFn):
         except BaseException:
             wait(self._writing)  # an attempt that has failed leaves nobody behind who still writes
             raise
-        self._written.inc(info.shard.records)
-        self._rejected.inc(info.rejected)
+        self._counters.add(read=info.planned, out=info.shard.records, rejected=len(info.rejects))
         return info
-
-
-@dataclasses.dataclass(eq=False)
-class WriteShards(beam.PTransform):
-    """(shard, its pieces) in, as `ReshuffleIntoShards` gives them; what is known of each shard out.
-
-    A shard is written under a unique temporary name into the staging folder and renamed; beside it
-    come its info and its index. Writing it twice, as engines do on a retry, changes nothing.
-    """
-
-    writer: ShardWriter
-    plan: beam.pvalue.AsSideInput
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(
-        self, shards: beam.PCollection[tuple[ShardId, list[Piece]]]
-    ) -> beam.PCollection[ShardInfo]:
-        return shards | "WriteShard" >> beam.ParDo(
-            _WriteShard(self.writer), self.plan
-        ).with_output_types(ShardInfo)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT
+from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.model.ragged import string_array
 
 
@@ -29,13 +30,13 @@ class SameText:
 def duplicate_hash(texts: pa.StringArray) -> pa.StringArray:
     """The hash of each text as it is compared, 128 bits as hex: string[n]."""
     digest = xxhash.xxh3_128_hexdigest
-    return string_array([digest(_compared(text).encode()) for text in texts.to_pylist()])
+    folded = unicode_tables.map_texts(_folded, texts)
+    return string_array([digest(" ".join(text.split()).encode()) for text in folded])
 
 
-def _compared(text: str) -> str:
-    """Folded (NFKC, case), with single spaces between its words."""
-    if not text.isascii():
-        # Folding takes some texts out of the normal form again.
-        folded = unicodedata.normalize("NFKC", text).casefold()
-        return " ".join(unicodedata.normalize("NFKC", folded).split())
-    return " ".join(text.lower().split())
+def _folded(text: str) -> str:
+    """Fold case and Unicode's compatible forms."""
+    if text.isascii():
+        return text.lower()
+    # Folding takes some texts out of the normal form again.
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import unicodedata
 from collections.abc import Mapping
 
 import numpy as np
@@ -34,7 +33,7 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
     Vocabulary,
     load_vocabulary,
 )
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, unicode_tables
 from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,
@@ -134,7 +133,7 @@ class TextEncoder:
         else:
             found = {"pyarrow": pa.__version__} if splitter == "words" else {}
         if self.options.unicode != "none":
-            found["unicode"] = unicodedata.unidata_version
+            found["unicode"] = unicode_tables.VERSION
         return found
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from typing import Literal
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.text_options import Tokenizer, Unicode
 from recordmill.transforms.encoders.tokenization.words import find_words, word_edges
+from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,
     Flat,
@@ -35,7 +37,8 @@ def normalize(texts: pa.StringArray, form: Unicode) -> pa.StringArray:
     others = pc.invert(pc.string_is_ascii(texts))  # ASCII is normal in every form
     # Arrow's own does not compose: https://github.com/apache/arrow/issues/51225.
     name: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
-    changed = [unicodedata.normalize(name, text) for text in texts.filter(others).to_pylist()]
+    normalized = functools.partial(unicodedata.normalize, name)
+    changed = unicode_tables.map_texts(normalized, texts.filter(others))
     return pc.replace_with_mask(texts, others, string_array(changed))
 
 
@@ -46,7 +49,7 @@ def lower(texts: pa.StringArray) -> pa.StringArray:
     if not any(capital.encode() in data for capital in _SPECIAL_CASE):
         return out
     special = pc.match_substring_regex(texts, f"[{_SPECIAL_CASE}]")
-    mapped = [text.lower() for text in texts.filter(special).to_pylist()]
+    mapped = unicode_tables.map_texts(str.lower, texts.filter(special))
     return pc.replace_with_mask(out, special, string_array(mapped))
 
 

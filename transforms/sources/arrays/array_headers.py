@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.storage.files import Location
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, unicode_tables
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.chunking import ArrayCut
 from recordmill.transforms.sources.arrays.npy import Stored, shape_told
@@ -161,5 +161,5 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _label_in(key: str, pattern: str) -> str | None:
-    found = _compiled(pattern).search(key)
-    return (found[1] or None) if found else None
+    found = _compiled(pattern).search(unicode_tables.mask_later(key, keep=pattern))
+    return (key[slice(*found.span(1))] or None) if found else None

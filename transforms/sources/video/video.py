@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, RecordError, Reject, did_you_mean
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, unicode_tables
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.video.clip_plan import Clip, ClipCut, ClipSection, sections_of
 from recordmill.transforms.sources.video.clip_rows import FILM, ClipRows, clip_schema
@@ -372,6 +372,8 @@ def _read_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, d
     faults = {}
     for row, text in enumerate(texts):
         try:
+            if text and unicode_tables.has_later(text):  # float takes the digits of any script
+                raise ValueError(text)
             found.append(float(text) if text else None)
         except ValueError:
             found.append(None)

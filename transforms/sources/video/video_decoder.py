@@ -39,7 +39,9 @@ FORMATS = (
 _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(FORMATS)}
 _HEAD = 12  # bytes by which a format is known
 _HIDDEN_VP8 = 0x10  # of the first byte of a packet: whether its frame is shown
-_DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")  # as Matroska has it for a stream
+_DURATION = re.compile(
+    r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII
+)  # as Matroska has it for a stream
 _LATE = Fraction(1, 20)  # seconds that a header may say too much
 _TRIES = 16  # to read on where something cannot be understood
 _LOST = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})

@@ -1,0 +1,143 @@
+"""Analyze: one pass over all records for everything that is learned or counted before balancing."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+
+from recordmill.transforms.checks.unique_keys import find_repeated_keys
+from recordmill.transforms.model import batch, data_type
+from recordmill.transforms.model.data_type import Artifact, Preprocessing
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.examination import Examination, Examined, examine, infer
+from recordmill.transforms.planning.learning import Learned, learn
+from recordmill.transforms.planning.planning_pass import PartSummary, PlanningPass, SummarizeParts
+from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.staged.batches import Element, scan
+
+
+class AnalyzedBatches(NamedTuple):
+    """Batches, and what all of them together have shown.
+
+    survey, learned, examined: of one element each, or none where no batch came in. problems:
+    sentences on why no dataset can be made of the input.
+    """
+
+    batches: beam.PCollection[Element]
+    survey: beam.PCollection[Survey]
+    learned: beam.PCollection[Learned]
+    examined: beam.PCollection[Examined]
+    problems: beam.PCollection[str]
+
+
+def _survey(summary: PartSummary) -> Survey:
+    return summary.survey
+
+
+def _hashes(summary: PartSummary) -> Iterable[tuple[int, bytes]]:
+    return summary.hashes
+
+
+def _problems(summary: PartSummary) -> Iterable[str]:
+    return summary.problems
+
+
+@dataclasses.dataclass(eq=False)
+class Analyze(beam.PTransform):
+    """Count all records and learn from those of train: handles on batches with splits in,
+    `AnalyzedBatches` out.
+
+    The records are read once for all of it.
+
+    analysis: learns artifacts, such as a vocabulary, from the records of train, copy 0. columns: of
+      the records, where the analysis is a preprocessing function. artifacts: given by the user.
+    examination: statistics, and the rules of a schema. unique_keys: whether the source proves that
+      keys do not repeat; otherwise it is proved here.
+    """
+
+    run: RunSpec
+    _: dataclasses.KW_ONLY
+    analysis: data_type.Analysis | Preprocessing | None = None
+    examination: Examination | None = None
+    artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    unique_keys: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Element]) -> Any:  # AnalyzedBatches
+        run, examination = self.run, self.examination
+        counted = None if isinstance(self.analysis, Preprocessing) else self.analysis
+        planning_pass = PlanningPass(
+            staging=run.staging,
+            seed=run.seed,
+            workers=run.workers,
+            keys=not self.unique_keys,
+            analysis=counted,
+            records=None if examination is None else examination.of_records,
+            source=None if examination is None else examination.examiner,
+        )
+        summaries = batches | SummarizeParts(planning_pass)
+        if examination is not None and examination.infer:
+            infer(summaries, examination=examination)
+        survey = (
+            summaries
+            | "Survey" >> beam.Map(_survey).with_output_types(Survey)
+            | "SumSurveys" >> beam.CombineGlobally(Survey.sum).without_defaults()
+        )
+        problems = summaries | "Problems" >> beam.FlatMap(_problems).with_output_types(str)
+        if not self.unique_keys:
+            keys = functools.partial(
+                scan,
+                batches,
+                staging=run.staging,
+                columns=(batch.KEY, batch.HASH),
+                stepped=False,
+            )
+            hashes = summaries | "Hashes" >> beam.FlatMap(_hashes).with_output_types(
+                tuple[int, bytes]
+            )
+            repeated = find_repeated_keys(hashes, keys)
+            problems = (problems, repeated) | "AllProblems" >> beam.Flatten()
+        return AnalyzedBatches(
+            batches=batches,
+            survey=survey,
+            learned=self._learned(batches, summaries),
+            examined=self._examined(summaries),
+            problems=problems,
+        )
+
+    def _learned(
+        self,
+        batches: beam.PCollection[Element],
+        summaries: beam.PCollection[PartSummary],
+    ) -> beam.PCollection[Learned]:
+        if isinstance(self.analysis, Preprocessing):
+            from recordmill.transforms.planning import tft_analysis  # imports TensorFlow: seconds
+
+            assert self.run.layout is not None, "a preprocessing function needs the columns"
+            return tft_analysis.learn(
+                batches,
+                staging=self.run.staging,
+                function=self.analysis.function,
+                columns=self.run.layout.columns,
+                given=self.artifacts,
+            )
+        if self.analysis is not None:
+            return learn(
+                summaries,
+                analysis=self.analysis,
+                given=self.artifacts,
+                staging=self.run.staging,
+            )
+        return batches.pipeline | "NothingLearned" >> beam.Create(
+            [Learned(artifacts=self.artifacts)]
+        )
+
+    def _examined(self, summaries: beam.PCollection[PartSummary]) -> beam.PCollection[Examined]:
+        examination = self.examination
+        if examination is None or examination.infer:
+            return summaries.pipeline | "NotExamined" >> beam.Create([Examined()])
+        return examine(summaries, examination=examination)

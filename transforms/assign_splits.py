@@ -1,0 +1,131 @@
+"""AssignSplits: the split of every record, before anything is learned or balanced."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import typehints
+from apache_beam.pvalue import AsSingleton
+
+from recordmill.job.staging import StagedPart
+from recordmill.transforms.balancing.stratify import (
+    SplitByStratum,
+    find_strata,
+    store_strata,
+)
+from recordmill.transforms.checks.group_leakage import find_torn_groups
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.splits import SplitByKey
+from recordmill.transforms.staged.batches import (
+    Element,
+    Problem,
+    StagedBatch,
+    part_of,
+    scan,
+    with_step,
+)
+from recordmill.transforms.windowing.cut_windows import CutWindows
+from recordmill.transforms.windowing.series import Windowing
+
+_COUNTERS = RecordCounters("AssignSplits")
+
+
+def _assign(element: Any, strata: str = "", *, run: RunSpec) -> Any:
+    """Assign splits to rows in memory, or append the step that does to a handle on rows.
+
+    strata: the name of their file in staging; without one the key decides.
+    """
+    by_key = SplitByKey(run.splits, run.seed)
+    if isinstance(element, pa.RecordBatch):
+        _COUNTERS.add(read=len(element), out=len(element))
+        return by_key(element)
+    if isinstance(element, StagedBatch):
+        if element.role == "records":
+            _COUNTERS.add(read=element.part.rows, out=element.part.rows)
+            if strata:
+                return with_step(element, SplitByStratum(strata, run.splits, run.seed))
+        return with_step(element, by_key)
+    return element
+
+
+def _source(part: StagedPart) -> StagedBatch:
+    return StagedBatch(part, role="source")
+
+
+@dataclasses.dataclass(eq=False)
+class AssignSplits(beam.PTransform):
+    """Assign every record to a split: batches in, batches out (in memory, or handles).
+
+    The split is a function of the seed and the record's key, or its group, so records added later
+    never move old ones. A split that the input names is kept.
+
+    stratify: the same mix of classes in every split, exactly; needs handles. windowing: cuts series
+      into windows, none of which crosses two splits; then the batches that come out are of windows.
+    keep_source: whether the rows of windows come out as well, for a schema that is about them.
+    remedy: what else to do where the input names several splits for one group.
+
+    Example::
+
+        batches | AssignSplits(run)
+    """
+
+    run: RunSpec
+    _: dataclasses.KW_ONLY
+    stratify: bool = False
+    windowing: Windowing | None = None
+    keep_source: bool = False
+    remedy: str = "leave --group-column out"
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Any]) -> beam.PCollection[Any]:
+        run = self.run
+        if batches.element_type in (pa.RecordBatch, typehints.Any):
+            return batches | "Assign" >> beam.Map(_assign, run=run).with_output_types(
+                batches.element_type
+            )
+        if self.windowing is not None:
+            batches = self._cut_windows(batches, self.windowing)
+        found = []
+        strata = []
+        if self.stratify:
+            thresholds, too_small = find_strata(
+                functools.partial(scan, batches, staging=run.staging),
+                fractions=run.splits,
+                seed=run.seed,
+                grouped=run.grouped,
+            )
+            name = thresholds | "StoreStrata" >> beam.Map(
+                store_strata, staging=run.staging
+            ).with_output_types(str)
+            strata.append(AsSingleton(name, default_value=""))
+            found.append(too_small | "TooSmallStrata" >> _problems())
+            batches |= "SpreadForStrata" >> beam.Reshuffle()
+        batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
+        if run.grouped and run.presplit:
+            torn = find_torn_groups(
+                functools.partial(scan, batches, staging=run.staging), instead=self.remedy
+            )
+            found.append(torn | "TornGroups" >> _problems())
+        return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
+
+    def _cut_windows(
+        self, batches: beam.PCollection[Element], windowing: Windowing
+    ) -> beam.PCollection[Element]:
+        parts = batches | "RowParts" >> beam.Map(part_of).with_output_types(StagedPart)
+        cut, problems = parts | CutWindows(windowing, self.run.workers)
+        out = [
+            cut | "Windows" >> beam.Map(StagedBatch).with_output_types(StagedBatch),
+            problems | "NoWindows" >> _problems(),
+        ]
+        if self.keep_source:
+            out.append(parts | "SourceRows" >> beam.Map(_source).with_output_types(StagedBatch))
+        return tuple(out) | "WithWindows" >> beam.Flatten()
+
+
+def _problems() -> beam.PTransform:
+    return beam.Map(Problem).with_output_types(Problem)
