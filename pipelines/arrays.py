@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import INPUT
+from recordmill.format.ledger import INPUT
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option

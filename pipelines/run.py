@@ -56,11 +56,11 @@ def run(config: CommonConfig, kind: DataType, beam_options: Sequence[str], *, pr
                 raise RunError(without_step(str(error))) from error
             return
         if config.detach:
-            lock.leave_to(job.output / FOLDER, on_flink.url, on_flink.id)
+            lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
         try:
             on_flink.run(road.build, moved=progress.poll)
         except BaseException:
-            lock.end_detached(job.output / FOLDER)
+            lock.end_detached_job(job.output / FOLDER)
             raise
 
     watcher = Watcher(progress.poll, quiet=config.quiet)

@@ -8,7 +8,7 @@ from recordmill.errors import ConfigError
 from recordmill.job.staging import Staging
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.profile import schema_rules
-from recordmill.profile.schema_rules import Limit, Rules
+from recordmill.profile.schema_rules import DistanceLimit, SchemaRules
 from recordmill.profile.statistics_file import load_compared
 from recordmill.storage.files import Location
 from recordmill.transforms.checks.schema_check import SchemaCheck
@@ -25,7 +25,7 @@ class SchemaRequest:
 
     config: CommonConfig
     kind: DataType
-    rules: Rules | None
+    rules: SchemaRules | None
     compared: bytes | None
 
     @classmethod
@@ -53,7 +53,7 @@ class SchemaRequest:
         """What of the schema nobody looks at. Sentences without their end."""
         if self.rules is None or self.compared is not None:
             return ()
-        limited = [name for name, one in self.rules.columns.items() if one.drift != Limit()]
+        limited = [name for name, one in self.rules.columns.items() if one.drift != DistanceLimit()]
         if not limited:
             return ()
         return (

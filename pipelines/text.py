@@ -16,7 +16,7 @@ import sys
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.format.manifest import INPUT
+from recordmill.format.ledger import INPUT
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import COLUMNS, refuse_given
 from recordmill.pipelines.options.declaration import Group, option

@@ -15,7 +15,7 @@ from recordmill.runners.progress import Snapshot, Watcher
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from recordmill.adopt.adoption import Adopted
+    from recordmill.adopt.adoption import AdoptedShard
     from recordmill.adopt.file_scan import Scan
     from recordmill.format.manifest import Manifest
     from recordmill.pipelines.commands.adopt_job import AdoptOutcome
@@ -113,7 +113,7 @@ def _say(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float) -> None:
         )
 
 
-def files_table(adopted: Sequence[Adopted]) -> RenderableType:
+def files_table(adopted: Sequence[AdoptedShard]) -> RenderableType:
     """Which files are of which split, those whose names differ in numbers only as one row."""
     from rich.text import Text
 
@@ -121,8 +121,8 @@ def files_table(adopted: Sequence[Adopted]) -> RenderableType:
 
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in adopted:
-        key = one.original.key
-        groups[one.original.split, re.sub(r"[0-9]+", "*", key)].append(key)
+        key = one.source.key
+        groups[one.source.split, re.sub(r"[0-9]+", "*", key)].append(key)
     table = new_table("file", "files", words=["split"])
     for place, ((split, pattern), keys) in enumerate(groups.items()):
         if place == _ROWS:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from recordmill.adopt.file_scan import Original, compression_of
+from recordmill.adopt.file_scan import SourceFile, file_compression
 from recordmill.errors import ConfigError
 from recordmill.format.framing import Compression
 from recordmill.format.manifest import shard_name
@@ -33,7 +33,7 @@ _OF_MANY = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
 class AdoptListing:
     """What an input is. left_out: files of folders that are no TFRecords. notes: sentences."""
 
-    originals: tuple[Original, ...]
+    originals: tuple[SourceFile, ...]
     compression: Compression
     left_out: int
     notes: tuple[str, ...]
@@ -63,7 +63,7 @@ def list_input(places: Sequence[str], *, output: Location, split: str | None) ->
         key = os.path.relpath(path, common)
         _check_file(path, key, output)
         originals.append(
-            Original(
+            SourceFile(
                 key=key,
                 place=Location("", path),
                 size=file.size,
@@ -240,12 +240,12 @@ def _check_file(path: str, key: str, output: Location) -> None:
         ) from error
 
 
-def _compression(originals: Sequence[Original]) -> Compression:
+def _compression(originals: Sequence[SourceFile]) -> Compression:
     """Of all files; a file of 0 bytes is of any."""
     first: dict[Compression, str] = {}
     for one in originals:
         try:
-            found = compression_of(one.place)
+            found = file_compression(one.place)
         except StorageError as error:
             raise ConfigError(f"--input: {error}") from error
         if found is not None:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from recordmill.adopt import adoption
-from recordmill.adopt.adoption import Adopted, AdoptedContents, IndexTask
+from recordmill.adopt.adoption import AdoptedContents, AdoptedShard, IndexTask
 from recordmill.adopt.class_numbers import LabelError
-from recordmill.adopt.feature_inference import UnlikeError
-from recordmill.adopt.file_scan import Scan, ScanTask, scan
+from recordmill.adopt.feature_inference import InconsistentFeatureError
+from recordmill.adopt.file_scan import Scan, ScanTask, scan_file
 from recordmill.checking.shard_check import Damage
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import Manifest
 from recordmill.job import lock, publishing
-from recordmill.job.outputs import refuse_foreign
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Staging, to_json
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
@@ -45,7 +45,7 @@ class AdoptOutcome:
 
     status: Status
     manifest: Manifest
-    adopted: tuple[Adopted, ...]
+    adopted: tuple[AdoptedShard, ...]
     copied: int = 0
     resumed: bool = False
 
@@ -73,10 +73,10 @@ class AdoptJob:
         """
         check_output(self.output)
         listed = list_input(self.config.input, output=self.output, split=self.config.split)
-        refuse_foreign(self.output)
-        adopted = adoption.assign(listed.originals, listed.compression)
+        check_output_folder(self.output)
+        adopted = adoption.assign_shards(listed.originals, listed.compression)
         on_listed(len(adopted))
-        with lock.held(self.output / FOLDER):
+        with lock.hold_lock(self.output / FOLDER):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(listed, adopted, on_scanned)
@@ -86,7 +86,10 @@ class AdoptJob:
                 raise
 
     def _run(
-        self, listed: AdoptListing, adopted: Sequence[Adopted], on_scanned: Callable[[Scan], None]
+        self,
+        listed: AdoptListing,
+        adopted: Sequence[AdoptedShard],
+        on_scanned: Callable[[Scan], None],
     ) -> AdoptOutcome:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
         job = self._job(adopted)
@@ -124,7 +127,7 @@ class AdoptJob:
                 if little
                 else self._in_order(adoption.write_index, tasks)
             )
-        manifest, files = adoption.describe(
+        manifest, files = adoption.make_manifest(
             adopted,
             scans,
             counts,
@@ -150,17 +153,17 @@ class AdoptJob:
             resumed=resumed,
         )
 
-    def _job(self, adopted: Sequence[Adopted]) -> dict[str, Any]:
+    def _job(self, adopted: Sequence[AdoptedShard]) -> dict[str, Any]:
         """What job.json holds: by its files another input can be told from this one."""
         return {
-            "fingerprint": f"{self.id}-{adoption.fingerprint(adopted)}",
+            "fingerprint": f"{self.id}-{adoption.input_fingerprint(adopted)}",
             "input": list(self.config.input),
             "options": option_machinery.shaping(self.config),
             "files": {
-                one.original.key: {
+                one.source.key: {
                     "shard": one.shard,
-                    "size": one.original.size,
-                    "mtime": one.original.mtime,
+                    "size": one.source.size,
+                    "mtime": one.source.mtime,
                 }
                 for one in adopted
             },
@@ -195,13 +198,13 @@ class AdoptJob:
 
     def _scan(
         self,
-        adopted: Sequence[Adopted],
+        adopted: Sequence[AdoptedShard],
         staging: Staging | None,
         on_scanned: Callable[[Scan], None],
     ) -> list[Scan]:
         tasks = [
             ScanTask(
-                original=one.original,
+                source=one.source,
                 name=one.shard,
                 compression=one.compression,
                 staging=staging,
@@ -210,7 +213,7 @@ class AdoptJob:
             )
             for one in adopted
         ]
-        scans = self._in_order(scan, tasks, on_done=on_scanned)
+        scans = self._in_order(scan_file, tasks, on_done=on_scanned)
         damages = [one.damage for one in scans if one.damage is not None]
         if damages:
             raise RunError(_damaged(damages, len(scans)))
@@ -220,14 +223,14 @@ class AdoptJob:
 
     def _conclude(self, scans: Sequence[Scan]) -> AdoptedContents:
         try:
-            return adoption.conclude(
+            return adoption.infer_contents(
                 scans,
                 label_feature=self.config.label_feature,
                 labels=self.labels,
                 label_offset=self.config.label_offset,
                 raw=self.config.raw,
             )
-        except (UnlikeError, LabelError) as error:
+        except (InconsistentFeatureError, LabelError) as error:
             raise RunError(f"nothing was adopted: {error}") from error
 
     def _in_order(

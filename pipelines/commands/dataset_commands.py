@@ -25,7 +25,7 @@ from recordmill.pipelines.options.declaration import Group, option, parse_comman
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile import statistics_file
 from recordmill.profile.statistics_file import STATISTICS, SliceView, load_compared
-from recordmill.reading.reader import Place
+from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import Location
 
@@ -175,7 +175,7 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
     return 0
 
 
-def _file_for(save: str, found: Place) -> pathlib.Path:
+def _file_for(save: str, found: RecordPlace) -> pathlib.Path:
     """The file that --save means: in a folder, the last part of the key (`1`, `1-copy2`)."""
     path = pathlib.Path(save)
     if not path.is_dir() and not save.endswith("/"):
@@ -189,7 +189,7 @@ def _save(
     example: Mapping[str, Value], stated: manifest.Manifest, path: pathlib.Path
 ) -> pathlib.Path:
     try:
-        return inspection.save_picture(example, stated.features, path)
+        return inspection.save_image(example, stated.features, path)
     except ValueError as error:
         raise ConfigError(f"--save: {error}") from error
     except OSError as error:
@@ -242,7 +242,9 @@ def _say_unread(config: VerifyConfig, error: Exception) -> None:
     """The report on what could not be read to its end: one damage, of the manifest or of all."""
     file = manifest.MANIFEST if isinstance(error, ManifestError) else "."
     damage = Damage(file=file, what=_problem(error))
-    found = verify.Report(shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,))
+    found = verify.VerificationReport(
+        shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,)
+    )
     _say_json(config, found.to_json())
 
 

@@ -15,7 +15,8 @@ from typing import Any, get_args
 import numpy as np
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import Manifest, ManifestError, file_info, load
+from recordmill.format.file_info import file_info
+from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.storage.files import Location, shown

@@ -51,7 +51,7 @@ class _JobConfig:
         if self.flink_master is not None and self.job is not None:
             return Cluster.parse(self.flink_master), self.job
         assert self.output is not None
-        found = lock.detached(Location.parse(self.output) / FOLDER)
+        found = lock.detached_job(Location.parse(self.output) / FOLDER)
         return None if found is None else (Cluster(found[0]), found[1])
 
 

@@ -14,7 +14,7 @@ from recordmill.pipelines.options.preprocessing import described, refuse_feature
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.statistics import STATISTICS
 from recordmill.profile import schema_rules
-from recordmill.profile.schema_rules import Rules
+from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
 from recordmill.transforms.encoders.table_learning import TableAnalysis
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
@@ -148,7 +148,7 @@ def reading(config: ColumnsConfig) -> dict[str, Any]:
     }
 
 
-def _expected(rules: Rules) -> tuple[tuple[str, str], ...]:
+def _expected(rules: SchemaRules) -> tuple[tuple[str, str], ...]:
     """What columns of text are read as, by a schema."""
     names = {"INT": "int", "FLOAT": "float", "BYTES": "string"}
     return tuple(

@@ -18,12 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from recordmill.checking.inspection import RejectSummary, Summary
-from recordmill.checking.verify import Report
+from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reject
-from recordmill.format.manifest import INPUT, Manifest
+from recordmill.format.ledger import INPUT
+from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
 from recordmill.pipelines.terminal.tables import clean, count_of, line, name_of, new_table, stack
-from recordmill.reading.reader import Place
+from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import duration
 
 Label = str | None
@@ -244,7 +245,7 @@ def inspection(
     )
 
 
-def record(found: Place, values: Sequence[tuple[str, str]]) -> RenderableType:
+def record(found: RecordPlace, values: Sequence[tuple[str, str]]) -> RenderableType:
     """One record: where it comes from, and its features as `describe_record` gives them."""
     facts = Table.grid(padding=(0, 2))
     copy = f", copy {found.copy}" if found.copy else ""
@@ -260,7 +261,7 @@ def record(found: Place, values: Sequence[tuple[str, str]]) -> RenderableType:
     return stack(facts, table)
 
 
-def verification(report: Report, *, dataset: object) -> RenderableType:
+def verification(report: VerificationReport, *, dataset: object) -> RenderableType:
     """What `recordmill verify` prints: the damages, if any, and one line that sums up."""
     damages = [line(clean(damage)) for damage in report.damages[:_DAMAGES]]
     more = len(report.damages) - len(damages)

@@ -89,7 +89,9 @@ CASES = [
     ),
     case("someone else's folder", 2, "not empty", *IN, *OUT, make=someone_elses),
     case("... with overwrite", 2, "not empty", *IN, *OUT, "--overwrite", make=someone_elses),
-    case("someone else's json", 2, "not ours", *IN, *OUT, "--overwrite", make=someone_elses_json),
+    case(
+        "someone else's json", 2, "did not write", *IN, *OUT, "--overwrite", make=someone_elses_json
+    ),
     case("splits sum", 2, "sum to 1", *IN, *OUT, "--splits", "train=0.8,test=0.1"),
     case("unknown option", 2, "did you mean --balance", *IN, *OUT, "--blance", "none"),
     case("abbreviation", 2, "--compression", *IN, *OUT, "--compress", "gzip"),

@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.pipelines.commands.dataset_commands import _file_for, inspect_main, verify_main
-from recordmill.reading.reader import Place
+from recordmill.reading.reader import RecordPlace
 from tests.make_dataset import make_dataset
 
 
@@ -105,7 +105,7 @@ def test_a_picture_saved_into_a_folder_is_named_after_its_key(
 def test_the_name_of_a_picture_in_a_folder(
     tmp_path: pathlib.Path, key: str, copy: int, expected: str
 ) -> None:
-    found = Place(split="train", key=key, label=None, copy=copy, file="f", number=0)
+    found = RecordPlace(split="train", key=key, label=None, copy=copy, file="f", number=0)
     assert _file_for(os.fspath(tmp_path), found) == tmp_path / expected
     assert _file_for("elsewhere.jpg", found) == pathlib.Path("elsewhere.jpg")
 

@@ -214,7 +214,7 @@ def touch(path: pathlib.Path) -> None:
     ("change", "probe", "message"),
     [
         (rewrite, "none", "changed while the job ran (was"),
-        (touch, "header", "written to after it was listed, same size"),
+        (touch, "header", "modified after it was listed, same size"),
         (pathlib.Path.unlink, "none", "vanished while the job ran"),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_full_disk(argv, tmp_path, complaint, monkeypatch):
 
 
 def test_a_second_run_on_the_same_output(argv, tmp_path, complaint):
-    with lock.held(Location.parse(str(tmp_path / "out" / FOLDER))):
+    with lock.hold_lock(Location.parse(str(tmp_path / "out" / FOLDER))):
         assert f"process {os.getpid()} on " in complaint(argv)
 
 

@@ -10,10 +10,11 @@ from rich.console import RenderableType
 
 from recordmill.checking import inspection
 from recordmill.checking.shard_check import Damage
-from recordmill.checking.verify import Report
+from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reason, Reject
 from recordmill.format.decode import decode_example
-from recordmill.format.manifest import CopyCounts, InputCounts, Ledger, Manifest, RecordCounts
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
+from recordmill.format.manifest import Manifest
 from recordmill.pipelines.terminal import report
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
@@ -215,7 +216,7 @@ def test_a_record(dataset: Location, summary: inspection.Summary) -> None:
 
 
 def test_verification() -> None:
-    clean = Report(shards=1, records=2000, bytes=5_000_000, deep=True, damages=())
+    clean = VerificationReport(shards=1, records=2000, bytes=5_000_000, deep=True, damages=())
     assert shown(report.verification(clean, dataset="out")) == (
         "out: 2,000 records, 1 shard, 5.0 MB, every picture decoded: no damage"
     )

@@ -26,7 +26,7 @@ def test_an_output_that_is_left_to_no_job(tmp_path, capsys):
 def test_an_output_whose_job_was_refused(tmp_path, capsys):
     staging = Staging.of(Location.parse(str(tmp_path / "out")), "a")
     staging.root.make_dirs()
-    staging.give_verdict(Verdict("5 of 5 inputs were rejected"))
+    staging.write_verdict(Verdict("5 of 5 inputs were rejected"))
     assert status_main(["--output", str(tmp_path / "out"), "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"refused": "5 of 5 inputs were rejected"}
 

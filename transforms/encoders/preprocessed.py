@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RunError, did_you_mean
 from recordmill.format.features import Feature, Features
-from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch

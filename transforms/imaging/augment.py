@@ -13,7 +13,7 @@ import xxhash
 from PIL import Image, ImageEnhance
 
 from recordmill.errors import ConfigError
-from recordmill.image_constants import DEGREES, FACTOR, LEAST_AREA
+from recordmill.image_constants import MAX_DEGREES, MAX_LEVEL_CHANGE, MIN_CROP_AREA
 from recordmill.transforms.imaging.affine import IDENTITY, Affine
 from recordmill.transforms.imaging.resample import resize
 
@@ -24,7 +24,7 @@ Augmentation = Callable[[Image.Image, np.random.Generator], Changed]
 
 def crop(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Enlarges a random part, of the picture's proportions, to the whole."""
-    side = math.sqrt(generator.uniform(LEAST_AREA, 1))
+    side = math.sqrt(generator.uniform(MIN_CROP_AREA, 1))
     width, height = image.width * side, image.height * side
     left = generator.uniform(0, image.width - width)
     top = generator.uniform(0, image.height - height)
@@ -43,7 +43,7 @@ def flip(image: Image.Image, generator: np.random.Generator) -> Changed:
 
 def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Turns around the centre and enlarges until no corner is empty: no pixel is made up."""
-    angle = math.radians(generator.uniform(-DEGREES, DEGREES))
+    angle = math.radians(generator.uniform(-MAX_DEGREES, MAX_DEGREES))
     width, height = image.size
     zoom = math.cos(angle) + abs(math.sin(angle)) * max(width / height, height / width)
     cos, sin = math.cos(angle) / zoom, math.sin(angle) / zoom
@@ -57,13 +57,13 @@ def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
 
 def brightness(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Scales all levels."""
-    factor = generator.uniform(1 - FACTOR, 1 + FACTOR)
+    factor = generator.uniform(1 - MAX_LEVEL_CHANGE, 1 + MAX_LEVEL_CHANGE)
     return ImageEnhance.Brightness(image).enhance(factor), IDENTITY
 
 
 def contrast(image: Image.Image, generator: np.random.Generator) -> Changed:
     """Scales the distance of all levels from the mean."""
-    factor = generator.uniform(1 - FACTOR, 1 + FACTOR)
+    factor = generator.uniform(1 - MAX_LEVEL_CHANGE, 1 + MAX_LEVEL_CHANGE)
     return ImageEnhance.Contrast(image).enhance(factor), IDENTITY
 
 

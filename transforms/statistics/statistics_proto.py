@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.profile.statistics_file import FINE, WHOLE
+from recordmill.profile.statistics_file import ALL_EXAMPLES, FINE_HISTOGRAM
 from recordmill.transforms.statistics.bit_histogram import FirstBits
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics, NumberStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics, Statistics
@@ -40,7 +40,7 @@ def _slices(statistics: Statistics) -> Iterator[tuple[str, SliceStatistics, bool
     """All splits together, each, then each class; and whether they may be compared with others."""
     if not statistics.cells:
         return
-    yield WHOLE, statistics.whole(), True
+    yield ALL_EXAMPLES, statistics.whole(), True
     slices = statistics.slices
     for place in sorted(slices, key=lambda place: (place.label or "", place.split)):
         yield place.name, slices[place], place.label is None
@@ -97,7 +97,7 @@ def _fill_numbers(
     if numbers.above:
         stats.max = np.inf
     if fine:
-        histogram = feature.custom_stats.add(name=FINE).histogram
+        histogram = feature.custom_stats.add(name=FINE_HISTOGRAM).histogram
         histogram.num_nan = numbers.nans
         for low, high, held in bits.joined(_FINE_BUCKETS):
             histogram.buckets.add(low_value=low, high_value=high, sample_count=held)

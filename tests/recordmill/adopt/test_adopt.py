@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import recordmill
-from recordmill.adopt.file_scan import compression_of
+from recordmill.adopt.file_scan import file_compression
 from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError
 from recordmill.format.features import Feature
@@ -267,7 +267,7 @@ def test_what_is_not_found_out_is_noted(tmp_path):
     other = {"label": [0], "image/class/text": [b"cat"]}
     same = write(tmp_path / "b.tfrecord", example(named), example(other))
     made = adopt(tmp_path / "same", same)
-    assert "classes have no names: two numbers have one name" in made.manifest.notes[0]
+    assert "classes have no names: two numbers have the same name" in made.manifest.notes[0]
     assert made.manifest.labels == ("0", "1")
     for name in ("site/train/a", "site/holdout/b"):
         write(tmp_path / "in" / f"{name}.tfrecord", *numbers(0, 2))
@@ -379,7 +379,7 @@ def test_folders_give_splits_and_keys(tmp_path):
         assert made.keys("train") == {"train/a.tfrecord#0"}
         assert made.keys("test") == {"test/a.tfrecord#0"}
         assert made.manifest.notes[0] == (
-            "files that are there twice: train/a.tfrecord is the same as test/a.tfrecord"
+            "duplicate files: train/a.tfrecord is the same as test/a.tfrecord"
         )
         assert made.manifest.ledger.inputs.filtered == (2 if place == "in" else 0)
 
@@ -407,7 +407,7 @@ def test_compression_is_told_by_content(tmp_path):
     size = 0x8B1F - len(example({"x": [bytes(0x8B00)]})) + 0x8B00
     odd = write(tmp_path / "odd", example({"x": [bytes(size)]}))
     assert odd.read_bytes()[:2] == b"\x1f\x8b"
-    assert compression_of(Location.parse(str(odd))) == "none"
+    assert file_compression(Location.parse(str(odd))) == "none"
     assert adopt(tmp_path / "of odd", odd).manifest.ledger.records.written == 1
 
 
@@ -477,10 +477,10 @@ SECOND = f"a.tfrecord, record 1, byte {END}: "
             FRAMES[0] + frame(b"x" * 50)[:12] + FRAMES[1],
             SECOND + "the file ends inside a record",
         ),
-        (FRAMES[0] + frame(b"hello"), SECOND + "no tf.train.Example: "),
+        (FRAMES[0] + frame(b"hello"), SECOND + "not a tf.train.Example: "),
         (
             FRAMES[0] + frame(b"\x09" + bytes(8)),
-            SECOND + "no tf.train.Example: has a field 1 of wire type 1, as no Example has",
+            SECOND + "not a tf.train.Example: has a field 1 of wire type 1, as no Example has",
         ),
         (
             FRAMES[0] + frame(example({"x": [1.0]})),
@@ -530,13 +530,13 @@ def test_all_damaged_files_are_named_and_a_mended_one_is_read_alone(tmp_path, ca
     for name in "bc":
         (tmp_path / f"{name}.tfrecord").write_bytes(WHOLE + FRAMES[0])
     read = []
-    scan = adopt_job.scan.__globals__["_scan"]
+    scan = adopt_job.scan_file.__globals__["_scan"]
 
     def counted(task, *rest):
-        read.append(task.original.key)
+        read.append(task.source.key)
         return scan(task, *rest)
 
-    monkeypatch.setitem(adopt_job.scan.__globals__, "_scan", counted)
+    monkeypatch.setitem(adopt_job.scan_file.__globals__, "_scan", counted)
     made = adopt(tmp_path / "out", tmp_path / "*.tfrecord")
     assert read == ["b.tfrecord", "c.tfrecord"]
     assert list(shards(made).values()) == [3, 4, 4]
@@ -709,7 +709,7 @@ def test_arrays(source, tmp_path, capsys):
         (["--input", "in", "--output", "in"], 2, "lies inside --input in"),
         (["--input", "in/**/*tfrecord*", "--output", "in/out"], 2, "lies where --input"),
         (["--input", "in/a.tfrecord", "--output", "in"], 2, "lies inside --output"),
-        (["--input", "in/a.tfrecord", "--output", "texts"], 2, "is not empty and no dataset of"),
+        (["--input", "in/a.tfrecord", "--output", "texts"], 2, "is not empty and not a dataset"),
         (["--input", "in/a.tfrecord", "--output", "in/a.tfrecord"], 2, "lies inside --output"),
         (["--input", "mixed/*"], 2, "got b.tfrecord, which is gzip, and a.tfrecord, which is not"),
         (["--input", "s3://bucket/a.tfrecord"], 2, "copy them to this machine first"),
@@ -727,7 +727,7 @@ def test_arrays(source, tmp_path, capsys):
             "'pixels' holds string; expected int64",
         ),
         (["--input", "in", "--label-offset", "1"], 0, ""),
-        (["--input", "in", "--label-offset", "1", "--label-feature", "label"], 1, "holds 0, and"),
+        (["--input", "in", "--label-offset", "1", "--label-feature", "label"], 1, "holds 0, but"),
         (["--input", "nothing"], 1, "no record is in 1 files"),
     ],
 )
@@ -895,12 +895,12 @@ import os, signal
 from recordmill.pipelines.commands import adopt_job
 from recordmill.pipelines.cli import main
 adopt_job.in_processes = lambda function, tasks, workers: map(function, list(tasks))
-scan = adopt_job.scan
+scan = adopt_job.scan_file
 def die(task):
-    if task.original.key == "train-1.tfrecord":
+    if task.source.key == "train-1.tfrecord":
         os.kill(os.getpid(), signal.SIGKILL)
     return scan(task)
-adopt_job.scan = die
+adopt_job.scan_file = die
 main({argv!r})
 """
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

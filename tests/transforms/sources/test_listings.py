@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.storage.files import Location, read_file
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import file_stat, references
 from recordmill.transforms.sources.row_formats.text_columns import null_inside, number_text

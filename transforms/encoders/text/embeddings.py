@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, Floats
 from recordmill.transforms.model import batch

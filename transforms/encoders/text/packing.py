@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.model.ragged import string_array
 
 NAME = "@"  # stands between the key of the text that a pack begins with and where in it that is

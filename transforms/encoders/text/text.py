@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.format.features import Feature, Features
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.text.embeddings import NAME, load_embeddings
 from recordmill.transforms.encoders.text.packing import end_each, pack

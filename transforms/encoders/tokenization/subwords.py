@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.tokenization.hugging_face import HuggingFace
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.model.ragged import DictionaryStrings, Flat, byte_table, translate
 
 # They change characters by themselves, or with marks that follow them; none of them goes to the

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import UNKNOWN, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, is_uri
-from recordmill.storage.storage_errors import error_code, explained, reason
+from recordmill.storage.storage_errors import error_code, raise_storage_errors, short_cause
 from recordmill.storage.stores import ArrowFiles
 
 _KNOWN = 1 << 17  # paths remembered, at most
@@ -60,9 +60,9 @@ def trouble(error: OSError, path: str) -> Problem:
             Reason.MISSING, "a symbolic link that leads nowhere" if dangling else "no such file"
         )
     if code in (errno.EMFILE, errno.ENFILE):
-        with explained("look at", path):
+        with raise_storage_errors("access", path):
             raise error
-    return Problem(Reason.UNREADABLE, reason(error))
+    return Problem(Reason.UNREADABLE, short_cause(error))
 
 
 def special(mode: int) -> Problem | None:
@@ -150,7 +150,7 @@ def _look_remotely(places: dict[str, Location]) -> dict[str, Found | Problem]:
 
 
 def _look_in_store(place: Location) -> Found | Problem:
-    with explained("look at", place):
+    with raise_storage_errors("access", place):
         store = place.store
         assert isinstance(store, ArrowFiles)
         info: Any = store.filesystem.get_file_info(store.path(place.path))
