@@ -22,15 +22,15 @@ from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.arrays.array_headers import ArrayLook
-from recordmill.transforms.sources.arrays.arrays import Arrays
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
-from recordmill.transforms.sources.files.folders import NOT_PICTURES
-from recordmill.transforms.sources.rows.text_trees import NOT_TEXTS
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
+from recordmill.transforms.sources.arrays.array_source import ArraySource
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.files.folders import NOT_IMAGES
+from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
 
 ARRAYS = Group(30, "Arrays")
 NOT_ARRAYS = tuple(
-    sorted({*NOT_PICTURES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak"})
+    sorted({*NOT_IMAGES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak"})
 )
 
 
@@ -156,16 +156,16 @@ class ArraysConfig(FilesConfig):
         names = [field.name for field in dataclasses.fields(ArrayOptions)]
         return ArrayOptions(**{name: getattr(self, name) for name in names})
 
-    def array_cut(self) -> ArrayCut:
+    def array_cut(self) -> ArraySlicing:
         """What a record is."""
         if self.chunk is None:
             for name in ("chunk_axis", "chunk_stride", "chunk_rest"):
                 if getattr(self, name) != getattr(ArraysConfig, name, None):
                     raise ConfigError(f"--{name.replace('_', '-')}: says nothing without --chunk")
-            return ArrayCut(unit="item" if self.per_item else "array")
+            return ArraySlicing(unit="item" if self.per_item else "array")
         if self.per_item:
             raise ConfigError("expected one of --per-item and --chunk; --chunk 1 keeps the axis")
-        return ArrayCut(
+        return ArraySlicing(
             unit="chunk",
             size=self.chunk,
             axis=self.chunk_axis,
@@ -182,9 +182,9 @@ def kind(config: ArraysConfig) -> DataType:
     )
     return DataType(
         name="arrays",
-        source=Arrays(
+        source=ArraySource(
             files=files,
-            look=ArrayLook(
+            probe=ArrayProbe(
                 cut=config.array_cut(),
                 array=config.array,
                 label_array=config.label_array,

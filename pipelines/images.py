@@ -22,7 +22,7 @@ from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder, Pic
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.files.folders import NOT_PICTURES
+from recordmill.transforms.sources.files.folders import NOT_IMAGES
 
 PICTURES = Group(30, "Pictures")
 _DEFAULT = ImageOptions()
@@ -132,7 +132,7 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
 
 def kind(config: ImagesConfig) -> DataType:
     """What pictures put on the road."""
-    source = files_of(config, leave_out=NOT_PICTURES, unlabelled=config.listed_unlabelled)
+    source = files_of(config, leave_out=NOT_IMAGES, unlabelled=config.listed_unlabelled)
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)

@@ -20,7 +20,7 @@ from recordmill.pipelines.options.config import refuse_given
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
-from recordmill.transforms.sources.rows.sensors import SensorRows
+from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 
 SERIES = Group(27, "Series")
 WINDOWS = Group(28, "Windows")

@@ -13,7 +13,7 @@ import sys
 
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.rows.tables import TableRows
+from recordmill.transforms.sources.rows.table_rows import TableRows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -57,8 +57,8 @@ from recordmill.transforms.model.data_type import (
 )
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
-from recordmill.transforms.sources.rows.text_trees import Documents, TextTree
-from recordmill.transforms.sources.rows.texts import TextRows
+from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
+from recordmill.transforms.sources.rows.text_rows import TextRows
 
 TEXT = Group(30, "Text")
 _BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")
@@ -385,7 +385,7 @@ def _source(config: TextConfig) -> RowSource:
         f"is about tables, and --input {config.input!r} is a folder of text files: leave it out, or"
         " say --format",
     )
-    return TextTree(
+    return TextFolder(
         root=config.input,
         documents=config.documents,
         encoding=config.encoding,

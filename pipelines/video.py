@@ -20,20 +20,20 @@ from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_b
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.files.folders import NOT_PICTURES, SOUND_AND_VIDEO
-from recordmill.transforms.sources.rows.listings import FileList
-from recordmill.transforms.sources.video.clip_plan import ClipCut
-from recordmill.transforms.sources.video.video import Films
+from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
+from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.video.clip_plan import ClipSampling
+from recordmill.transforms.sources.video.video_source import VideoSource
 
 VIDEO = Group(30, "Clips")
 PICTURES = Group(31, "Pictures")
 _DEFAULT = ImageOptions()
-_CUT = ClipCut()
+_CUT = ClipSampling()
 _SEGMENTS = ("start_column", "end_column")
 
 # What often stands between films. Sound is not among it: who has put it there should hear of it.
 _BESIDE = "ass bmp idx jpeg jpg nfo png srt sub tif tiff vtt webp"
-NOT_FILMS = tuple(sorted({*NOT_PICTURES, *_BESIDE.split(" ")} - {*SOUND_AND_VIDEO.split(), "bin"}))
+NOT_FILMS = tuple(sorted({*NOT_IMAGES, *_BESIDE.split(" ")} - {*SOUND_AND_VIDEO.split(), "bin"}))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,9 +162,9 @@ class VideoConfig(FilesConfig):
         )
         return ImageOptions(**{name: getattr(self, name) for name in names})
 
-    def clip_cut(self) -> ClipCut:
+    def clip_cut(self) -> ClipSampling:
         """Which frames make clips."""
-        return ClipCut(
+        return ClipSampling(
             frames=self.clip_frames,
             stride=self.clip_stride,
             step=self.frame_step,
@@ -182,7 +182,7 @@ def kind(config: VideoConfig) -> DataType:
     pictures = config.image_options()
     return DataType(
         name="video",
-        source=Films(
+        source=VideoSource(
             files=files,
             pictures=pictures,
             cut=config.clip_cut(),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from recordmill.transforms.rebalance import Rebalance
     from recordmill.transforms.reshuffle import Reshuffle
     from recordmill.transforms.sources.files.folders import FileTree
-    from recordmill.transforms.sources.rows.listings import FileList
+    from recordmill.transforms.sources.rows.file_list import FileList
     from recordmill.transforms.write import WriteToTFRecord
 
 _MODULES = {
@@ -55,7 +55,7 @@ _MODULES = {
     "Check": "check",
     "DecodeAndResizeImages": "images",
     "EncodeExamples": "encode_examples",
-    "FileList": "sources.rows.listings",
+    "FileList": "sources.rows.file_list",
     "FileTree": "sources.files.folders",
     "HeaderCheck": "encoders.images",
     "ImageEncoder": "encoders.images",

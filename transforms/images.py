@@ -22,7 +22,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.data_type import Context, Source
 from recordmill.transforms.sources.files.folders import FileTree
-from recordmill.transforms.sources.rows.listings import FileList, is_listing
+from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder
 
 _REJECTS = "rejects"

@@ -18,9 +18,16 @@ from recordmill.format.manifest import shard_name
 from recordmill.storage.files import Location, StorageError, shown
 from recordmill.transforms.model.unicode_tables import mask_later
 from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.files.folders import filtered_by
-from recordmill.transforms.sources.files.references import known_split
-from recordmill.transforms.sources.files.walks import File, LeftOut, as_pattern, glob, matches, walk
+from recordmill.transforms.sources.files.folders import skip_reason
+from recordmill.transforms.sources.files.references import canonical_split
+from recordmill.transforms.sources.files.walks import (
+    File,
+    SkippedPath,
+    glob,
+    matches,
+    split_pattern,
+    walk,
+)
 
 _SAYS_TFRECORD = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
 # Beside the words that folders of pictures are known by.
@@ -109,7 +116,7 @@ def said_split(key: str) -> str | None:
     """
     for part in reversed(key.split("/")):
         words = [word.lower() for word in re.findall(r"[^\W\d_]+", mask_later(part))]
-        splits = {_WORDS.get(word) or known_split(word) for word in words}
+        splits = {_WORDS.get(word) or canonical_split(word) for word in words}
         splits.discard(None)
         if len(splits) > 1:
             said = " and ".join(sorted(one for one in splits if one))
@@ -146,11 +153,11 @@ def incomplete(keys: Sequence[str]) -> Iterator[str]:
 
 def _find(text: str, place: Location) -> tuple[Location, list[File | None]]:
     """The folder that keys begin at, and the files; None for one that is no TFRecord."""
-    pattern = as_pattern(place)
+    pattern = split_pattern(place)
     try:
         if pattern is not None:
             root, rest = pattern
-            named = list(glob(root, rest, filtered_by)) if root.is_dir() else []
+            named = list(glob(root, rest, skip_reason)) if root.is_dir() else []
             files = [one for one in named if isinstance(one, File)]
             for one in named:
                 if not isinstance(one, File):
@@ -173,8 +180,8 @@ def _find(text: str, place: Location) -> tuple[Location, list[File | None]]:
 def _find_in(text: str, folder: Location) -> list[File | None]:
     """The TFRecord files of a folder, by name or by content."""
     found: list[File | None] = []
-    for one in walk(folder, filtered_by, depth=0):
-        if isinstance(one, LeftOut):
+    for one in walk(folder, skip_reason, depth=0):
+        if isinstance(one, SkippedPath):
             continue
         if not isinstance(one, File):
             raise ConfigError(f"--input {text}: {one.key}: {one.detail}")
@@ -204,7 +211,7 @@ def check_output(output: Location) -> None:
 
 def _refuse_around(text: str, place: Location, output: Location) -> None:
     """A dataset must not lie where the next run would look for input."""
-    pattern = as_pattern(place)
+    pattern = split_pattern(place)
     around = f"{os.path.realpath(place.local_path)}/"
     inner = os.path.realpath(output.local_path)
     if pattern is None:

@@ -149,7 +149,7 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
     book = _book(config)
     return AnnotatedFiles(
         files=files,
-        open_book=book,
+        open_annotations=book,
         where=", ".join(place.name for place in book.places),
         unannotated=config.unannotated,
         without_boxes=config.without_boxes,

@@ -20,7 +20,7 @@ from recordmill.transforms.encoders.table_learning import TableAnalysis
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model.data_type import Preprocessing
-from recordmill.transforms.sources.rows.tables import TYPES
+from recordmill.transforms.sources.rows.table_rows import TYPES
 
 TABLE = Group(30, "Columns")
 _DEFAULT = TableOptions()

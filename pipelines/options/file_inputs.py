@@ -12,7 +12,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.rows.listings import FileList, is_listing
+from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 
 _COLUMNS = ("path_column", *COLUMNS)
 _LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, names and all that is small included

@@ -290,7 +290,7 @@ WRONG = {
     "rest": (["--chunk-rest", "drop"], "--chunk-rest: says nothing without --chunk"),
     "bytes": (["--max-array-bytes", "3GB"], "--max-array-bytes: expected 1 to 2146435072"),
     "column": (["--label-column", "x"], "--label-column is about listings"),
-    "pattern": (["--label-pattern", "("], "--label-pattern: no regular expression"),
+    "pattern": (["--label-pattern", "("], "--label-pattern: invalid regular expression"),
     "no group": (["--label-pattern", "a"], "--label-pattern: expected a group around the class"),
     "labels": (["--label-input", "y.npy"], "--label-input has a class per item: add --per-item"),
     "no labels": (
@@ -318,10 +318,10 @@ def test_wrong_usage_is_told_before_anything_is_written(name, tmp_path, capfd) -
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("nowhere.npy", "is not there: check the path"),
+        ("nowhere.npy", "does not exist: check the path"),
         ("nowhere/*.npy", "no file matches"),
-        ("in/*.h5", "no file to use matches"),
-        ("in/text.npy", "neither .npy, .npz nor HDF5 by its content"),
+        ("in/*.h5", "no usable file matches"),
+        ("in/text.npy", "its content is neither .npy, .npz nor HDF5"),
     ],
 )
 def test_an_input_without_arrays(source, message, tmp_path, capfd) -> None:
@@ -334,7 +334,9 @@ def test_an_input_without_arrays(source, message, tmp_path, capfd) -> None:
 def test_labels_of_one_file_for_several(tmp_path, capfd) -> None:
     root = save(tmp_path / "in", x=np.zeros((3, 2)), y=np.zeros(3, int))
     options = ("--per-item", "--label-input", root / "y.npy", "--output", tmp_path / "out")
-    assert "--label-input has the labels of one file" in error_of(capfd, "--input", root, *options)
+    assert "--label-input holds the labels of one file" in error_of(
+        capfd, "--input", root, *options
+    )
 
 
 def test_from_a_store_come_the_same_bytes(tmp_path) -> None:

@@ -293,9 +293,9 @@ def rejects(made: Made) -> dict[str, str]:
 
 BAD = {
     "plant.csv#7": "row 7: expected a time in 'time' such as 2026-01-31 18:00, or a number"
-    " (--time-format says how it is written), got 'yesterday'",
+    " (--time-format names another format), got 'yesterday'",
     "plant.csv#10": "series 'b' has other values at 2026-01-01 00:10:00 in plant.csv#9",
-    "plant.csv#12": "row 12: no name of a series in 'machine'",
+    "plant.csv#12": "row 12: no series name in 'machine'",
 }
 A, B = "a@2026-01-01T00:", "b@2026-01-01T00:"
 

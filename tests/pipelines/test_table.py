@@ -170,9 +170,9 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
             ["--types", "n=int"],
             [1, None],
             {
-                "t.csv#2": "row 2: column 'n': expected an integer (of 64 bits), got '2.5'",
-                "t.csv#4": "row 4: column 'n': expected an integer (of 64 bits), got '1e3'",
-                "t.csv#5": "row 5: column 'n': expected an integer (of 64 bits), got "
+                "t.csv#2": "row 2: column 'n': expected a 64-bit integer, got '2.5'",
+                "t.csv#4": "row 4: column 'n': expected a 64-bit integer, got '1e3'",
+                "t.csv#5": "row 5: column 'n': expected a 64-bit integer, got "
                 "'9223372036854775808'",
             },
             id="no integers",
@@ -202,8 +202,8 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
             ["--types", "n=int"],
             [1, 3],
             {
-                "t.csv#2": "row 2: not UTF-8: name its encoding with --encoding",
-                "t.csv#3": "row 3: not UTF-8: name its encoding with --encoding",
+                "t.csv#2": "row 2: not UTF-8: name the encoding with --encoding",
+                "t.csv#3": "row 3: not UTF-8: name the encoding with --encoding",
             },
             id="several encodings",
         ),
@@ -229,8 +229,8 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
             ["--types", "n=int", "--missing", "n=-1"],
             [1, None, None, 7],
             {
-                "t.jsonl#2": "row 2: column 'n': expected an integer (of 64 bits), got 'one'",
-                "t.jsonl#3": "row 3: column 'n': expected an integer (of 64 bits), got '2.5'",
+                "t.jsonl#2": "row 2: column 'n': expected a 64-bit integer, got 'one'",
+                "t.jsonl#3": "row 3: column 'n': expected a 64-bit integer, got '2.5'",
             },
             id="no integers in JSON",
         ),
@@ -279,20 +279,20 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         "t.parquet#4": {"whole": [4.0], "part": [1.5], "text": [b"b"], "number": [4]},
     }
     (told,) = (made.folder / "rejects.jsonl").read_text().splitlines()
-    expected = "row 3: column 'number': expected an integer (of 64 bits), got 'three'"
+    expected = "row 3: column 'number': expected a 64-bit integer, got 'three'"
     assert json.loads(told)["detail"] == expected
 
 
 @pytest.mark.parametrize(
     ("content", "options", "words"),
     [
-        ("a,b\n1,2\n", ["--zscore", "c"], "column 'c' of .* is not there"),
+        ("a,b\n1,2\n", ["--zscore", "c"], "column 'c' of .* does not exist"),
         ("a,b\n1,2\n", ["--zscore", "b", "--label-column", "b"], "column 'b' of .* is no value"),
         ("a,b\n1,2\n", ["--types", "a=integer"], "--types a=integer: expected one of int, float"),
-        ("a,a\n1,2\n", [], "a column name comes twice"),
-        ("a;b\n1;2\n", [], "has one column, 'a;b': if it is several, say --delimiter ';'"),
-        ("a\tb\n1\t2\n", [], "if it is several, say --delimiter tab"),
-        ("", [], "found no row in"),
+        ("a,a\n1,2\n", [], "has duplicate column names"),
+        ("a;b\n1;2\n", [], "has one column, 'a;b': if it holds several, pass --delimiter ';'"),
+        ("a\tb\n1\t2\n", [], "if it holds several, pass --delimiter tab"),
+        ("", [], "found no rows in"),
         ("a,b\nx,2\ny,3\n", ["--zscore", "a"], "--zscore a: is of numbers, and the column is of"),
         ("a,b\n,2\n,3\n", ["--zscore", "a"], "column 'a' of .* has no value in any row"),
         ("a,b\n1,2\n", ["--date-parts", "a=year"], "--date-parts a: is of dates"),

@@ -272,7 +272,7 @@ def test_quotes_that_hide_rows_are_told(tmp_path, capsys):
     assert main(["text", "--workers", "1", *map(str, argv)]) == 0
     told = capsys.readouterr().err
     assert "spans lines: 1, the first is SMSSpamCollection#5082" in told
-    assert "say --quoting off" in told
+    assert "pass --quoting off" in told
     assert Made(tmp_path / "out").manifest.ledger.inputs.read == 5572
 
 

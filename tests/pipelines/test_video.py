@@ -172,13 +172,13 @@ def test_bad_files_are_rejects_and_stop_nothing(tmp_path, capfd) -> None:
     }
     told = (made.folder / "rejects.jsonl").read_text()
     details = {one["key"]: one["detail"] for one in map(json.loads, told.splitlines())}
-    assert details["cover.mp3"] == "only a picture on its cover: expected a film"
-    assert details["sound.m4a"] == "no pictures: expected a film"
+    assert details["cover.mp3"] == "only cover art: expected a video"
+    assert details["sound.m4a"] == "no video stream: expected a video"
     assert "--clip-rest pad" in details["one.mp4"]
     assert str(tmp_path) not in told
     inputs = made.manifest.ledger.inputs
     assert (inputs.read, inputs.rejected, inputs.filtered) == (1, 8, 1)
-    assert "1 film has sound, which is left out" in capfd.readouterr().err
+    assert "1 video has an audio track, which is dropped" in capfd.readouterr().err
 
 
 def test_too_many_clips_that_are_spoilt_end_the_job(tmp_path, capfd) -> None:
@@ -482,7 +482,7 @@ def test_an_input_without_films_and_columns_that_are_none(tmp_path, capfd) -> No
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.mp4").write_text("hello")
     where = ("--output", tmp_path / "out")
-    assert "no film can be used; the first: x.mp4" in error_of(
+    assert "no video can be used; the first: x.mp4" in error_of(
         capfd, "--input", tmp_path / "in", *where
     )
     (tmp_path / "list.csv").write_text("path,begins\nin/x.mp4,soon\n")

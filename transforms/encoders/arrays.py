@@ -27,9 +27,9 @@ from recordmill.transforms.model.ragged import binary_array, fixed_lists, string
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.arrays.array_file import ArrayFile
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.arrays import ARRAY, AT, FILE, NAME, TO, Declared
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
-from recordmill.transforms.sources.arrays.npy import Stored
+from recordmill.transforms.sources.arrays.array_source import ARRAY, AT, FILE, NAME, TO, ArraySpec
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.arrays.npy import StoredArray
 
 Array = npt.NDArray[Any]
 
@@ -54,21 +54,21 @@ class _Row(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayEncoder:
-    """Reads the arrays that rows of `Arrays` name, and writes them.
+    """Reads the arrays that rows of `ArraySource` name, and writes them.
 
     cut: as the source has it. unlabelled: rows without a label may occur, and have no label
     features.
     """
 
     options: ArrayOptions = dataclasses.field(default_factory=ArrayOptions)
-    cut: ArrayCut = dataclasses.field(default_factory=ArrayCut)
+    cut: ArraySlicing = dataclasses.field(default_factory=ArraySlicing)
     unlabelled: bool = False
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         """Raises ConfigError for numbers that lists do not hold, or a user column that no feature
         can hold.
         """
-        declared = Declared.of(rows)
+        declared = ArraySpec.of(rows)
         text = Feature(dtype="string", kind="text")
         rank = len(declared.shape)
         found = {"array/dtype": text, "array/filename": text}
@@ -86,7 +86,7 @@ class ArrayEncoder:
             found["array/class/text"] = Feature(dtype="string", shape=shape, kind="text")
         return with_users(found, user_fields(rows), where="listing")
 
-    def _encoded(self, declared: Declared, context: Context) -> Feature:
+    def _encoded(self, declared: ArraySpec, context: Context) -> Feature:
         feature = Feature(
             dtype="string", kind="raw", raw_dtype=declared.dtype, raw_shape=declared.shape
         )
@@ -94,7 +94,7 @@ class ArrayEncoder:
             return feature
         return dataclasses.replace(feature, shape_features=(context.name("array/shape"),))
 
-    def _values(self, declared: Declared) -> Feature:
+    def _values(self, declared: ArraySpec) -> Feature:
         """A list of any length where more than its first dimension varies."""
         dtype = _LISTS.get(declared.dtype)
         if dtype is None:
@@ -177,7 +177,7 @@ class ArrayEncoder:
 
     def _array(self, file: ArrayFile, place: _Row) -> Array:
         """Raises RecordError."""
-        stored = Stored.from_text(place.array)
+        stored = StoredArray.from_text(place.array)
         array = file.read(stored, self.cut.span(stored.shape, place.start, place.stop))
         if self.cut.unit == "item":
             array = array[0]

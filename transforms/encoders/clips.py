@@ -24,13 +24,13 @@ from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.video import video_decoder
 from recordmill.transforms.sources.video.clip_rows import (
     END,
-    FILM,
     HEIGHT,
     OWN,
     RATE,
     TIMES,
+    VIDEO,
     WIDTH,
-    pictures_of,
+    read_frames,
 )
 
 _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
@@ -38,7 +38,7 @@ _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClipEncoder:
-    """Writes rows of `Films`, whose frames are coded already.
+    """Writes rows of `VideoSource`, whose frames are coded already.
 
     pictures: how frames came out. frames: of a clip. unlabelled: rows without a label may occur,
     and have no label features.
@@ -103,7 +103,7 @@ class ClipEncoder:
         """Of all that decodes, scales or codes: a different release may round differently."""
         found = video_decoder.versions()
         if self.pictures.image_format == "jpeg":
-            found["simplejpeg"] = video_decoder.jpegs().__version__
+            found["simplejpeg"] = video_decoder.jpeg_codec().__version__
         elif self.pictures.image_format == "png":
             found["pillow"] = PIL.__version__
             for name, feature in _CODERS.items():
@@ -114,7 +114,7 @@ class ClipEncoder:
 
     def _pictures(self, rows: pa.RecordBatch) -> pa.Array:
         """Of each clip the list of its frames, or the bytes of all of them as one array."""
-        clips = pictures_of(rows)
+        clips = read_frames(rows)
         if self.pictures.is_raw:
             return binary_array([b"".join(frames) for frames in clips])
         flat = binary_array([frame for frames in clips for frame in frames])
@@ -131,7 +131,7 @@ class ClipEncoder:
             "image/height": rows[HEIGHT],
             "image/width": rows[WIDTH],
             "image/frame_rate": rows[RATE],
-            "clip/data_path": rows[FILM],
+            "clip/data_path": rows[VIDEO],
             "clip/frames": rows[OWN],
             "clip/start/timestamp": times.flatten().take(pa.array(np.arange(count) * self.frames)),
             "clip/end/timestamp": rows[END],

@@ -22,29 +22,31 @@ from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import Context
-from recordmill.transforms.sources.arrays.array_headers import ArrayLook
-from recordmill.transforms.sources.arrays.arrays import Arrays
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
+from recordmill.transforms.sources.arrays.array_source import ArraySource
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.files.folders import FileTree
 from tests.transforms.sources.test_npy import NUMBERS, SHAPES
 
-CHUNK = functools.partial(ArrayCut, unit="chunk")
-ITEM = ArrayCut(unit="item")
+CHUNK = functools.partial(ArraySlicing, unit="chunk")
+ITEM = ArraySlicing(unit="item")
 QUICK = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Records:
-    """What becomes of the files in a folder."""
+    """Records and rejects of the files in a folder."""
 
     def __init__(
-        self, folder: pathlib.Path | str, cut: ArrayCut | None = None, **options: Any
+        self, folder: pathlib.Path | str, cut: ArraySlicing | None = None, **options: Any
     ) -> None:
-        cut = cut or ArrayCut()
-        look = {name: options.pop(name) for name in [*options] if name in ArrayLook.__annotations__}
+        cut = cut or ArraySlicing()
+        probe = {
+            name: options.pop(name) for name in [*options] if name in ArrayProbe.__annotations__
+        }
         asked = ArrayOptions(**options)
-        source = Arrays(
+        source = ArraySource(
             files=FileTree(input=str(folder), unlabelled="keep", leave_out=()),
-            look=ArrayLook(cut=cut, unlabelled="keep", **look),
+            probe=ArrayProbe(cut=cut, unlabelled="keep", **probe),
             dtype=asked.dtype,
             cast=asked.cast,
         )
@@ -235,8 +237,8 @@ def test_chunks_are_those_of_a_loop(shape, fortran, size, stride, rest, data, tm
         for some in (expected, with_rest)
     ]
     left = ends[1] - max(ends[0], max(with_rest)) if len(with_rest) > len(expected) else 0
-    assert cut.leaves(shape) == left
-    notes = (f"{left} steps at the ends of 1 arrays fill no chunk, and were left out",)
+    assert cut.unused_steps(shape) == left
+    notes = (f"{left} steps at the ends of 1 arrays fill no chunk and were dropped",)
     assert records.notes == (notes if left else ())
     lengths = {one.shape[axis] for one in expected.values()}
     declared = records.features["array/encoded"].raw_shape
@@ -333,9 +335,9 @@ def test_most_arrays_decide_what_the_others_are_held_against(tmp_path) -> None:
     folder = save(tmp_path / "in", **files, wide=np.ones((2, 3)), flat=np.ones(3, "f4"))
     records = Records(folder)
     assert records.told == {
-        "wide.npy": "an array of float64, where most are float32: --dtype float64 casts both",
-        "flat.npy": "an array of 1 dimensions (3), where most records have 2: leave it out, or make"
-        " a dataset of its own of it",
+        "wide.npy": "an array of float64, but most are float32: --dtype float64 casts both",
+        "flat.npy": "an array of 1 dimensions (3), but most records have 2: remove it, or build a"
+        " separate dataset from such arrays",
     }
     both = Records(folder, dtype="float64")
     assert both.told.keys() == {"flat.npy"}
@@ -365,10 +367,10 @@ def test_bools_of_other_bytes_are_rejects(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("array", "cut", "message"),
     [
-        (np.zeros(()), ITEM, "a single number, which cannot be cut"),
+        (np.zeros(()), ITEM, "a single number, which cannot be split"),
         (np.zeros((0, 3)), ITEM, "an array of 0x3, which has no items"),
         (np.zeros((2, 3)), CHUNK(size=1, stride=1, axis=2), "an array of 2x3, which has no axis 2"),
-        (np.zeros((0, 3)), CHUNK(size=1, stride=1), "0 along axis 0, less than a chunk"),
+        (np.zeros((0, 3)), CHUNK(size=1, stride=1), "0 along axis 0, which is less than a chunk"),
         (np.array([None]), None, "an array of Python objects"),
         (np.zeros(300), None, "300 float64: 2400 bytes at once, more than --max-array-bytes 2000"),
         (np.zeros((2, 300)), ITEM, "2400 bytes at once, more than --max-array-bytes 2000"),
@@ -378,9 +380,7 @@ def test_what_gives_no_record(array, cut, message, tmp_path) -> None:
     folder = save(tmp_path / "in", bad=array)
     with pytest.raises(ConfigError) as error:
         Records(folder, cut, max_bytes=2000)
-    assert str(error.value).startswith(
-        "no file holds an array that can be used; the first: bad.npy"
-    )
+    assert str(error.value).startswith("no file holds a usable array; the first: bad.npy")
     assert message in str(error.value)
     np.save(folder / "good.npy", np.ones((3, 2, 2)))
     assert message in Records(folder, cut, max_bytes=2000).told["bad.npy"]
@@ -405,11 +405,11 @@ def test_labels_have_to_be_one_for_each_record(tmp_path) -> None:
     np.savez(tmp_path / "good.npz", x=np.zeros((5, 2)), y=np.array(["a", "b", "", "c\nd", "a"]))
     records = Records(tmp_path, ITEM, array="x", label_array="y")
     assert records.told == {
-        "short.npz": "labels of the shape [4] for 5 items: expected one each",
-        "floats.npz": "labels of float64: classes are integers, bools or texts",
-        "flat.npz": "labels of the shape [5, 1] for 5 items: expected one each",
-        "good.npz#3": "the class name 'c\\nd' has a line break, and labels.txt has a line per name:"
-        " rename it",
+        "short.npz": "labels of shape [4] for 5 items: expected one label each",
+        "floats.npz": "labels of float64: expected integers, bools or text",
+        "flat.npz": "labels of shape [5, 1] for 5 items: expected one label each",
+        "good.npz#3": "the class name 'c\\nd' contains a line break, but labels.txt has one name"
+        " per line: rename the class",
     }
     assert [*records.labels.values()] == ["a", "b", None, "a"]
 

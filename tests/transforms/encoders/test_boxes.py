@@ -513,8 +513,8 @@ def test_pictures_without_annotations_are_counted_and_named(choice, tmp_path):
         assert made.rejects == dict.fromkeys(strange, "unlabelled")
         assert made.manifest.notes == ()
     else:
-        became = "have no boxes" if choice == "keep" else "were left out"
-        told = f"2 pictures that coco.json says nothing of {became}: 'x.png', 'y.png'"
+        became = "have no boxes" if choice == "keep" else "were dropped"
+        told = f"2 images without annotations in coco.json {became}: 'x.png', 'y.png'"
         assert made.manifest.notes == (told,)
     assert made.manifest.ledger.inputs.filtered == (2 if choice == "drop" else 0)
 
@@ -545,8 +545,8 @@ def test_annotations_that_fit_two_pictures_are_refused(lost, tmp_path, capsys):
         (tmp_path / "in" / lost).symlink_to("nowhere")
     assert images(*pictures, "--output", tmp_path / "out") == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "coco.json: 'a.png' fits two pictures, 'a.png' and 'more/a.png', and" in message
-    assert "name more of the path, or leave one of the two out of the input" in message
+    assert "coco.json: 'a.png' matches two images, 'a.png' and 'more/a.png', and" in message
+    assert "which is ambiguous: name more of the path in the annotations, or remove one" in message
 
 
 def test_annotations_of_a_stem_that_fit_two_pictures_are_refused(tmp_path, capsys):
@@ -559,7 +559,7 @@ def test_annotations_of_a_stem_that_fit_two_pictures_are_refused(tmp_path, capsy
     places = ("--input", tmp_path / "in", "--annotations", tmp_path / "boxes")
     assert images(*places, "--output", tmp_path / "out") == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "boxes: 'two' fits two pictures, 'two.jpg' and 'two.png', and" in message
+    assert "boxes: 'two' matches two images, 'two.jpg' and 'two.png', and" in message
 
 
 def test_a_picture_that_is_listed_twice_has_its_annotations_twice(tmp_path):
@@ -580,7 +580,7 @@ def test_what_was_made_of_the_annotations_is_noted(tmp_path):
     coco["categories"].append({"id": 9, "name": "cat"})
     (tmp_path / "coco.json").write_text(json.dumps(coco))
     (note,) = make(tmp_path / "out", *pictures).manifest.notes
-    assert note.startswith("coco.json: the categories 1, 9 are called 'cat', all of them: they")
+    assert note.startswith("coco.json: the categories 1, 9 share the name 'cat': they")
 
 
 def test_a_labels_file_names_the_classes_there_may_be(tmp_path):

@@ -99,7 +99,9 @@ def test_the_class_of_a_picture_can_be_asked_for(pictures, tmp_path):
 @pytest.mark.parametrize("name", ["flip", "crop", "rotate"])
 def test_pixels_are_not_moved_away_from_boxes(pictures, tmp_path, name):
     made = made_of(pictures, tmp_path, "--rename", "image/object/bbox/xmin=left")
-    with pytest.raises(ConfigError, match=f"augment: {name} moves pixels, but would not change left"):
+    with pytest.raises(
+        ConfigError, match=f"augment: {name} moves pixels, but would not change left"
+    ):
         recordmill.load(made.folder, augment=["brightness", name])
     recordmill.load(made.folder, augment="brightness,contrast")
     alone = recordmill.load(made.folder, inputs=["image/encoded"], augment=name, batch_size=2)

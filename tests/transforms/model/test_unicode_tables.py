@@ -15,7 +15,7 @@ from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import lower, normalize
 from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.sources.arrays.array_headers import _label_in
-from recordmill.transforms.sources.video.video import _read_seconds
+from recordmill.transforms.sources.video.segments import parse_seconds
 from tests.texts import strings
 
 CHARACTERS = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
@@ -110,7 +110,7 @@ def test_patterns_do_not_take_later_characters_for_letters():
 
 
 def test_later_digits_are_no_numbers():
-    seconds, faults = _read_seconds(["1.5", DIGIT, "", None], "begin")
+    seconds, faults = parse_seconds(["1.5", DIGIT, "", None], "begin")
     assert seconds.to_pylist() == [1.5, None, None, None]
     assert list(faults) == [1]
 

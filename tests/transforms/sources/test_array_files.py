@@ -1,4 +1,4 @@
-"""Arrays in .npy, .npz and HDF5 files: parts of them are what numpy makes of the whole."""
+"""Arrays in .npy, .npz and HDF5 files: slices equal those of the array in numpy."""
 
 import io
 import os
@@ -17,7 +17,7 @@ from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.sources.arrays import array_file, hdf5
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.npy import Stored
+from recordmill.transforms.sources.arrays.npy import StoredArray
 from tests.transforms.sources.test_npy import NUMBERS, SHAPES
 
 FORMATS = ("npy", "npz", "deflated", "h5", "h5 in chunks")
@@ -54,7 +54,7 @@ def read(path: pathlib.Path, span: Span | None = None) -> np.ndarray:
 @pytest.mark.parametrize("form", FORMATS)
 @MANY
 @given(array=arrays.arrays(NUMBERS, SHAPES), fortran=st.booleans(), data=st.data())
-def test_a_part_is_what_numpy_has(form, array, fortran, data, tmp_path) -> None:
+def test_a_slice_equals_that_of_numpy(form, array, fortran, data, tmp_path) -> None:
     array = np.asfortranarray(array) if fortran else array
     path = tmp_path / "file"
     write(path, array, form)
@@ -74,9 +74,7 @@ def test_a_part_is_what_numpy_has(form, array, fortran, data, tmp_path) -> None:
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 26])
 @pytest.mark.parametrize("order", "CF")
-def test_a_part_that_is_spread_over_the_file_is_read_in_blocks(
-    block, order, tmp_path, monkeypatch
-) -> None:
+def test_a_strided_slice_is_read_in_blocks(block, order, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(array_file, "_BLOCK", block)
     array = np.asarray(np.arange(2 * 7 * 5 * 3, dtype=">i4").reshape(2, 7, 5, 3), order=order)
     np.save(tmp_path / "x.npy", array)
@@ -89,7 +87,7 @@ def test_a_part_that_is_spread_over_the_file_is_read_in_blocks(
     ("form", "maps"),
     [("npy", True), ("npz", True), ("deflated", False), ("h5", True), ("h5 in chunks", False)],
 )
-def test_what_stands_in_one_piece_is_read_where_it_stands(form, maps, tmp_path) -> None:
+def test_contiguous_arrays_are_read_directly(form, maps, tmp_path) -> None:
     array = np.arange(1000, dtype=np.int32)
     write(tmp_path / "file", array, form)
     with opened(tmp_path / "file") as file:
@@ -100,7 +98,7 @@ def test_what_stands_in_one_piece_is_read_where_it_stands(form, maps, tmp_path) 
         assert data == array.tobytes()
 
 
-def test_an_hdf5_file_may_begin_with_a_block_of_the_users(tmp_path) -> None:
+def test_an_hdf5_file_may_have_a_user_block(tmp_path) -> None:
     with h5py.File(tmp_path / "x.mat", "w", userblock_size=512) as file:
         file["a/b"] = np.arange(12.0).reshape(3, 4)
     np.testing.assert_array_equal(
@@ -141,20 +139,20 @@ def damaged(content: bytes) -> bytes:
 NOISE = np.random.default_rng(1).integers(0, 99, 2000)
 BAD = {
     "text": (b"hello there", Reason.UNSUPPORTED, "neither .npy, .npz nor HDF5"),
-    "a pickle": (b"\x80\x04K\x01.", Reason.UNSUPPORTED, "perhaps a pickle, which is never read"),
-    "an empty archive": (npz(), Reason.EMPTY, "no array is in it"),
+    "a pickle": (b"\x80\x04K\x01.", Reason.UNSUPPORTED, "probably a pickle, which is never read"),
+    "an empty archive": (npz(), Reason.EMPTY, "it contains no arrays"),
     "several arrays": (
         npz(x=NOISE, y=NOISE),
         Reason.BAD_VALUE,
-        "several arrays, x, y: say which with --array",
+        "several arrays, x, y: name one with --array",
     ),
-    "half an archive": (npz(x=NOISE)[:-60], Reason.CORRUPT, "an archive that is damaged"),
-    "a damaged member": (damaged(npz(x=NOISE)), Reason.CORRUPT, "an archive that is damaged"),
+    "half an archive": (npz(x=NOISE)[:-60], Reason.CORRUPT, "a damaged archive"),
+    "a damaged member": (damaged(npz(x=NOISE)), Reason.CORRUPT, "a damaged archive"),
     "an archive of objects": (npz(x=np.array([None])), Reason.UNSUPPORTED, "never read"),
     "a member that lies": (
         npz(x=b"\x93NUMPY\x01\0\x3c\0{'descr':'<f8','fortran_order':False,'shape':(9,)}".ljust(70)),
         Reason.TRUNCATED,
-        "its header tells of 9 float64",
+        "its header declares 9 float64",
     ),
     "no HDF5": (b"\x89HDF\r\n\x1a\n" + bytes(500), Reason.CORRUPT, "an HDF5 file that cannot be"),
     "half of HDF5": (
@@ -170,7 +168,7 @@ BAD = {
     "records in HDF5": (
         hdf5_of(lambda file: file.create_dataset("x", data=np.zeros(2, [("a", "f4")]))),
         Reason.UNSUPPORTED,
-        "records of the fields a",
+        "structured array with the fields a",
     ),
     "nothing in HDF5": (
         hdf5_of(lambda file: file.create_dataset("x", data=h5py.Empty("f4"))),
@@ -181,7 +179,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_holds_no_array_is_told(name, tmp_path) -> None:
+def test_files_without_usable_array_are_rejected(name, tmp_path) -> None:
     content, reason, message = BAD[name]
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(RecordError) as error:
@@ -193,7 +191,7 @@ def test_what_holds_no_array_is_told(name, tmp_path) -> None:
 @pytest.mark.parametrize("form", ["npz", "deflated", "h5", "h5 in chunks"])
 @MANY
 @given(data=st.data())
-def test_damage_is_a_reject_or_an_array(form, data, tmp_path) -> None:
+def test_a_damaged_file_is_rejected_or_an_array(form, data, tmp_path) -> None:
     path = tmp_path / "file"
     write(path, np.arange(60, dtype="<i2").reshape(3, 20), form)
     content = bytearray(path.read_bytes())
@@ -208,7 +206,7 @@ def test_damage_is_a_reject_or_an_array(form, data, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "external", "virtual"])
-def test_nothing_is_read_that_stands_in_another_file(kind, tmp_path) -> None:
+def test_other_files_are_never_read(kind, tmp_path) -> None:
     with h5py.File(tmp_path / "secret.h5", "w") as file:
         file["x"] = np.arange(4)
     (tmp_path / "secret.bin").write_bytes(bytes(32))
@@ -234,7 +232,7 @@ def test_nothing_is_read_that_stands_in_another_file(kind, tmp_path) -> None:
         ("/", "no array '/'"),
     ],
 )
-def test_an_array_that_is_not_there(asked, message, tmp_path) -> None:
+def test_missing_arrays(asked, message, tmp_path) -> None:
     np.savez(tmp_path / "two.npz", x=NOISE, y=NOISE)
     with opened(tmp_path / "two.npz") as file, pytest.raises(RecordError) as error:
         file.find(asked)
@@ -265,13 +263,13 @@ def test_labels(form, labels, expected, tmp_path) -> None:
         assert file.labels(stored, Span(0, 1, 3)).to_pylist() == expected[1:]
 
 
-def test_labels_that_are_no_texts(tmp_path) -> None:
+def test_invalid_labels(tmp_path) -> None:
     np.save(tmp_path / "y.npy", np.array([b"\xff"]))
     with opened(tmp_path / "y.npy") as file, pytest.raises(RecordError, match="not UTF-8"):
         file.labels(file.find(None, texts=True), Span(0, 0, 1))
 
 
-def test_without_h5py_hdf5_is_an_error_that_says_what_to_do(tmp_path, monkeypatch) -> None:
+def test_missing_h5py_is_a_config_error_with_advice(tmp_path, monkeypatch) -> None:
     write(tmp_path / "x.h5", NOISE, "h5")
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     with pytest.raises(ConfigError, match=r"pip install 'recordmill\[arrays\]'"):
@@ -308,6 +306,6 @@ def test_no_file_is_left_open(tmp_path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_is_stored_is_text_in_a_listing() -> None:
-    stored = Stored(dtype=">f4", shape=(2, 3), fortran=True, offset=128, member="a/b")
-    assert Stored.from_text(stored.to_text()) == stored
+def test_headers_round_trip_through_text() -> None:
+    stored = StoredArray(dtype=">f4", shape=(2, 3), fortran=True, offset=128, member="a/b")
+    assert StoredArray.from_text(stored.to_text()) == stored

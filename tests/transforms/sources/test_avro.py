@@ -1,4 +1,4 @@
-"""Avro files as tables: whatever their blocks, codecs and types."""
+"""Avro files as tables, with any blocks, codecs and types."""
 
 import datetime
 import pathlib
@@ -9,9 +9,9 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.row_formats.row_files import open_rows, wanted_columns
+from recordmill.transforms.sources.row_formats.open_rows import open_rows, wanted_columns
+from recordmill.transforms.sources.row_formats.row_file import Origin
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import Origin
 
 SCHEMA = {
     "type": "record",
@@ -48,7 +48,7 @@ def reading(number):
 
 
 def opened(path):
-    return open_rows(Origin(place=Location.parse(str(path))), RowFormat().of(path.name))
+    return open_rows(Origin(place=Location.parse(str(path))), RowFormat().resolve(path.name))
 
 
 def rows_of(file, size, names=None):
@@ -66,7 +66,7 @@ def rows_of(file, size, names=None):
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2"])
 @pytest.mark.parametrize("size", [1, 1000, 1 << 30])
-def test_rows_are_those_written(tmp_path, codec, size):
+def test_rows_equal_the_written_ones(tmp_path, codec, size):
     rows = [reading(number) for number in range(300)]
     path = tmp_path / "t.avro"
     with path.open("wb") as sink:
@@ -76,7 +76,7 @@ def test_rows_are_those_written(tmp_path, codec, size):
     assert only == [{"name": row["name"], "id": row["id"]} for row in rows]
 
 
-def test_text_that_is_none_is_told_by_its_row(tmp_path):
+def test_invalid_text_is_rejected_by_its_row(tmp_path):
     path = tmp_path / "t.avro"
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "bytes"}]}
     with path.open("wb") as sink:
@@ -102,23 +102,23 @@ def mend_header(path: pathlib.Path) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no Avro file"),
-        (b"a,b\n1,2\n", "is no Avro file"),
-        (b"Obj\x01\x02", "is no Avro file"),
+        (b"", "is not an Avro file"),
+        (b"a,b\n1,2\n", "is not an Avro file"),
+        (b"Obj\x01\x02", "is not an Avro file"),
     ],
 )
-def test_what_is_no_avro_file_is_told(tmp_path, content, words):
+def test_files_that_are_not_avro(tmp_path, content, words):
     path = tmp_path / "t.avro"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=words):
         opened(path).header()
 
 
-def test_columns_of_records_are_told(tmp_path):
+def test_columns_of_records_are_config_errors(tmp_path):
     path = tmp_path / "t.avro"
     inner = {"type": "record", "name": "I", "fields": [{"name": "y", "type": "int"}]}
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": inner}]}
     with path.open("wb") as sink:
         fastavro.writer(sink, schema, [{"x": {"y": 1}}])
-    with pytest.raises(ConfigError, match=r"column 'x' of .* is of the Avro type"):
+    with pytest.raises(ConfigError, match=r"column 'x' of .* has the Avro type"):
         opened(path).header()

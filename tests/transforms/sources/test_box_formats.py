@@ -1,4 +1,4 @@
-"""Annotations of every format: the same boxes, and what each mistake is called."""
+"""Annotations in every format: equal boxes, and the message for each mistake."""
 
 import csv
 import json
@@ -90,7 +90,7 @@ def write_csv(path, coco, *, fractions=False):
 
 
 @pytest.mark.parametrize("which", ["coco", "voc", "yolo", "csv", "csv of fractions"])
-def test_every_format_says_the_same(which, coco, tmp_path):
+def test_every_format_gives_the_same_boxes(which, coco, tmp_path):
     more = []
     match which:
         case "coco":
@@ -135,23 +135,23 @@ def test_every_format_says_the_same(which, coco, tmp_path):
         ("-1 0.5 0.5 0.1 0.1", "line 1: expected a class 0 to 1, got '-1'"),
         ("0 0.5 x 0.1 0.1", "line 1: expected four fractions, got 0.5, x, 0.1, 0.1"),
         ("0 0.5 nan 0.1 0.1", "line 1: expected four fractions, got 0.5, nan, 0.1, 0.1"),
-        ("0 50 40 10 10", "line 1: expected four fractions, got 50, 40, 10, 10: they are of the"),
-        ("0 1.5 .5 .1 .1", "line 1: expected four fractions, got 1.5, .5, .1, .1: they are of the"),
-        ("0 .5 -.2 .1 .1", "line 1: expected four fractions, got .5, -.2, .1, .1: they are of the"),
-        ("0 .5 .5 1.2 .1", "line 1: expected four fractions, got .5, .5, 1.2, .1: they are of the"),
-        ("0 .5 .5 -.001 1", "line 1: expected four fractions, got .5, .5, -.001, 1: they are of"),
+        ("0 50 40 10 10", "line 1: expected four fractions, got 50, 40, 10, 10: fractions of"),
+        ("0 1.5 .5 .1 .1", "line 1: expected four fractions, got 1.5, .5, .1, .1: fractions of"),
+        ("0 .5 -.2 .1 .1", "line 1: expected four fractions, got .5, -.2, .1, .1: fractions of"),
+        ("0 .5 .5 1.2 .1", "line 1: expected four fractions, got .5, .5, 1.2, .1: fractions of"),
+        ("0 .5 .5 -.001 1", "line 1: expected four fractions, got .5, .5, -.001, 1: fractions of"),
         ("0 0.2_5 .5 .1 .1", "line 1: expected four fractions, got 0.2_5, .5, .1, .1"),
         ("0 .5 \u0661 .1 .1", "line 1: expected four fractions, got .5, \u0661, .1, .1"),
         ("\u0661 .5 .5 .1 .1", "line 1: expected a class 0 to 1, got '\u0661'"),
         (b"0 \xff", "not UTF-8"),
     ],
 )
-def test_a_bad_file_of_yolo(text, why, tmp_path):
+def test_bad_files_of_yolo(text, why, tmp_path):
     path = tmp_path / "b.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     (tmp_path / "a.txt").write_text("1 0.5 0.5 1 1\n\n")
-    book = open_yolo(Location.parse(str(tmp_path)), ["x", "y"])
-    found = book.read(np.arange(2))
+    annotations = open_yolo(Location.parse(str(tmp_path)), ["x", "y"])
+    found = annotations.read(np.arange(2))
     assert list(found.faults) == [1]
     assert found.faults[1].startswith(f"b.txt: {why}")
     assert [one["class"] for one in found.columns[OBJECTS][0].as_py()] == ["y"]
@@ -160,30 +160,33 @@ def test_a_bad_file_of_yolo(text, why, tmp_path):
 
 def test_fractions_may_be_rounded(tmp_path):
     (tmp_path / "a.txt").write_text("0 1.0004 -0.0003 1.0001 0.5")
-    book = open_yolo(Location.parse(str(tmp_path)), ["x"])
-    assert book.read(np.arange(1)).faults == {}
+    annotations = open_yolo(Location.parse(str(tmp_path)), ["x"])
+    assert annotations.read(np.arange(1)).faults == {}
 
 
 @pytest.mark.parametrize(("corners", "bad"), [("0,0,1.0005,1", False), ("0,0,30,1", True)])
 def test_fractions_of_a_table_are_0_to_1(corners, bad, tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text(f"file,label,x1,y1,x2,y2\na.jpg,cat,{corners}\n")
-    book = read_boxes(Location.parse(str(path)), fractions=True)
+    annotations = read_boxes(Location.parse(str(path)), fractions=True)
     got = corners.replace(",", ", ")
-    why = f"boxes.csv: row 1: expected four fractions, got {got}: they are of the sides, 0 to 1"
-    assert book.faults == ({0: why} if bad else {})
+    why = (
+        f"boxes.csv: row 1: expected four fractions, got {got}: fractions of width and height are"
+        " 0 to 1"
+    )
+    assert annotations.faults == ({0: why} if bad else {})
 
 
-def test_pixels_of_which_none_is_above_1_are_fractions(tmp_path):
+def test_pixels_of_at_most_1_are_probably_fractions(tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text("file,label,x1,y1,x2,y2\na.jpg,cat,0,.5,1,1\nb.jpg,cat,.2,.2,.3,.3\n")
-    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: say --box-units fractions"):
+    with pytest.raises(ConfigError, match=r"has no corner above 1, .*: pass --box-units fractions"):
         read_boxes(Location.parse(str(path)))
     assert len(read_boxes(Location.parse(str(path)), fractions=True).table) == 2
 
 
 @pytest.mark.parametrize("width", ["99999999999", "9" * 5000, "0", "\u0664\u0660"])
-def test_a_width_that_is_none_is_not_said(width, tmp_path):
+def test_an_invalid_width_is_ignored(width, tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text(f"file,label,x1,y1,x2,y2,width,height\na.jpg,cat,1,2,3,4,{width},50\n")
     assert read_boxes(Location.parse(str(path))).table[SIDES].to_pylist() == [None]
@@ -206,7 +209,7 @@ def test_voc_may_have_a_namespace(tmp_path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("<annotation", "no XML that can be read"),
+        ("<annotation", "invalid XML"),
         ("<html><body/></html>", "expected an XML of <annotation>, got one of <html>"),
         ('<list xmlns="http://x"/>', "expected an XML of <annotation>, got one of <list>"),
         (
@@ -228,25 +231,25 @@ def test_voc_may_have_a_namespace(tmp_path):
         ),
         (
             f"<annotation><object><name>x</name>{BOX.replace('3', '0')}</object></annotation>",
-            "object 1: its box ends before it begins",
+            "object 1: the box ends before it begins",
         ),
     ],
 )
-def test_a_bad_file_of_voc(text, why, tmp_path):
+def test_bad_files_of_voc(text, why, tmp_path):
     (tmp_path / "b.xml").write_text(text)
     (tmp_path / "a.xml").write_text(
         f"<annotation><size><width>9</width><height>0</height></size><object><name>dog</name>"
         f"<pose>Left</pose>{BOX}</object></annotation>"
     )
-    book = open_voc(Location.parse(str(tmp_path)))
-    found = book.read(np.arange(2))
+    annotations = open_voc(Location.parse(str(tmp_path)))
+    found = annotations.read(np.arange(2))
     assert list(found.faults) == [1]
     assert found.faults[1].startswith(f"b.xml: {why}")
     (one,) = found.columns[OBJECTS][0].as_py()
     assert [one[name] for name in ("xmin", "ymin", "xmax", "ymax")] == [0, 1, 3, 4]
     assert (one["view"], one["difficult"]) == ("Left", False)
     assert found.columns[SIDES][0].as_py() is None
-    assert book.labels() == ("dog",)
+    assert annotations.labels() == ("dog",)
 
 
 @pytest.mark.parametrize(
@@ -258,36 +261,36 @@ def test_a_bad_file_of_voc(text, why, tmp_path):
         ("b.jpg,,1,2,3,4", "boxes.csv: row 2: expected a class of one line"),
     ],
 )
-def test_a_bad_row_of_a_table(row, why, tmp_path):
+def test_bad_rows_of_a_table(row, why, tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text(
         f"Image,Label,X1,Y1,X2,Y2\na.jpg,cat,1,2,3,4\n{row}\nc.jpg,,,,,\n,cat,1,2,3,4\n"
     )
-    book = read_boxes(Location.parse(str(path)))
-    assert book.names == ["a.jpg", "b.jpg", "c.jpg"]
-    assert book.faults == {1: why}
-    assert [len(one) for one in book.table[OBJECTS].to_pylist()] == [1, 0, 0]
-    (reject,) = book.rejects
-    assert (reject.key, reject.detail) == ("boxes.csv#4", "row 4: names no picture")
+    annotations = read_boxes(Location.parse(str(path)))
+    assert annotations.names == ["a.jpg", "b.jpg", "c.jpg"]
+    assert annotations.faults == {1: why}
+    assert [len(one) for one in annotations.table[OBJECTS].to_pylist()] == [1, 0, 0]
+    (reject,) = annotations.rejects
+    assert (reject.key, reject.detail) == ("boxes.csv#4", "row 4: names no image")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, "is not there: check the path"),
+        ({}, "does not exist: check the path"),
         ({"x/a.jpg": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
         ({"x": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
-        ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one a line"),
+        ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one per line"),
         ({"x.csv": "a,b\n"}, "has no column filename, class, xmin, ymin, xmax, ymax; it has a, b"),
         (
             {"x.csv": "1.jpg 2 " * 99},
             "; it has 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg 2 1.jpg",
         ),
-        ({"x.csv": "file,label,x1,y1,x2,y2\n"}, "has no row that names a picture"),
-        ({"x.csv": b"file,label,x1,y1,x2,y2\n\xff"}, "is no CSV in UTF-8"),
+        ({"x.csv": "file,label,x1,y1,x2,y2\n"}, "has no row that names an image"),
+        ({"x.csv": b"file,label,x1,y1,x2,y2\n\xff"}, "is not CSV in UTF-8"),
     ],
 )
-def test_annotations_that_are_none(content, message, tmp_path):
+def test_invalid_annotations(content, message, tmp_path):
     place = tmp_path / "x"
     for name, data in content.items():
         path = tmp_path / name

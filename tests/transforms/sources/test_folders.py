@@ -19,12 +19,12 @@ from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.folders import (
-    NOT_PICTURES,
+    NOT_IMAGES,
     FileTree,
-    filtered_by,
     has_extension,
     layout_of,
     read_layout,
+    skip_reason,
     split_and_label,
 )
 from tests.paths import CLOTHING
@@ -98,8 +98,8 @@ def test_split_and_label(key: str, layout: Any, expected: tuple[str | None, str 
         ("1.jpg~", "backup"),
     ],
 )
-def test_filtered_by(name: str, by: str | None) -> None:
-    assert filtered_by(name) == by
+def test_skip_reason(name: str, by: str | None) -> None:
+    assert skip_reason(name) == by
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_filtered_by(name: str, by: str | None) -> None:
     ],
 )
 def test_extensions_in_any_case(name: str, known: bool) -> None:
-    assert has_extension(name, NOT_PICTURES) is known
+    assert has_extension(name, NOT_IMAGES) is known
 
 
 def test_labels(tmp_path: pathlib.Path) -> None:
@@ -160,7 +160,7 @@ def test_a_flat_folder_has_no_labels(tmp_path: pathlib.Path) -> None:
     assert not rejects
 
 
-def test_the_extensions_left_out_are_an_option(tmp_path: pathlib.Path) -> None:
+def test_skipped_extensions_are_an_option(tmp_path: pathlib.Path) -> None:
     fill(tmp_path, "1.jpg", "2.mp4")
     assert list(scan(tmp_path)[0]) == ["1.jpg"]
     assert list(scan(tmp_path, leave_out=("jpg",))[0]) == ["2.mp4"]
@@ -181,7 +181,7 @@ NAMES = [
 ]
 
 
-def test_names_of_all_kinds(tmp_path: pathlib.Path) -> None:
+def test_unusual_names(tmp_path: pathlib.Path) -> None:
     folders = {name: name.replace("\n", " ") for name in NAMES}
     fill(tmp_path, *(f"{folder}/{name}.jpg" for name, folder in folders.items()))
     rows, rejects, filtered = scan(tmp_path)
@@ -193,15 +193,15 @@ def test_names_of_all_kinds(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["new\nline", "return\r", "\nx"])
-def test_a_class_folder_with_a_line_break_is_no_name(label: str, tmp_path: pathlib.Path) -> None:
+def test_a_class_folder_with_a_line_break_is_rejected(label: str, tmp_path: pathlib.Path) -> None:
     fill(tmp_path, "roses/1.jpg", "roses/new\nline/1.jpg", f"{label}/1.jpg")
     rows, rejects, _ = scan(tmp_path)
     assert sorted(rows) == ["roses/1.jpg", "roses/new\nline/1.jpg"]
     assert {key: (r.reason, r.detail) for key, r in rejects.items()} == {
         f"{label}/1.jpg": (
             Reason.BAD_NAME,
-            f"the class name {label!r} has a line break, and labels.txt has a line per name: "
-            "rename it",
+            f"the class name {label!r} contains a line break, but labels.txt has one name per "
+            "line: rename the class",
         )
     }
 
@@ -237,7 +237,7 @@ def _link(target: str, name: str) -> Callable[[bytes], None]:
         (lambda r: os.mkfifo(r + b"/roses/p"), "roses/p", Reason.UNSUPPORTED, "a pipe: expected"),
         (_socket, "roses/socket", Reason.UNSUPPORTED, "a socket: expected a regular file"),
         (_link("/dev/null", "roses/null"), "roses/null", Reason.UNSUPPORTED, "a device: expected"),
-        (_link("gone", "roses/l"), "roses/l", Reason.MISSING, "a symbolic link that leads nowhere"),
+        (_link("gone", "roses/l"), "roses/l", Reason.MISSING, "a symbolic link to a missing file"),
         (_link("self", "roses/self"), "roses/self", Reason.SYMLINK_LOOP, "leads back to itself"),
         (_link("..", "roses/up"), "roses/up", Reason.SYMLINK_LOOP, "leads back to itself"),
         (_link(".", "here"), "here", Reason.SYMLINK_LOOP, "leads back to itself"),
@@ -245,7 +245,7 @@ def _link(target: str, name: str) -> Callable[[bytes], None]:
         (_link("/", "all"), "all", Reason.SYMLINK_LOOP, "leads back to itself"),
     ],
 )
-def test_what_cannot_be_a_record_is_rejected_once(
+def test_unusable_files_are_rejected_once(
     make: Callable[[bytes], None], key: str, reason: Reason, detail: str, tmp_path: pathlib.Path
 ) -> None:
     fill(tmp_path, "roses/1.jpg")
@@ -267,7 +267,7 @@ def test_symbolic_links_are_followed(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_unreadable_folder_is_rejected_by_name() -> None:
-    """Looked at by nobody, in another process: root may read everything."""
+    """Lists as the user nobody, in another process, because root may read everything."""
     script = (
         "import os, sys\n"
         "from recordmill.transforms.sources.files.folders import FileTree\n"
@@ -337,15 +337,15 @@ def test_bad_options() -> None:
 @pytest.mark.parametrize(
     ("names", "root", "message"),
     [
-        ((), "gone", "the input folder {} is not there: check the path"),
-        ((), ".", "found no file to use in {} (it is empty): expected LABEL/FILE"),
+        ((), "gone", "the input folder {} does not exist: check the path"),
+        ((), ".", "found no usable file in {} (it is empty): expected LABEL/FILE"),
         (
             (".x", ".y", "a.txt", "b.CSV", "c.json"),
             ".",
-            "found no file to use in {} (3 left out as extension, 2 left out as hidden): expected",
+            "found no usable file in {} (3 left out as extension, 2 left out as hidden): expected",
         ),
-        (("a.jpg",), "*.png", "no file to use matches {} (nothing does)"),
-        (("train/1", "test/2"), ".", "; to use files without label, say --unlabelled keep"),
+        (("a.jpg",), "*.png", "no usable file matches {} (no file matches)"),
+        (("train/1", "test/2"), ".", "; to use files without label, pass --unlabelled keep"),
     ],
 )
 def test_unusable_input(
@@ -416,7 +416,7 @@ def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     assert (max(sizes), sum(sizes)) == (3, 7)
 
 
-def test_it_travels() -> None:
+def test_the_source_can_be_pickled() -> None:
     source = FileTree(input="/x")
     assert pickle.loads(pickle.dumps(source)) == source
     assert source.unique_keys
@@ -453,7 +453,7 @@ def test_object_stores_list_the_same(names: list[str], tmp_path: pathlib.Path) -
         assert read_file(row[batch.PATH], size=1, mtime=row[batch.MTIME]) == b"x"
 
 
-def test_real_pictures() -> None:
+def test_real_images() -> None:
     rows, rejects, filtered = scan(CLOTHING)
     assert (len(rows), rejects, filtered) == (100, {}, {})
     assert len({row[batch.LABEL] for row in rows.values()}) == 10

@@ -1,4 +1,4 @@
-"""Large JSON read item by item, wherever a read ends, and what is none."""
+"""Streaming of large JSON with reads of any size, and errors of invalid JSON."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.annotations import json_members
-from recordmill.transforms.sources.annotations.json_members import members
+from recordmill.transforms.sources.annotations.json_members import iter_members
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
@@ -19,7 +19,7 @@ values = st.recursive(
 
 
 def read(data, wanted=("a", "b")):
-    return list(members(io.BytesIO(data), wanted, where="x.json"))
+    return list(iter_members(io.BytesIO(data), wanted, where="x.json"))
 
 
 @given(
@@ -28,7 +28,7 @@ def read(data, wanted=("a", "b")):
     ascii_only=st.booleans(),
     indent=st.sampled_from([None, 1]),
 )
-def test_items_are_those_of_json(whole, size, ascii_only, indent):
+def test_items_equal_those_of_json(whole, size, ascii_only, indent):
     data = json.dumps(whole, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "replace")
     expected = []
     for name, value in json.loads(data).items():
@@ -45,23 +45,23 @@ def test_items_are_those_of_json(whole, size, ascii_only, indent):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "expected a JSON object, which begins with {: it ends there"),
+        (b"", "expected a JSON object, which begins with {: got the end of the file"),
         (b"[1]", "expected a JSON object, which begins with {: got '[1]'"),
-        (b'{"a": [1, 2', "no JSON at or after a[1]: it ends there"),
-        (b'{"a": [1 2]}', "no JSON at or after a[0]: got ']}'"),
-        (b'{"a": [{"b": 1}, {"b" 2}]}', "no JSON at or after a[0]: got"),
-        (b'{"a" [1]}', "no JSON: got '[1]}'"),
-        (b'{"a": 1 "b": 2}', "no JSON at or after a: got 'b\": 2}'"),
-        (b"{1: 2}", "no JSON: got ': 2}'"),
+        (b'{"a": [1, 2', "invalid JSON at or after a[1]: got the end of the file"),
+        (b'{"a": [1 2]}', "invalid JSON at or after a[0]: got ']}'"),
+        (b'{"a": [{"b": 1}, {"b" 2}]}', "invalid JSON at or after a[0]: got"),
+        (b'{"a" [1]}', "invalid JSON: got '[1]}'"),
+        (b'{"a": 1 "b": 2}', "invalid JSON at or after a: got 'b\": 2}'"),
+        (b"{1: 2}", "invalid JSON: got ': 2}'"),
         (b'{"a": ["\xff"]}', "not UTF-8"),
-        (b'{"a": [' + b"[" * 100_000, "no JSON at or after a"),
+        (b'{"a": [' + b"[" * 100_000, "invalid JSON at or after a"),
     ],
 )
-def test_what_is_no_json(data, message):
+def test_invalid_json(data, message):
     with pytest.raises(ConfigError) as caught:
         read(data)
     assert str(caught.value).startswith(f"x.json: {message}")
 
 
-def test_a_mark_at_the_start_is_no_part_of_it():
+def test_a_byte_order_mark_is_skipped():
     assert read(b'\xef\xbb\xbf{"a": 1}') == [("a", None, 1)]

@@ -1,4 +1,4 @@
-"""Headers of .npy files: what numpy writes is read, what is none is told."""
+"""Headers of .npy files: valid ones are read, invalid ones are rejected."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
+from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
 NUMBERS = st.one_of(
     arrays.boolean_dtypes(),
@@ -37,12 +37,12 @@ def header(text: str, data: bytes = b"", *, version: int = 1) -> bytes:
     return b"\x93NUMPY" + bytes([version, 0]) + length + content + data
 
 
-def read(content: bytes) -> Stored:
+def read(content: bytes) -> StoredArray:
     return read_npy(content[:HEAD], len(content))
 
 
 @given(arrays.arrays(NUMBERS, SHAPES), st.booleans(), st.sampled_from([(1, 0), (2, 0), (3, 0)]))
-def test_what_numpy_writes_is_read(array, fortran, version) -> None:
+def test_files_of_numpy_are_read(array, fortran, version) -> None:
     array = np.asfortranarray(array) if fortran else array
     content = written(array, version)
     stored = read(content)
@@ -52,7 +52,7 @@ def test_what_numpy_writes_is_read(array, fortran, version) -> None:
     raw = np.frombuffer(content, stored.numbers, offset=stored.offset)
     got = raw.reshape(stored.shape, order="F" if stored.fortran else "C")
     assert got.tobytes() == array.tobytes()
-    assert Stored.from_text(stored.to_text()) == stored
+    assert StoredArray.from_text(stored.to_text()) == stored
 
 
 def text_of(descr: str = "'<f4'", shape: str = "(2,)", fortran: str = "False") -> str:
@@ -64,11 +64,11 @@ BAD = {
     "no header": (b"\x93NUMPY\x01\0", Reason.TRUNCATED, "it ends within its header"),
     "half a header": (header(text_of())[:30], Reason.TRUNCATED, "it ends within its header"),
     "version 9": (b"\x93NUMPY\x09\0" + EIGHT, Reason.UNSUPPORTED, "a header of version 9.0"),
-    "no dictionary": (header("[1, 2]", EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "a call": (header("__import__('os')", EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "no text": (header("\0\0\0", EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "brackets": (header("(" * 900, EIGHT), Reason.CORRUPT, "cannot be understood"),
-    "no such dtype": (header(text_of("'<q9'"), EIGHT), Reason.CORRUPT, "cannot be understood"),
+    "no dictionary": (header("[1, 2]", EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "a call": (header("__import__('os')", EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "no text": (header("\0\0\0", EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "brackets": (header("(" * 900, EIGHT), Reason.CORRUPT, "cannot be parsed"),
+    "no such dtype": (header(text_of("'<q9'"), EIGHT), Reason.CORRUPT, "cannot be parsed"),
     "a long header": (
         header(text_of() + " " * 70000, EIGHT, version=2),
         Reason.CORRUPT,
@@ -76,7 +76,7 @@ BAD = {
     ),
     "below 0": (header(text_of(shape="(-2,)"), EIGHT), Reason.CORRUPT, "the shape (-2,)"),
     "a bool": (header(text_of(shape="(True,)"), b"1234"), Reason.CORRUPT, "the shape (True,)"),
-    "no tuple": (header(text_of(shape="2"), EIGHT), Reason.CORRUPT, "cannot be understood"),
+    "no tuple": (header(text_of(shape="2"), EIGHT), Reason.CORRUPT, "cannot be parsed"),
     "65 dimensions": (
         header(text_of(shape=str((1,) * 65)), EIGHT),
         Reason.CORRUPT,
@@ -85,24 +85,24 @@ BAD = {
     "too little": (
         header(text_of(shape="(3,)"), EIGHT),
         Reason.TRUNCATED,
-        "its header tells of 3 float32, which is 12 bytes, and 8 follow it",
+        "its header declares 3 float32, which is 12 bytes, but 8 bytes follow",
     ),
     "too much": (header(text_of(shape="(1,)"), EIGHT), Reason.CORRUPT, "4 bytes follow the array"),
     "absurd": (
         header(text_of(shape=f"({2**40}, {2**40})"), EIGHT),
         Reason.TOO_LARGE,
-        "more than any file holds",
+        "larger than any file",
     ),
     "absurd but empty": (
         header(text_of(shape=f"(0, {2**62})")),
         Reason.TOO_LARGE,
-        "more than any file holds",
+        "larger than any file",
     ),
     "objects": (written(np.array([{}, None])), Reason.UNSUPPORTED, "a pickle and never read"),
     "records": (
         written(np.zeros(2, [("a", "i4"), ("b", "f4")])),
         Reason.UNSUPPORTED,
-        "records of the fields a, b",
+        "structured array with the fields a, b",
     ),
     "records of objects": (
         written(np.zeros(2, [("a", "O")])),
@@ -126,7 +126,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_array_is_told(name) -> None:
+def test_invalid_arrays_are_rejected(name) -> None:
     content, reason, message = BAD[name]
     with pytest.raises(RecordError) as error:
         read(content)
@@ -144,7 +144,7 @@ def test_a_pickle_is_never_run() -> None:
         read(content)
 
 
-def test_what_python_2_wrote_is_read(recwarn) -> None:
+def test_files_of_python_2_are_read(recwarn) -> None:
     stored = read(header("{'descr': '<i2', 'fortran_order': False, 'shape': (4L,), }", EIGHT))
     assert stored.shape == (4,)
     assert not recwarn.list
@@ -152,7 +152,7 @@ def test_what_python_2_wrote_is_read(recwarn) -> None:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_damage_is_a_reject_or_an_array(data) -> None:
+def test_a_damaged_file_is_rejected_or_an_array(data) -> None:
     """Nothing else comes of a header in which bytes are changed."""
     content = bytearray(written(np.arange(6, dtype="<i2").reshape(2, 3)))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -166,6 +166,6 @@ def test_damage_is_a_reject_or_an_array(data) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_as_a_header_is_a_reject_or_an_array(text) -> None:
+def test_any_header_is_rejected_or_an_array(text) -> None:
     with contextlib.suppress(RecordError):
         read(header(text, EIGHT))

@@ -1,4 +1,4 @@
-"""Sources that list where rows stand: workers read them, and the road goes on as ever."""
+"""Row sources: workers read the listed sections, and datasets equal those of listed rows."""
 
 import collections
 import json
@@ -36,7 +36,7 @@ def test_sections_make_the_dataset_that_listed_rows_make(tmp_path):
         assert shards(tmp_path / name) == shards(tmp_path / "a")
 
 
-def test_what_cannot_be_read_is_an_input_rejected_and_what_is_checked_a_record(tmp_path):
+def test_unreadable_rows_are_rejected_inputs_and_checked_rows_rejected_records(tmp_path):
     rows = [*ROWS[:90], ("empty-1", "c0", b""), ("empty-2", "c1", b""), ("late", "c0", b"early x")]
     job = tiny_job(
         tmp_path / "out", TinySections(rows=tuple(rows)), check=True, max_reject_fraction=0.1
@@ -53,14 +53,14 @@ def test_what_cannot_be_read_is_an_input_rejected_and_what_is_checked_a_record(t
     assert (ledger.records.made, ledger.records.written, ledger.records.rejected) == (91, 90, 1)
 
 
-def test_too_many_that_cannot_be_read_end_the_job(tmp_path):
+def test_too_many_unreadable_rows_end_the_job(tmp_path):
     rows = (*ROWS[:5], *((f"empty-{i}", "c0", b"") for i in range(5)))
     outcome = run(tiny_job(tmp_path / "out", TinySections(rows=rows)))
     assert outcome.status == "refused"
     assert outcome.verdict.message.startswith("5 of 10 inputs were rejected (50.0%)")
 
 
-def test_a_label_that_the_labels_file_lacks_is_a_reject(tmp_path):
+def test_a_label_outside_the_labels_file_is_rejected(tmp_path):
     (tmp_path / "labels.txt").write_text("c0\nc1\n")
     job = tiny_job(
         tmp_path / "out",
@@ -82,7 +82,7 @@ def doubled(rows):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_of_duplicates_that_of_the_smallest_key_stays(tmp_path, workers):
+def test_the_duplicate_with_the_smallest_key_is_kept(tmp_path, workers):
     rows = doubled(ROWS)
     job = tiny_job(
         tmp_path / "out", TinySections(rows=rows), duplicates=TinyDuplicates(mode="drop")
@@ -112,7 +112,7 @@ def test_duplicates_are_kept_together(tmp_path):
 
 
 @pytest.mark.parametrize("source", [TinySource, TinySections])
-def test_what_is_learned_is_of_train_before_balancing(tmp_path, source):
+def test_learning_uses_train_before_balancing(tmp_path, source):
     job = tiny_job(
         tmp_path / "out", source(rows=ROWS), analysis=TinyAnalysis(least=5), balance="oversample"
     )
@@ -126,7 +126,7 @@ def test_what_is_learned_is_of_train_before_balancing(tmp_path, source):
     assert "learned/bytes.txt" in json.loads((out / "dataset.json").read_text())["files"]
 
 
-def test_nothing_learned_from_no_train(tmp_path):
+def test_learning_needs_a_train_split(tmp_path):
     job = tiny_job(
         tmp_path / "out", TinySections(rows=ROWS), analysis=TinyAnalysis(), splits={"test": 1}
     )
@@ -144,7 +144,7 @@ def test_a_second_run_reads_nothing_again(tmp_path, monkeypatch):
     assert tree(tmp_path / "out") == before
 
 
-def test_what_is_cut_stays_in_one_split_and_is_counted(tmp_path):
+def test_chunks_of_a_record_stay_in_one_split_and_are_counted(tmp_path):
     out = tmp_path / "out"
     job = tiny_job(
         out,

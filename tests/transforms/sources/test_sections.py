@@ -1,4 +1,4 @@
-"""However a file is cut, its rows are those of the whole file, with the same numbers."""
+"""Sections of any size give the rows of the whole file, with the same numbers."""
 
 import gzip
 import itertools
@@ -19,14 +19,14 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats import json_blocks, text_files
-from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, cut_rows
-from recordmill.transforms.sources.row_formats.row_files import (
-    learn_kinds,
+from recordmill.transforms.sources.row_formats.open_rows import (
+    infer_types,
     open_rows,
     wanted_columns,
 )
+from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, cut_rows
+from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import Origin, RowFile
 
 NO_LIMIT = 1 << 30
 
@@ -77,7 +77,7 @@ TABLE = st.text(alphabet='a,",""\n\r;', max_size=60).map(str.encode)
 @example(b'"a""\n"\nb', 4, b",", NO_LIMIT)
 @example(b'aaaa"\n"bbbbbbb","""x\n"\nc', 1, b",", 3)
 @example(b'"aaaaaaa""bbbb\n"\nc,"\n"', 1, b",", 3)
-def test_rows_are_cut_where_they_end(
+def test_rows_are_split_at_their_ends(
     data: bytes, size: int, delimiter: bytes | None, limit: int
 ) -> None:
     expected, left_open = fields_of(data, delimiter)
@@ -92,15 +92,15 @@ def test_rows_are_cut_where_they_end(
         assert starts[-1] == len(last.data)
         rows = [last.data[a:b] for a, b in itertools.pairwise(starts)]
         spans = [n for n, row in enumerate(rows) if b"\n" in row[:-1]]
-        assert last.spanning.tolist() == spans or last.left_open
+        assert last.spanning.tolist() == spans or last.unclosed_quote
         assert limit == NO_LIMIT or len(rows[-1]) <= limit + size
         found += rows
-    assert (last is not None and last.left_open) == left_open
+    assert (last is not None and last.unclosed_quote) == left_open
     for whole, (row, _) in zip(found, expected, strict=True):
         assert whole == (row if isinstance(whole, bytes) else len(row))
 
 
-def test_values_that_go_on_after_their_quotes_are_seen() -> None:
+def test_text_after_a_closing_quote_is_counted() -> None:
     data = b'"a",b\n"a"b,c\n"a""b","c"\r\nd"e","f" \na,"b"x'
     blocks = list(cut_rows([data], limit=NO_LIMIT, delimiter=b","))
     assert all(isinstance(block, Block) for block in blocks)
@@ -109,7 +109,7 @@ def test_values_that_go_on_after_their_quotes_are_seen() -> None:
 
 def opened(path: pathlib.Path, **options: Any) -> RowFile:
     origin = Origin(place=Location.parse(str(path)))
-    return open_rows(origin, RowFormat(**options).of(path.name))
+    return open_rows(origin, RowFormat(**options).resolve(path.name))
 
 
 def read_by(file: RowFile, size: int) -> tuple[list[tuple[int, dict[str, Any]]], list[Any]]:
@@ -120,7 +120,7 @@ def read_by(file: RowFile, size: int) -> tuple[list[tuple[int, dict[str, Any]]],
         assert one.row <= other.row
         assert one.end == other.start
     if kinds is None:
-        kinds = learn_kinds(file, sections)
+        kinds = infer_types(file, sections)
     wanted = wanted_columns((), kinds, kinds)
     rows, bad = [], []
     for section in sections:
@@ -168,10 +168,10 @@ def test_sections_of_tables(
     file = opened(path, quoting="on" if quotes else "off")
     with (
         mock.patch.object(text_files, "READ_BYTES", chunk),
-        mock.patch.object(text_files, "_FIRST", 8 + chunk),
+        mock.patch.object(text_files, "_FIRST_READ", 8 + chunk),
     ):
         if left_open and quotes:
-            with pytest.raises(ConfigError, match=r"a quote is left open in .*: row "):
+            with pytest.raises(ConfigError, match=r"unclosed quote in .*: row "):
                 read_by(file, size)
             return
         rows, bad = read_by(file, size)
@@ -224,7 +224,7 @@ def test_sections_of_json_lines(
     path.write_text(end.join(lines) + (end if last else ""), newline="")
     with (
         mock.patch.object(text_files, "READ_BYTES", chunk),
-        mock.patch.object(text_files, "_FIRST", chunk),
+        mock.patch.object(text_files, "_FIRST_READ", chunk),
     ):
         rows, bad = read_by(opened(path), size)
     good = {n: line for n, line in enumerate(lines, 1) if line.startswith('{"a"')}
@@ -263,9 +263,7 @@ DEEP = '{"a": ' + "[" * 600 + "]" * 600 + "}"
 @example(['{"a": 1}', '{"a": 1, "a": 2}', '{"a": NaN}'])
 @example(['{"a": "x}', '"}{}'])
 @example([DEEP, '{"b": "[[[[{{{{"}'])
-def test_whole_blocks_of_json_are_read_as_their_lines_are(
-    folder: pathlib.Path, lines: list[str]
-) -> None:
+def test_blocks_of_json_equal_their_lines(folder: pathlib.Path, lines: list[str]) -> None:
     path = folder / "b.jsonl"
     path.write_text("\n".join(lines))
     whole = read_by(opened(path), 1000)

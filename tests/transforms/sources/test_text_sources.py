@@ -1,4 +1,4 @@
-"""Documents out of tables, files and folders: which come out, and what becomes of all others."""
+"""Documents from tables, files and folders: records, rejects and errors."""
 
 import bz2
 import collections
@@ -24,11 +24,11 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, RowSource
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.row_formats import text_files
+from recordmill.transforms.sources.row_formats.row_file import READ_BYTES
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import READ_BYTES
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
-from recordmill.transforms.sources.rows.text_trees import TextTree
-from recordmill.transforms.sources.rows.texts import TextRows
+from recordmill.transforms.sources.rows.text_folders import TextFolder
+from recordmill.transforms.sources.rows.text_rows import TextRows
 from tests.paths import SMS
 
 SYSTEM = ["__key__", "__label__", "__group__", "__split__"]
@@ -37,7 +37,7 @@ SYSTEM = ["__key__", "__label__", "__group__", "__split__"]
 class Read:
     """All that comes out of a source, put together."""
 
-    def __init__(self, source: TextRows | TextTree) -> None:
+    def __init__(self, source: TextRows | TextFolder) -> None:
         assert isinstance(source, RowSource)
         self.rejects: list[Reject] = []
         self.filtered: collections.Counter[str] = collections.Counter()
@@ -191,7 +191,7 @@ def test_formats(
             b"text,label\nna\xefve,a\nfine,a\n\xff\xfe,a\nfine,\xe9\n",
             {},
             {2: "fine"},
-            dict.fromkeys((1, 3, 4), ("bad_value", "not UTF-8: name its encoding with --encoding")),
+            dict.fromkeys((1, 3, 4), ("bad_value", "not UTF-8: name the encoding with --encoding")),
             id="invalid UTF-8",
         ),
         pytest.param(
@@ -207,7 +207,7 @@ def test_formats(
             b"text,\xe9\nna\xefve,1\n\x81,1\nnot \x93bad\x94,1\n",
             {"encoding": "cp1252"},
             {1: "naïve", 3: "not “bad”"},
-            {2: ("bad_value", "not CP1252: name its encoding with --encoding")},
+            {2: ("bad_value", "not CP1252: name the encoding with --encoding")},
             id="a byte that is nothing in its encoding",
         ),
         pytest.param(
@@ -215,7 +215,7 @@ def test_formats(
             b'{"text": "\xff"}\n{"text": "fine"}',
             {},
             {2: "fine"},
-            {1: ("bad_value", "not UTF-8: name its encoding with --encoding")},
+            {1: ("bad_value", "not UTF-8: name the encoding with --encoding")},
             id="invalid UTF-8 in JSON",
         ),
         pytest.param(
@@ -223,7 +223,7 @@ def test_formats(
             "one\ntwo\n".encode("utf-16") + b"\x00\xd8\n\0x\0",
             {"encoding": "utf-16"},
             {1: "one", 2: "two", 4: "x"},
-            {3: ("bad_value", "not UTF-16: name its encoding with --encoding")},
+            {3: ("bad_value", "not UTF-16: name the encoding with --encoding")},
             id="half a surrogate pair in UTF-16",
         ),
         pytest.param(
@@ -292,10 +292,10 @@ def test_formats(
             {"max_row_bytes": 20},
             {1: "fine", 3: "y" * 19},
             {
-                2: ("too_large", "a row of 22 bytes, more than --max-row-bytes 20; perhaps a quote "
-                    "is left open, or is data (--quoting off)"),
-                4: ("too_large", "a row of 21 bytes, more than --max-row-bytes 20; perhaps a quote "
-                    "is left open, or is data (--quoting off)"),
+                2: ("too_large", "a row of 22 bytes, more than --max-row-bytes 20; a quote may "
+                    "be unclosed, or data (--quoting off)"),
+                4: ("too_large", "a row of 21 bytes, more than --max-row-bytes 20; a quote may "
+                    "be unclosed, or data (--quoting off)"),
             },
             id="rows that are too large",
         ),
@@ -406,7 +406,9 @@ def test_columns(
     assert (row["text"], row["__label__"]) == (f"v{text}", None if label is None else f"v{label}")
     assert read.layout.labelled == (label is not None)
     assert read.notes == (
-        ("a column without name, as pandas writes its index, is left out",) if "" in columns else ()
+        ("a column without name is ignored (pandas writes its index as such a column)",)
+        if "" in columns
+        else ()
     )
     if "g" in columns:
         assert [row[name] for name in SYSTEM] == ["v0", None, "v3", "v2"]
@@ -414,7 +416,7 @@ def test_columns(
         assert read.layout.presplit
 
 
-def test_keys_may_repeat_only_where_a_column_has_them(tmp_path: pathlib.Path) -> None:
+def test_keys_may_repeat_only_with_a_key_column(tmp_path: pathlib.Path) -> None:
     assert TextRows(input="x").unique_keys
     assert not TextRows(input="x", key_column="id").unique_keys
     read = read_rows(write(tmp_path / "t.csv", "id,text\n,a\n7,b\n"), key_column="id")
@@ -432,7 +434,7 @@ def test_labels_and_splits(tmp_path: pathlib.Path) -> None:
     assert [row["__label__"] for row in read.rows] == ["x", None, "z"]
 
 
-def test_other_columns_are_carried_along(tmp_path: pathlib.Path) -> None:
+def test_other_columns_become_user_columns(tmp_path: pathlib.Path) -> None:
     content = "a,b,c,d,e,text\n1,1.5,true,007,,x\n,2,false,1,,y\n"
     read = read_rows(write(tmp_path / "t.csv", content))
     types = {"a": pa.int64(), "b": pa.float64(), "c": pa.bool_(), "d": pa.string()}
@@ -446,7 +448,7 @@ def test_other_columns_are_carried_along(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
-def test_types_are_those_of_all_rows_of_all_files(
+def test_types_hold_all_rows_of_all_files(
     name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values: list[Any] = [1, 2, 3.5, None, 4, "x", 6]
@@ -547,7 +549,7 @@ def test_a_folder_of_shards(tmp_path: pathlib.Path) -> None:
     assert list(read.texts) == ["a.csv#1", "a.csv#2", "b.csv.gz#1", "deep/er/c.csv#1"]
     assert read.told == {
         "empty.csv": (Reason.EMPTY, "a file of 0 bytes"),
-        "gone.csv": (Reason.MISSING, "a symbolic link that leads nowhere"),
+        "gone.csv": (Reason.MISSING, "a symbolic link to a missing file"),
     }
     assert read.filtered == {"hidden": 2, "extension": 2}
     assert len(read.parts) == 1
@@ -578,7 +580,7 @@ def test_columns_may_come_in_another_order(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 1000, 4000])
-def test_large_files_are_many_parts(
+def test_large_files_have_many_parts(
     size: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = "".join(f'"text {n}\n{"x" * (n % 7)}",{n}\n' for n in range(500))
@@ -627,26 +629,26 @@ def test_a_file_that_changed_since_it_was_listed(name: str, tmp_path: pathlib.Pa
         list(source.read(listed.rows, layout))
 
 
-def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> None:
+def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "t.tsv.gz", gz(b"text\n" + b"x\n" * 100_000)[:-10])
     source = TextRows(input=str(path))
     (listed,) = source.scan()
     layout = source.layout([listed.rows])
-    with pytest.raises(RunError, match=f"cannot understand the file {path}: Compressed file ended"):
+    with pytest.raises(RunError, match=f"cannot parse the file {path}: Compressed file ended"):
         list(source.read(listed.rows, layout))
 
 
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({}, {}, "the input {}/in is not there: check the path"),
-        ({"in/x": ""}, {}, "found no row in {}/in (1 left out as extension): expected a file of"),
+        ({}, {}, "the input {}/in does not exist: check the path"),
+        ({"in/x": ""}, {}, "found no rows in {}/in (1 left out as extension): expected a file of"),
         ({"in/a.csv": "", "in/.b.csv": ""}, {}, "(1 left out as hidden, 1 rejected as empty)"),
-        ({"in/a.csv": "text\n"}, {}, "found no row in {}/in: expected a file of rows"),
-        ({"in/a.jsonl": "\n\n"}, {}, "no line of {}/in is a JSON object with a value in it"),
-        ({"in/a.jsonl": "[1]\n{"}, {}, "no line of {}/in is a JSON object with a value in it"),
-        ({"in/a.csv": "a,b\n1,2\n"}, {}, "no column of texts found in {}/in: expected one named"),
-        ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; say which with --text-column"),
+        ({"in/a.csv": "text\n"}, {}, "found no rows in {}/in: expected a file of rows"),
+        ({"in/a.jsonl": "\n\n"}, {}, "no line of {}/in is a JSON object with a value"),
+        ({"in/a.jsonl": "[1]\n{"}, {}, "no line of {}/in is a JSON object with a value"),
+        ({"in/a.csv": "a,b\n1,2\n"}, {}, "found no column of texts in {}/in: expected one of"),
+        ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; name the column with --text-column"),
         (
             {"in/a.csv": "a,b\n1,2\n"},
             {"text_column": "c"},
@@ -661,62 +663,70 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
         (
             {"in/a.csv": "text,b\nx,1\n", "in/b.csv": "text\ny\n"},
             {},
-            "no column 'b' in b.csv, as a.csv has it: it has 'text'; give all files the same",
+            "b.csv has no column 'b', but a.csv has it: b.csv has 'text'; give all files the same",
         ),
         (
             {"in/a.csv": "text\nx\n", "in/b.csv": "text,b\ny,1\n"},
             {},
-            "no column 'b' in a.csv, as b.csv has it: it has 'text'; give all files the same",
+            "a.csv has no column 'b', but b.csv has it: a.csv has 'text'; give all files the same",
         ),
-        ({"in/a.csv": "body,text\nx,y\n"}, {"text_column": "body"}, "leave it out with --drop-col"),
+        ({"in/a.csv": "body,text\nx,y\n"}, {"text_column": "body"}, "drop it with --drop-col"),
         (
             {"in/a.csv": "text,text\nx,y\n"},
             {},
-            "a column name comes twice in {}/in/a.csv: text, te",
+            "{}/in/a.csv has duplicate column names: text, te",
         ),
         ({"in/a.csv": "text,__x\nx,y\n"}, {}, "column '__x' in {}/in starts with two underscores"),
-        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "cannot understand the file {}/in/a.csv: 'utf-8'"),
-        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "name its encoding with --encoding"),
-        ({"in/a.csv": "text\nx\n".encode("utf-16")}, {}, "or say --encoding utf-16"),
-        ({"in/a.jsonl": "{}".encode("utf-16")}, {}, "begins with the mark of UTF-16: save it as"),
-        ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "open in {}/in/a.csv: row 2 runs to the end of th"),
-        ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "if quotes are data there, say --quoting off"),
+        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "cannot parse the file {}/in/a.csv: 'utf-8'"),
+        ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "name the encoding with --encoding"),
+        ({"in/a.csv": "text\nx\n".encode("utf-16")}, {}, "or pass --encoding utf-16"),
+        (
+            {"in/a.jsonl": "{}".encode("utf-16")},
+            {},
+            "begins with the byte order mark of UTF-16: save it as",
+        ),
+        (
+            {"in/a.csv": 'text\nx\n"y\nz\n'},
+            {},
+            "unclosed quote in {}/in/a.csv: row 2 extends to the end of th",
+        ),
+        ({"in/a.csv": 'text\nx\n"y\nz\n'}, {}, "if quotes are data there, pass --quoting off"),
         (
             {"in/a.csv": '"text\nx\n'},
             {},
-            "the header of {}/in/a.csv has no end: perhaps a quote is",
+            "the header of {}/in/a.csv has no end: check for an unclosed",
         ),
         (
             {"in/a.csv": "A,B\nx,y\n"},
             {"columns": ("a", "b")},
-            "--columns is for files without a hea",
+            "--columns is for files without hea",
         ),
-        ({"in/a.parquet": "PAR1"}, {}, "cannot understand the file {}/in/a.parquet: Parquet file"),
-        ({"in/a.arrow": "x"}, {}, "cannot understand the file {}/in/a.arrow: "),
+        ({"in/a.parquet": "PAR1"}, {}, "cannot parse the file {}/in/a.parquet: Parquet file"),
+        ({"in/a.arrow": "x"}, {}, "cannot parse the file {}/in/a.arrow: "),
         (
             {"in/a.feather": "FEA1    "},
             {},
-            "{}/in/a.feather is Feather of version 1: write it anew",
+            "{}/in/a.feather is Feather version 1: write it as",
         ),
-        ({"in/a.csv.gz": "x"}, {}, "cannot understand the file {}/in/a.csv.gz: Not a gzipped file"),
-        ({"in/a.csv.zst": "x" * 99}, {}, "cannot understand the file {}/in/a.csv.zst: ZSTD"),
-        ({"in/a.parquet.gz": "x"}, {}, "expected parquet that is compressed inside"),
+        ({"in/a.csv.gz": "x"}, {}, "cannot parse the file {}/in/a.csv.gz: Not a gzipped file"),
+        ({"in/a.csv.zst": "x" * 99}, {}, "cannot parse the file {}/in/a.csv.zst: ZSTD"),
+        ({"in/a.parquet.gz": "x"}, {}, "expected parquet with internal compression"),
         (
             {"in/a.csv": CSV},
             {"encoding": "no such"},
-            "--encoding: expected the name of one, such as",
+            "--encoding: expected an encoding, such as",
         ),
-        ({"in/a.csv": CSV}, {"encoding": "rot13"}, "--encoding: expected the name of one, such as"),
-        ({"in/a.csv": CSV}, {"delimiter": "ab"}, "--delimiter: expected one character of ASCII"),
-        ({"in/a.csv": CSV}, {"delimiter": "é"}, "--delimiter: expected one character of ASCII"),
-        ({"in/a.csv": CSV}, {"delimiter": '"'}, "--delimiter: expected one character of ASCII"),
+        ({"in/a.csv": CSV}, {"encoding": "rot13"}, "--encoding: expected an encoding, such as"),
+        ({"in/a.csv": CSV}, {"delimiter": "ab"}, "--delimiter: expected one ASCII character"),
+        ({"in/a.csv": CSV}, {"delimiter": "é"}, "--delimiter: expected one ASCII character"),
+        ({"in/a.csv": CSV}, {"delimiter": '"'}, "--delimiter: expected one ASCII character"),
         ({"in/a.csv": CSV}, {"format": "xls"}, "--format: expected one of auto, csv, tsv, jsonl,"),
         (
             {"in/a.csv": CSV},
             {"quoting": "no"},
             "--quoting: expected one of auto, on, off, got 'no'",
         ),
-        ({"in/a.csv": CSV}, {"columns": ("a", "a")}, "--columns: expected a name per column, each"),
+        ({"in/a.csv": CSV}, {"columns": ("a", "a")}, "--columns: expected unique names, one per"),
         (
             {"in/a.csv": CSV},
             {"max_row_bytes": 0},
@@ -726,12 +736,12 @@ def test_a_packed_file_that_breaks_off_fails_the_job(tmp_path: pathlib.Path) -> 
         (
             {"in/a.jsonl": "{}"},
             {"delimiter": ";"},
-            "--delimiter is about csv, tsv, and a.jsonl is read as jsonl: leave it out, or say",
+            "--delimiter applies to csv, tsv, but a.jsonl is read as jsonl: leave it out, or pass",
         ),
         (
             {"in/a.csv": CSV},
             {"format": "parquet", "encoding": "latin-1"},
-            "--encoding is about csv, tsv, jsonl, lines, and the input is read as parquet: leave",
+            "--encoding applies to csv, tsv, jsonl, lines, but the input is read as parquet: leave",
         ),
     ],
 )
@@ -745,17 +755,19 @@ def test_unusable_inputs(
     assert message.format(tmp_path) in str(caught.value)
 
 
-def test_files_that_say_nothing(tmp_path: pathlib.Path) -> None:
+def test_files_without_values(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "x.dat", CSV)
-    with pytest.raises(ConfigError, match=r"x.dat does not say how its rows are written: .*--form"):
+    with pytest.raises(
+        ConfigError, match=r"the extension of .*x.dat is not that of a row format: .*--form"
+    ):
         read_rows(tmp_path / "x.dat")
     with pytest.raises(ConfigError, match=r"no file matches .*/n/\*.csv: there is no folder .*/n"):
         read_rows(tmp_path / "n/*.csv")
-    with pytest.raises(ConfigError, match=r"found no row in .*\*.csv: expected a file of rows"):
+    with pytest.raises(ConfigError, match=r"found no rows in .*\*.csv: expected a file of rows"):
         read_rows(tmp_path / "*.csv")
 
 
-def test_columns_that_are_no_text(tmp_path: pathlib.Path) -> None:
+def test_columns_that_are_not_text(tmp_path: pathlib.Path) -> None:
     table = pa.table({"text": ["x"], "label": [[1]], "when": pa.array([0], pa.time32("s"))})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(ConfigError, match="expected text or numbers in column 'label', got list"):
@@ -766,7 +778,7 @@ def test_columns_that_are_no_text(tmp_path: pathlib.Path) -> None:
     assert list(read.texts.values()) == ["00:00:00.000"]
 
 
-def test_what_a_folder_holds(tmp_path: pathlib.Path) -> None:
+def test_content_of_folders(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "a/1.txt", "x")
     write(tmp_path / "a/LICENSE", "x")
     assert not holds_rows(str(tmp_path))
@@ -790,17 +802,17 @@ def test_all_messages() -> None:
     assert collections.Counter(row["__label__"] for row in read.rows) == {"ham": 4827, "spam": 747}
 
 
-def test_messages_whose_quotes_are_taken_for_quotes_are_told() -> None:
+def test_quotes_that_may_be_data_are_noted() -> None:
     read = read_rows(SMS, format="tsv", quoting="on")
     assert len(read.rows) == MESSAGES - 2
     spanning, trailing = read.notes
     assert spanning.startswith("rows with a value that spans lines: 1, the first is SMSSpamColl")
     assert trailing.startswith("rows with text after a closing quote: 10, the first is SMSSpamC")
-    assert all(note.endswith("say --quoting off") for note in read.notes)
+    assert all(note.endswith("pass --quoting off") for note in read.notes)
 
 
 def read_tree(root: pathlib.Path, **options: Any) -> Read:
-    return Read(TextTree(root=str(root), **options))
+    return Read(TextFolder(root=str(root), **options))
 
 
 def test_folders_by_class(tmp_path: pathlib.Path) -> None:
@@ -845,7 +857,7 @@ def test_folders_by_class_and_split(documents: Any, tmp_path: pathlib.Path) -> N
     assert read.layout.presplit
 
 
-NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name its encoding with --encoding")
+NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name the encoding with --encoding")
 
 
 @pytest.mark.parametrize(
@@ -855,7 +867,7 @@ NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name its encoding with --encoding")
         (b"\xef\xbb\xbf", {}, (Reason.EMPTY, "a file of 0 bytes")),
         (b"na\xefve", {}, NO_UTF8),
         (b"na\xefve", {"encoding": "Latin-1"}, "naïve"),
-        (b"\x81", {"encoding": "cp1252"}, (Reason.BAD_VALUE, "not CP1252: name its encoding with --"
+        (b"\x81", {"encoding": "cp1252"}, (Reason.BAD_VALUE, "not CP1252: name the encoding with --"
                                            "encoding")),
         ("x😀".encode("utf-16"), {"encoding": "utf-16"}, "x😀"),
         ("x😀".encode("utf-16"), {}, NO_UTF8),
@@ -866,7 +878,7 @@ NO_UTF8 = (Reason.BAD_VALUE, "not UTF-8: name its encoding with --encoding")
                                            "ax-row-bytes 5")),
     ],
 )  # fmt: skip
-def test_documents_of_all_kinds(
+def test_unusual_documents(
     content: bytes, options: dict[str, Any], expected: Any, tmp_path: pathlib.Path
 ) -> None:
     write(tmp_path / "1.txt", content)
@@ -905,22 +917,22 @@ def test_many_documents_are_read_together(
 def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> None:
     for documents in ("file", "line"):
         write(tmp_path / "1.txt", "one")
-        source = TextTree(root=str(tmp_path), documents=documents)  # type: ignore[arg-type]
+        source = TextFolder(root=str(tmp_path), documents=documents)  # type: ignore[arg-type]
         (listed,) = source.scan()
         write(tmp_path / "1.txt", "other")
         with pytest.raises(ChangedInputError):
             list(source.read(listed.rows, source.layout([])))
 
 
-def test_unusable_trees(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigError, match=r"the input folder .*/gone is not there"):
+def test_unusable_folders(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ConfigError, match=r"the input folder .*/gone does not exist"):
         read_tree(tmp_path / "gone")
     write(tmp_path / "a/x.jpg", "x")
     with pytest.raises(
-        ConfigError, match=r"found no file to use in .* \(1 left out as extension\)"
+        ConfigError, match=r"found no usable file in .* \(1 left out as extension\)"
     ):
         read_tree(tmp_path)
     with pytest.raises(ConfigError, match="--documents: expected one of file, line, got 'page'"):
-        TextTree(root="x", documents="page")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="--encoding: expected the name of one"):
-        TextTree(root="x", encoding="nonsense")
+        TextFolder(root="x", documents="page")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="--encoding: expected an encoding"):
+        TextFolder(root="x", encoding="nonsense")

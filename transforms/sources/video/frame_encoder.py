@@ -1,8 +1,8 @@
-"""Frames of films as pictures: upright, resized, coded.
+"""Encoding of video frames as images: rotated upright, resized, encoded.
 
-Scaling is FFmpeg's, in its exact mode, so that the bytes do not hang on what the processor can do.
-What is cut off is never scaled. A JPEG stores luma, and chroma at half the size, as films do: its
-planes go to libjpeg-turbo as they come, and are never made RGB.
+FFmpeg scales in its exact mode, so that bytes do not depend on the processor. The frame is cropped
+before it is scaled. JPEG and most videos store luma, and chroma at half the size, so the planes go
+to libjpeg-turbo without conversion to RGB.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from recordmill.transforms.imaging.colour import PILLOW_MODES, blank
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT, check_sides, encode
-from recordmill.transforms.sources.video.video_decoder import jpegs, library
+from recordmill.transforms.sources.video.video_decoder import jpeg_codec, pyav
 
-# uint8: a picture as [height, width, 3], or its luma [height, width] and chroma at half the size.
+# uint8: an RGB image [height, width, 3], luma [height, width], or chroma at half the size.
 Plane = npt.NDArray[np.uint8]
 
-# As pictures are resized: the triangle filter, over all the pixels that one stands for.
+# The triangle filter with antialiasing, as for images.
 _FLAGS = "bilinear+accurate_rnd+bitexact"
 _SIDEWAYS = 5  # the first orientation that swaps height and width
-_SCALERS = 8  # kept, for frames of so many kinds
-_SOME = 64  # pixels, to ask how many values of chroma there are for them
-_PARTS = (1, 2, 2)  # of its sides, that luma and chroma have in a JPEG
+_SCALERS = 8  # cached scalers, one per frame format
+_SOME = 64  # pixels, to compute the chroma subsampling
+_SUBSAMPLING = (1, 2, 2)  # of luma and chroma in a JPEG
 
-# Orientations by EXIF's numbers, by the signs of (a, b, c, d) of a display matrix, which leads the
-# point (p, q) to (ap + cq, bp + dq). Source: https://ffmpeg.org/doxygen/trunk/group__lavu__video__display.html
+# EXIF orientations by the signs of (a, b, c, d) of a display matrix, which maps the point (p, q) to
+# (ap + cq, bp + dq). Source: https://ffmpeg.org/doxygen/trunk/group__lavu__video__display.html
 _TURNS = {
     (1, 0, 0, 1): 1,
     (-1, 0, 0, 1): 2,
@@ -45,19 +45,19 @@ _TURNS = {
     (0, -1, -1, 0): 7,
     (0, -1, 1, 0): 8,
 }
-_RIGHT = 1 << 14  # of 1 << 16: below it, an entry of a matrix counts as 0
+_RIGHT = 1 << 14  # of 1 << 16: smaller entries of a matrix count as 0
 
 
 class EncodedFrame(NamedTuple):
-    """A picture's bytes, and its sides in pixels."""
+    """Bytes of an encoded frame, and its height and width in pixels."""
 
     data: bytes
     height: int
     width: int
 
 
-class _Kind(NamedTuple):
-    """What frames have to have in common to go through one graph."""
+class _FrameFormat(NamedTuple):
+    """Properties that frames of one filter graph share."""
 
     width: int
     height: int
@@ -67,25 +67,25 @@ class _Kind(NamedTuple):
     turn: int
 
 
-class FramePictures:
-    """Codes frames of one film. aspect: how wide its pixels are, compared with their height."""
+class FrameEncoder:
+    """Encodes frames of one video. aspect: width of its pixels divided by their height."""
 
     def __init__(self, options: ImageOptions, *, aspect: Fraction = Fraction(1)) -> None:
         self._options = options
         self._aspect = aspect if options.size is not None and aspect > 0 else Fraction(1)
-        self._scalers: dict[_Kind, _Scaler] = {}
+        self._scalers: dict[_FrameFormat, _Scaler] = {}
         self._rotation: int | None = None
         self._turn = 1
 
-    def code(self, frame: Any) -> EncodedFrame:
-        """Raises RecordError for a frame that cannot be a picture."""
-        kind = _Kind(
+    def encode(self, frame: Any) -> EncodedFrame:
+        """Encode a frame. Raises RecordError if its format is not supported."""
+        kind = _FrameFormat(
             frame.width,
             frame.height,
             frame.format.name,
             frame.colorspace,
             frame.color_range,
-            self._turn_of(frame),
+            self._orientation_of(frame),
         )
         try:
             scaler = self._scalers.get(kind)
@@ -94,22 +94,23 @@ class FramePictures:
                     self._scalers.clear()
                 scaler = self._scalers[kind] = self._scaler(frame, kind)
             planes = scaler.scale(frame)
-        except library().FFmpegError as error:
+        except pyav().FFmpegError as error:
             raise RecordError(
                 Reason.UNSUPPORTED,
-                f"FFmpeg cannot scale pixels of {kind.format} in its colours (color space"
-                f" {kind.colorspace})",
+                f"FFmpeg cannot scale pixel format {kind.format} in color space {kind.colorspace}",
             ) from error
         if kind.turn != 1:
-            planes = [_turned(plane, kind.turn) for plane in planes]
-        if scaler.standing.canvas != scaler.standing.inner:
-            planes = self._padded(planes, scaler.standing)
+            planes = [_transposed(plane, kind.turn) for plane in planes]
+        if scaler.upright.canvas != scaler.upright.inner:
+            planes = self._pad(planes, scaler.upright)
         height, width, *_ = planes[0].shape
         return EncodedFrame(self._encoded(planes), height, width)
 
-    def _turn_of(self, frame: Any) -> int:
-        """Its orientation. The matrix that says so is looked at where it may be another one: PyAV's
-        view of it and the frame are a cycle, which keeps the memory of the frame from the next.
+    def _orientation_of(self, frame: Any) -> int:
+        """Return the orientation of a frame.
+
+        The display matrix is read only if it may have changed, because PyAV's side data and the
+        frame form a reference cycle, which delays the release of the frame's memory.
         """
         rotation: int = frame.rotation
         if frame.key_frame or rotation != self._rotation:
@@ -122,65 +123,66 @@ class FramePictures:
             return encode(image.convert(PILLOW_MODES[self._options.mode]), self._options)
         luma, *chroma = planes
         height, width = luma.shape
-        if height % 2 or width % 2:  # it reads even sides, and what lies beyond the picture with it
+        if height % 2 or width % 2:  # it reads even sides, and so pixels beyond the image
             luma = np.pad(luma, ((0, height % 2), (0, width % 2)), "edge")[:height, :width]
-        data: bytes = jpegs().encode_jpeg_yuv_planes(
+        data: bytes = jpeg_codec().encode_jpeg_yuv_planes(
             luma, *(chroma or (None, None)), quality=self._options.quality
         )
         return data
 
-    def _padded(self, planes: Sequence[Plane], standing: ResizePlan) -> list[Plane]:
-        """Where chroma is of half the size, the picture begins at an even pixel."""
+    def _pad(self, planes: Sequence[Plane], upright: ResizePlan) -> list[Plane]:
+        """Pad planes to the canvas. In a JPEG the image begins at an even pixel, as chroma does."""
         colour = blank((1, 1), mode="rgb", background=self._options.background)
-        (width, height), (left, top) = standing.canvas, standing.corner
+        (width, height), (left, top) = upright.canvas, upright.corner
         if self._options.image_format != "jpeg":
-            return [_placed(planes[0], (height, width), (top, left), np.array(colour))]
+            return [_place_on_canvas(planes[0], (height, width), (top, left), np.array(colour))]
         filling = np.array(colour.convert("YCbCr"))[0, 0]
         return [
-            _placed(
+            _place_on_canvas(
                 plane,
                 (-(-height // part), -(-width // part)),
                 (top // 2 * 2 // part, left // 2 * 2 // part),
                 value,
             )
-            for plane, part, value in zip(planes, _PARTS, filling, strict=False)
+            for plane, part, value in zip(planes, _SUBSAMPLING, filling, strict=False)
         ]
 
-    def _scaler(self, frame: Any, kind: _Kind) -> _Scaler:
-        """For the film as it is shown: upright, its pixels as wide as they are."""
+    def _scaler(self, frame: Any, kind: _FrameFormat) -> _Scaler:
+        """Return a scaler for the displayed frame: upright, with the pixel aspect ratio applied."""
         if kind.width * kind.height > self._options.max_pixels:
             raise too_many_pixels(kind.height, kind.width, self._options)
         shown = (max(round(kind.width * self._aspect), 1), kind.height)
         sideways = kind.turn >= _SIDEWAYS
-        standing = plan_resize(shown[::-1] if sideways else shown, self._options)
-        plan = standing.turned() if sideways else standing
+        upright = plan_resize(shown[::-1] if sideways else shown, self._options)
+        plan = upright.turned() if sideways else upright
         form = frame.format
         chroma = (_SOME // form.chroma_width(_SOME), _SOME // form.chroma_height(_SOME))
-        window = _window((kind.width, kind.height), shown, plan, chroma=chroma)
+        window = _crop((kind.width, kind.height), shown, plan, chroma=chroma)
         jpeg = self._options.image_format == "jpeg"
         if jpeg:
-            check_sides(standing.canvas)
+            check_sides(upright.canvas)
         planes = 0 if not jpeg else 1 if self._options.mode == "gray" else 3
-        return _Scaler(frame, window=window, size=plan.inner, standing=standing, yuv=planes)
+        return _Scaler(frame, window=window, size=plan.inner, upright=upright, yuv=planes)
 
 
 class _Scaler:
-    """Cuts the same window out of frames of a kind, and scales it. standing: how these get to the
-    size that is asked for, upright. yuv: how many planes to give of the three that JPEG has; none
-    is RGB.
+    """Crops and scales frames of one format.
+
+    window: crop in stored pixels. size: (width, height) to scale to. upright: the resize plan of
+    the upright frame. yuv: number of JPEG planes to return; 0 for RGB.
     """
 
     def __init__(
-        self, frame: Any, *, window: str | None, size: Size, standing: ResizePlan, yuv: int
+        self, frame: Any, *, window: str | None, size: Size, upright: ResizePlan, yuv: int
     ) -> None:
-        self.standing = standing
+        self.upright = upright
         self._yuv = yuv
         scale = f"{size[0]}:{size[1]}:flags={_FLAGS}"
         steps = [] if window is None else [("crop", window)]
         if yuv:
             scale += ":out_color_matrix=bt601:out_range=full"
         steps += [("scale", scale), ("format", "yuv420p" if yuv else "rgb24")]
-        graph = library().filter.Graph()
+        graph = pyav().filter.Graph()
         graph.threads = 1
         last = graph.add_buffer(
             width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1)
@@ -193,7 +195,7 @@ class _Scaler:
         self._graph = graph
 
     def scale(self, frame: Any) -> list[Plane]:
-        """Views of memory that goes with them."""
+        """Return the planes of a scaled frame, as views of its memory."""
         self._graph.push(frame)
         planes = self._graph.pull().planes
         if self._yuv:
@@ -202,18 +204,18 @@ class _Scaler:
 
 
 def _view(plane: Any, width: int) -> Plane:
-    """Rows of so many bytes."""
+    """Return a plane as an array with `width` bytes per row."""
     return np.ndarray((plane.height, width), np.uint8, plane, strides=(plane.line_size, 1))
 
 
-def _turned(plane: Plane, orientation: int) -> Plane:
+def _transposed(plane: Plane, orientation: int) -> Plane:
     return np.array(Image.fromarray(plane).transpose(UPRIGHT[orientation]))
 
 
-def _placed(
+def _place_on_canvas(
     plane: Plane, sides: tuple[int, int], corner: tuple[int, int], filling: npt.ArrayLike
 ) -> Plane:
-    """On a larger plane of one colour. sides: its height and width; corner: top and left."""
+    """Place a plane on a canvas of one colour. sides: (height, width); corner: (top, left)."""
     canvas = np.full((*sides, *plane.shape[2:]), filling, np.uint8)
     top, left = corner
     canvas[top : top + plane.shape[0], left : left + plane.shape[1]] = plane
@@ -221,22 +223,22 @@ def _placed(
 
 
 def too_many_pixels(height: int, width: int, options: ImageOptions) -> RecordError:
-    """The reject of a film that is too large for `max_pixels`."""
+    """Return the error for a video that exceeds `max_pixels`."""
     return RecordError(
         Reason.TOO_MANY_PIXELS,
         f"{width}x{height} pixels, more than --max-pixels {options.max_pixels}",
     )
 
 
-def _window(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str | None:
-    """What the crop filter is told to leave, in whole pixels as they are stored.
+def _crop(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str | None:
+    """Return the arguments of the crop filter, in stored pixels; None if nothing is cropped.
 
-    chroma: how many pixels a value of it is for, across and down. The window begins where one
-    begins: FFmpeg would begin within it, which are false colours where a value takes two bytes.
+    chroma: chroma subsampling, (across, down). The crop begins at a multiple of it, because FFmpeg
+    would otherwise split a chroma value of two bytes, which gives false colours.
     """
     sides = [
-        min(max(round(part * has / seen), 1), has)
-        for part, has, seen in zip(plan.window, stored, shown, strict=True)
+        min(max(round(part * has / displayed), 1), has)
+        for part, has, displayed in zip(plan.window, stored, shown, strict=True)
     ]
     if tuple(sides) == stored:
         return None
@@ -248,7 +250,7 @@ def _window(stored: Size, shown: Size, plan: ResizePlan, *, chroma: Size) -> str
 
 
 def _orientation(frame: Any) -> int:
-    """The orientation that the film says its frames are to be shown in; right angles only."""
+    """Return the orientation of the display matrix of a frame; only right angles are supported."""
     matrix = frame.side_data.get("DISPLAYMATRIX")
     if matrix is None:
         return 1

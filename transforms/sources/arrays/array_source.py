@@ -1,7 +1,8 @@
-"""Arrays as an input: references to arrays, to their items or to chunks of them.
+"""Source of arrays: references to arrays, to their items or to chunks of them.
 
-A listing has a row per file (of a long one several), with what its header says; workers make of it
-a row per record, which says where its numbers stand. No number is read before the shard is written.
+The listing has a row per file, or several for a file with many records, with its header. Workers
+expand it to a row per record, which locates the values in the file. Values are read when a shard is
+written.
 """
 
 from __future__ import annotations
@@ -25,22 +26,24 @@ from recordmill.transforms.model.casts import Cast, cast_problem
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.array_headers import ArrayLook, Looked
-from recordmill.transforms.sources.arrays.chunking import ArrayCut, Shape, merged
-from recordmill.transforms.sources.arrays.npy import Stored, shape_told
-from recordmill.transforms.sources.files.file_stat import Problem
-from recordmill.transforms.sources.files.references import COLUMNS, broken_label, no_label
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
+from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
+from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
 
-ARRAY = "__array__"  # string: a `Stored`
-FIRST, LAST = "__first__", "__last__"  # int64: the numbers of records of a file, LAST left out
-FILE = "__file__"  # int64: bytes of the file, where `batch.SIZE` is those of the record
+ARRAY = "__array__"  # string: a `StoredArray`
+FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST exclusive
+FILE = "__file__"  # int64: bytes of the file; `batch.SIZE` is the size of the record
 NAME = "__name__"  # string: the key of the file
-AT, TO = "__at__", "__to__"  # int64: where a record begins and ends along the axis
-LABELS = "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `Stored`
+AT, TO = "__at__", "__to__"  # int64: start and stop of a record along the axis
+LABELS = (
+    "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `StoredArray`
+)
 
-_DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: what all arrays have in common
-_REQUESTS = 32  # at a time, to a store
-_LOOKED_AT = 4096  # files at once
+_DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: dtype and shape of all records
+_REQUESTS = 32  # concurrent requests to an object store
+_PROBED = 4096  # files probed at a time
 
 _LISTED = (
     pa.field(ARRAY, pa.string()),
@@ -57,64 +60,77 @@ _OWN = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Declared:
-    """What the records of a dataset are: dtype by numpy's name, shape with None where it varies."""
+class ArraySpec:
+    """Type of the records of a dataset.
+
+    dtype: numpy's name. shape: with None for sizes that vary.
+    """
 
     dtype: str
     shape: Shape
 
     @classmethod
-    def of(cls, rows: pa.Schema) -> Declared:
-        """As the source has put it into the schema of its rows."""
-        told = json.loads(rows.field(ARRAY).metadata[_DECLARED])
-        return cls(dtype=told["dtype"], shape=tuple(told["shape"]))
+    def of(cls, rows: pa.Schema) -> ArraySpec:
+        """Return the type stored in the schema of rows."""
+        spec = json.loads(rows.field(ARRAY).metadata[_DECLARED])
+        return cls(dtype=spec["dtype"], shape=tuple(spec["shape"]))
 
     def field(self) -> pa.Field:
-        """The column ARRAY, which tells of it."""
-        told = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
-        return pa.field(ARRAY, pa.string(), metadata={_DECLARED: told})
+        """Return the column ARRAY with the type in its metadata."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
+        return pa.field(ARRAY, pa.string(), metadata={_DECLARED: text})
 
 
 @dataclasses.dataclass
-class _Seen:
-    """What was found out while files were listed."""
+class _ScanCounts:
+    """Counts for the notes of a scan."""
 
     files_cut: int = 0
     steps_left: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Arrays:
-    """Lists files of arrays by their headers, and reads of them where records stand.
+class ArraySource:
+    """Lists files of arrays with their headers, and locates the records in them.
 
-    files: lists them, as references. look: what is taken of each.
-    dtype: what arrays are cast to, None for that of most; cast: how.
+    files: source of references.
+    probe: reads the headers.
+    dtype: that arrays are cast to; None for the most frequent dtype.
+    cast: rule for casts.
     """
 
     files: Source
-    look: ArrayLook = dataclasses.field(default_factory=ArrayLook)
+    probe: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
     dtype: str | None = None
     cast: Cast = "safe"
-    seen: _Seen = dataclasses.field(default_factory=_Seen, compare=False, repr=False)
+    scan_counts: _ScanCounts = dataclasses.field(
+        default_factory=_ScanCounts, compare=False, repr=False
+    )
 
     @property
-    def _cut(self) -> ArrayCut:
-        return self.look.cut
+    def _cut(self) -> ArraySlicing:
+        return self.probe.cut
 
     @property
     def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
         return self.files.unique_keys
 
     @property
     def notes(self) -> tuple[str, ...]:
-        files, steps = self.seen.files_cut, self.seen.steps_left
+        """Notes for the user from `scan`."""
+        files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
         if not files:
             return ()
-        return (f"{steps} steps at the ends of {files} arrays fill no chunk, and were left out",)
+        return (f"{steps} steps at the ends of {files} arrays fill no chunk and were dropped",)
 
     def scan(self) -> Iterator[ListingPart]:
-        """Raises ConfigError for an input that cannot be used."""
-        self.seen.files_cut = self.seen.steps_left = 0
+        """Yield the files with their headers.
+
+        Raises:
+          ConfigError: no file can be used.
+        """
+        self.scan_counts.files_cut = self.scan_counts.steps_left = 0
         seen = kept = 0
         first: Reject | None = None
         for listed in self.files.scan():
@@ -123,25 +139,29 @@ class Arrays:
                 yield listed
                 continue
             yield dataclasses.replace(listed, rows=None)
-            for start in range(0, len(rows), _LOOKED_AT):
-                some = rows.slice(start, _LOOKED_AT)
+            for start in range(0, len(rows), _PROBED):
+                some = rows.slice(start, _PROBED)
                 seen += len(some)
-                if self.look.label_input is not None and seen > 1:
+                if self.probe.label_input is not None and seen > 1:
                     raise ConfigError(
-                        "--label-input has the labels of one file, and --input has several: put"
+                        "--label-input holds the labels of one file, but --input has several: put"
                         " labels into each file (--label-array), or name one file"
                     )
-                for part in self._look_at(some):
+                for part in self._list(some):
                     kept += 0 if part.rows is None else len(part.rows)
                     first = first or next(iter(part.rejects), None)
                     yield part
         if not kept and first is not None:
             raise ConfigError(
-                f"no file holds an array that can be used; the first: {first.key}: {first.detail}"
+                f"no file holds a usable array; the first: {first.key}: {first.detail}"
             )
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
-        """Raises ConfigError where there is nothing to tell what arrays are."""
+        """Return the layout of the records.
+
+        Raises:
+          ConfigError: there is no usable array.
+        """
         del keep
         kinds: collections.Counter[tuple[str, int]] = collections.Counter()
         shapes: dict[tuple[str, int], set[Shape]] = collections.defaultdict(set)
@@ -153,40 +173,44 @@ class Arrays:
             presplit |= rows[batch.SPLIT].null_count < len(rows)
             users = [field for field in rows.schema if not field.name.startswith("__")]
             for counted in rows[ARRAY].value_counts().to_pylist():
-                stored = Stored.from_text(counted["values"])
+                stored = StoredArray.from_text(counted["values"])
                 shape = self._cut.shape_of(stored.shape)
-                kind = self._stored_as(stored), len(shape)
+                kind = self._output_dtype(stored), len(shape)
                 kinds[kind] += counted["counts"]
-                # Of many shapes two are as good as all: no dimension of theirs is the same.
-                shapes[kind] = {merged({*shapes[kind], shape})}
+                # Merge now, so that memory does not grow with the number of shapes.
+                shapes[kind] = {merge_shapes({*shapes[kind], shape})}
         if not kinds:
-            raise ConfigError("the input has no array that can be used")
+            raise ConfigError("the input has no usable array")
         most = min(kinds, key=lambda kind: (-kinds[kind], kind))
         (shape,) = shapes[most]
-        declared = Declared(dtype=most[0], shape=shape)
+        declared = ArraySpec(dtype=most[0], shape=shape)
         ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
         return Layout(
             columns=pa.schema([*ours, *users]),
-            labelled=labelled or self.look.has_labels,
+            labelled=labelled or self.probe.has_labels,
             grouped=grouped or self._cut.unit == "chunk",
             presplit=presplit,
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Raises ChangedInputError for a file that is not what was listed."""
-        declared = Declared.of(layout.columns)
+        """Yield a row per record of a part of the listing.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
+        declared = ArraySpec.of(layout.columns)
         rejects: list[Reject] = []
         kept: list[int] = []
         files = 0
         labels: list[pa.Array] = []
-        places = _pairs(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
-        for row, (key, text, told, first, last) in enumerate(places):
-            if why := self._problem(Stored.from_text(text), declared):
-                # Of a long file there are several sections, and one reject.
+        places = _zip_columns(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
+        for row, (key, text, location, first, last) in enumerate(places):
+            if why := self._problem(StoredArray.from_text(text), declared):
+                # A file with several sections is rejected once.
                 rejects += [] if first else [Reject(key, "read", *why)]
                 continue
             try:
-                labels += [] if told is None else [self._labels(told, first, last)]
+                labels += [] if location is None else [self._labels(location, first, last)]
             except RecordError as error:
                 rejects.append(Reject(key, "read", error.reason, error.detail))
             else:
@@ -207,22 +231,22 @@ class Arrays:
             rows=rows if len(rows) else None, rejects=rejects, spoilt=spoilt, inputs=inputs
         )
 
-    def _look_at(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Files that can be used, a part of the listing each time that they give many records."""
-        rows = self.look.named(rows)
+    def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
+        """Yield the usable files and rejects, in parts of up to `batch.ROWS` records."""
+        rows = self.probe.with_name_labels(rows)
         rejects: list[Reject] = []
         at: list[int] = []
         more: list[tuple[str, str | None, int, int]] = []
         room = batch.ROWS
         for row, (key, found) in enumerate(
-            zip(rows[batch.KEY].to_pylist(), self._looked(rows), strict=True)
+            zip(rows[batch.KEY].to_pylist(), self._probe_all(rows), strict=True)
         ):
-            if isinstance(found, Problem):
+            if isinstance(found, RejectCause):
                 rejects.append(Reject(key, "read", *found))
                 continue
-            left = self._cut.leaves(found.array.shape)
-            self.seen.files_cut += left > 0
-            self.seen.steps_left += left
+            left = self._cut.unused_steps(found.array.shape)
+            self.scan_counts.files_cut += left > 0
+            self.scan_counts.steps_left += left
             first = 0
             while first < found.records:
                 last = min(first + room, found.records)
@@ -231,68 +255,68 @@ class Arrays:
                 room -= last - first
                 first = last
                 if not room:
-                    yield ListingPart(rows=_listed(rows, at, more), rejects=rejects)
+                    yield ListingPart(rows=_with_arrays(rows, at, more), rejects=rejects)
                     rejects, at, more, room = [], [], [], batch.ROWS
         if at or rejects:
-            yield ListingPart(rows=_listed(rows, at, more) if at else None, rejects=rejects)
+            yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
 
-    def _looked(self, rows: pa.RecordBatch) -> Iterator[Looked | Problem]:
-        """What each file is; of those in a store many at a time."""
+    def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | RejectCause]:
+        """Read the headers of files, concurrently if they are in an object store."""
         names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
-        files = list(_pairs(rows, *names))
+        files = list(_zip_columns(rows, *names))
         if not any(is_uri(file[0]) for file in files):
-            yield from map(self.look.at, files)
+            yield from map(self.probe.inspect, files)
             return
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            yield from pool.map(self.look.at, files)
+            yield from pool.map(self.probe.inspect, files)
 
-    def _stored_as(self, stored: Stored) -> str:
-        """The dtype that it will have in records; its own where it cannot be cast."""
+    def _output_dtype(self, stored: StoredArray) -> str:
+        """Return the dtype of an array in records, its own dtype if it cannot be cast."""
         own = stored.numbers.name
         if self.dtype is None or cast_problem(own, self.dtype, self.cast):
             return own
         return self.dtype
 
-    def _problem(self, stored: Stored, declared: Declared) -> Problem | None:
-        """Why an array cannot be among the others."""
+    def _problem(self, stored: StoredArray, declared: ArraySpec) -> RejectCause | None:
+        """Return why an array does not fit the type of the records, None if it does."""
         own = stored.numbers.name
         if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
-            return Problem(Reason.BAD_VALUE, why)
-        if self._stored_as(stored) != declared.dtype:
+            return RejectCause(Reason.BAD_VALUE, why)
+        if self._output_dtype(stored) != declared.dtype:
             common = np.result_type(own, declared.dtype).name
-            return Problem(
+            return RejectCause(
                 Reason.BAD_VALUE,
-                f"an array of {own}, where most are {declared.dtype}: --dtype {common} casts both",
+                f"an array of {own}, but most are {declared.dtype}: --dtype {common} casts both",
             )
         if len(self._cut.shape_of(stored.shape)) != len(declared.shape):
-            return Problem(
+            return RejectCause(
                 Reason.BAD_VALUE,
-                f"an array of {len(stored.shape)} dimensions ({shape_told(stored.shape)}), where"
-                f" most records have {len(declared.shape)}: leave it out, or make a dataset of its"
-                " own of it",
+                f"an array of {len(stored.shape)} dimensions ({format_shape(stored.shape)}), but"
+                f" most records have {len(declared.shape)}: remove it, or build a separate dataset"
+                " from such arrays",
             )
         return None
 
     def _labels(self, text: str, first: int, last: int) -> pa.Array:
-        """Those of the records of a section. Raises RecordError."""
+        """Return the labels of the records of a section. Raises RecordError."""
         path, size, mtime, stored = json.loads(text)
         with open_arrays(path, size=size, mtime=mtime) as opened:
-            labels = Stored.from_text(stored)
+            labels = StoredArray.from_text(stored)
             if self._cut.unit == "item":
                 return opened.labels(labels, Span(0, first, last))
-            return _repeated(opened.labels(labels)[0].as_py(), last - first)
+            return _repeat(opened.labels(labels)[0].as_py(), last - first)
 
     def _labelled(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-        """Rows whose label can be one."""
+        """Return the rows with a valid label, and the rejects of the others."""
         rejects = []
         bad = np.zeros(len(rows), np.bool_)
         codes, texts = batch.encode(rows[batch.LABEL])
-        problems: list[Problem | None] = [
-            Problem(Reason.BAD_VALUE, why) if (why := broken_label(text)) else None
+        problems: list[RejectCause | None] = [
+            RejectCause(Reason.BAD_VALUE, why) if (why := label_problem(text)) else None
             for text in texts.to_pylist()
         ]
         missing = (
-            no_label("one in the array of labels") if self.look.unlabelled == "reject" else None
+            no_label("one in the array of labels") if self.probe.unlabelled == "reject" else None
         )
         problems.append(missing)
         for code, problem in enumerate(problems):
@@ -305,13 +329,13 @@ class Arrays:
         return (rows.filter(pa.array(~bad)) if bad.any() else rows), rejects
 
     def _records(self, sections: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-        """A row per record."""
+        """Return a row per record."""
         first, last = (np.asarray(sections[name]) for name in (FIRST, LAST))
         counts = last - first
         at = np.repeat(np.arange(len(sections)), counts)
         ends = np.cumsum(counts)
         numbers = np.arange(len(at)) - np.repeat(ends - counts - first, counts)
-        arrays = [Stored.from_text(text) for text in sections[ARRAY].to_pylist()]
+        arrays = [StoredArray.from_text(text) for text in sections[ARRAY].to_pylist()]
         whole = self._cut.unit == "array"
         lengths = [0 if whole else one.shape[self._cut.along(one.shape)] for one in arrays]
         starts, stops = self._cut.places(numbers, np.array(lengths, np.int64)[at])
@@ -340,14 +364,14 @@ class Arrays:
 
 
 def _fields() -> dict[str, pa.Field]:
-    """The columns of a row that are ours."""
+    """Return the system columns of a row."""
     return {field.name: field for field in (*COLUMNS, pa.field(ARRAY, pa.string()), *_OWN)}
 
 
-def _listed(
+def _with_arrays(
     rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[Any, ...]]
 ) -> pa.RecordBatch:
-    """Rows of a listing: ours of a reference, what was found out, the user's."""
+    """Return rows of the listing: system columns, header columns, user columns."""
     taken = rows.take(pa.array(at, pa.int64()))
     found = [
         pa.array(values, field.type)
@@ -360,9 +384,9 @@ def _listed(
     return pa.record_batch(arrays, schema=pa.schema(fields))
 
 
-def _pairs(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
+def _zip_columns(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
     return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
-def _repeated(label: str | None, count: int) -> pa.Array:
+def _repeat(label: str | None, count: int) -> pa.Array:
     return pa.array(list(itertools.repeat(label, count)), pa.string())

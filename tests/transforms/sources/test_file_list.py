@@ -18,8 +18,8 @@ from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import file_stat, references
-from recordmill.transforms.sources.row_formats.text_columns import null_inside, number_text
-from recordmill.transforms.sources.rows.listings import FileList, normal_path
+from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls, number_text
+from recordmill.transforms.sources.rows.file_list import FileList, normal_path
 
 SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 
@@ -41,7 +41,7 @@ def scan(path: object, **options: Any) -> tuple[list[dict[str, Any]], list[Any],
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Three pictures, by the content of their name."""
+    """Three images, by the content of their name."""
     for name in ("a.jpg", "b.jpg", "in/c d.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
@@ -99,7 +99,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_says_the_same(name: str, folder: pathlib.Path) -> None:
+def test_every_format_gives_the_same_rows(name: str, folder: pathlib.Path) -> None:
     listing = _write_table(folder, name, TABLE)
     rows, rejects, schema = scan(listing, group_column="patient", unlabelled="keep")
     assert not rejects
@@ -195,7 +195,7 @@ def test_parquet_types(folder: pathlib.Path) -> None:
         assert [row[name] for row in rows] == table[name].to_pylist()
 
 
-def test_what_parquet_declares_as_never_null_stays_so(folder: pathlib.Path) -> None:
+def test_columns_declared_as_not_null_stay_so(folder: pathlib.Path) -> None:
     fields = [
         pa.field("path", pa.string()),
         pa.field("n", pa.int64(), nullable=False, metadata={"a": "b"}),
@@ -217,7 +217,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), LISTS, ids=lambda x: str(x)[:20])
-def test_a_null_inside_a_list_is_a_reject(
+def test_a_null_inside_a_list_is_rejected(
     kind: pa.DataType, good: list[Any], bad: list[Any], folder: pathlib.Path
 ) -> None:
     fixed = pa.types.is_fixed_size_list(kind)
@@ -231,16 +231,16 @@ def test_a_null_inside_a_list_is_a_reject(
         (
             "b.jpg",
             Reason.BAD_VALUE,
-            "row 2: a null inside the list in column 'v', which an Example cannot hold: fill it, "
-            "or leave the row out",
+            "row 2: a null inside the list in column 'v', which an Example cannot hold: replace "
+            "the null, or remove the row",
         )
     ]
 
 
 def test_a_null_among_lists_of_a_fixed_size(folder: pathlib.Path) -> None:
     values = pa.array([[1, 2], None, [None, 2]], pa.list_(pa.int64(), 2))
-    assert null_inside(values).tolist() == [False, True, True]
-    assert null_inside(values.cast(pa.list_(pa.int64()))).tolist() == [False, False, True]
+    assert lists_with_nulls(values).tolist() == [False, True, True]
+    assert lists_with_nulls(values.cast(pa.list_(pa.int64()))).tolist() == [False, False, True]
     # pyarrow writes such a column but does not read it.
     table = pa.table({"path": ["a.jpg", "b.jpg", "a.jpg"], "v": values})
     pyarrow.parquet.write_table(table, folder / "l.parquet")
@@ -254,7 +254,7 @@ def test_a_null_among_lists_of_a_fixed_size(folder: pathlib.Path) -> None:
     [pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)],
     ids=str,
 )
-def test_a_list_of_texts_that_are_not_utf8_is_a_reject(
+def test_a_list_of_texts_that_are_not_utf8_is_rejected(
     kind: pa.DataType, folder: pathlib.Path
 ) -> None:
     spoilt = pa.array([b"x", b"\xff", None]).view(pa.string())
@@ -296,7 +296,7 @@ def test_types_that_an_example_cannot_hold(kind: pa.DataType, folder: pathlib.Pa
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_dropped_columns_are_as_if_they_were_not_there(name: str, folder: pathlib.Path) -> None:
+def test_dropped_columns_are_ignored(name: str, folder: pathlib.Path) -> None:
     listing = _write_table(folder, name, TABLE)
     rows, rejects, schema = scan(listing, drop_columns=("label", "boxes", "caption"))
     assert schema.names == [*references.COLUMNS.names, "patient", "score"]
@@ -330,7 +330,7 @@ def test_normal_path(path: str, key: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["", ".", "..", "a", "b c", "é"]), min_size=1).map("/".join))
-def test_normal_paths_are_normal_and_lead_to_the_same_place(path: str) -> None:
+def test_normal_path_is_idempotent_and_keeps_the_target(path: str) -> None:
     key = normal_path(path)
     assert normal_path(key) == key
     place, same = (os.path.normpath(os.path.join("/r/s", text)) for text in (path, key))
@@ -339,7 +339,9 @@ def test_normal_paths_are_normal_and_lead_to_the_same_place(path: str) -> None:
     assert key == "." or "." not in key.split("/")
 
 
-def test_where_paths_are_looked_for(folder: pathlib.Path, tmp_path_factory: Any) -> None:
+def test_relative_paths_are_resolved_in_the_root(
+    folder: pathlib.Path, tmp_path_factory: Any
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     content = f"path\n./a.jpg\n{folder}/b.jpg\nfile://{folder}/in/c%20d.jpg\n"
     listing = write(elsewhere, "l.csv", content)
@@ -361,7 +363,7 @@ def test_a_path_may_lead_through_a_linked_folder(folder: pathlib.Path) -> None:
     assert rows[0][batch.SIZE] == 3
 
 
-def test_what_stands_at_a_path(folder: pathlib.Path) -> None:
+def test_paths_that_are_no_files_are_rejected(folder: pathlib.Path) -> None:
     (folder / "empty").touch()
     os.mkfifo(folder / "pipe")
     (folder / "loop").symlink_to("loop")
@@ -369,12 +371,12 @@ def test_what_stands_at_a_path(folder: pathlib.Path) -> None:
     bad = {
         "gone.jpg": (Reason.MISSING, "no such file"),
         "a.jpg/x": (Reason.MISSING, "no such file"),
-        "dangling": (Reason.MISSING, "a symbolic link that leads nowhere"),
+        "dangling": (Reason.MISSING, "a symbolic link to a missing file"),
         "empty": (Reason.EMPTY, "a file of 0 bytes"),
         "pipe": (Reason.UNSUPPORTED, "a pipe: expected a regular file"),
         "loop": (Reason.SYMLINK_LOOP, "the symbolic link leads back to itself"),
         "in": (Reason.BAD_VALUE, "a folder: expected a file"),
-        "x\0y": (Reason.BAD_VALUE, "a path cannot hold a zero byte"),
+        "x\0y": (Reason.BAD_VALUE, "a path cannot contain a zero byte"),
         "n" * 300: (Reason.UNREADABLE, "the name is too long for that filesystem"),
         "ftp://x": (Reason.BAD_VALUE, "unknown scheme 'ftp' in 'ftp://x': expected a local path, "
                     "or one of file://, s3://, gs://, abfs://, hdfs://"),
@@ -384,7 +386,7 @@ def test_what_stands_at_a_path(folder: pathlib.Path) -> None:
     assert {r.key: (r.reason, r.detail) for r in rejects} == bad
 
 
-def test_rows_that_cannot_be_understood(folder: pathlib.Path) -> None:
+def test_rows_that_cannot_be_parsed(folder: pathlib.Path) -> None:
     lines = [
         b"path,k,caption",
         b"a.jpg,1,fine",
@@ -415,7 +417,7 @@ def test_rows_that_cannot_be_understood(folder: pathlib.Path) -> None:
     }
 
 
-def test_lines_that_cannot_be_understood(folder: pathlib.Path) -> None:
+def test_lines_that_cannot_be_parsed(folder: pathlib.Path) -> None:
     lines = [
         b'\xef\xbb\xbf{"path": "a.jpg"}',
         b"{broken}",
@@ -506,24 +508,24 @@ def test_nested_json_that_an_example_cannot_hold(
     ("name", "content", "options", "message"),
     [
         ("l.txt", "x", {}, "expected a listing in .csv, .tsv, .jsonl (each also .gz) or .parquet"),
-        ("l.csv", "", {}, "cannot understand the listing {}: Empty CSV file"),
+        ("l.csv", "", {}, "cannot parse the listing {}: Empty CSV file"),
         ("l.csv", "path\n", {}, "the listing {} has no rows"),
-        ("l.jsonl", "", {}, "no column of paths found in {}: expected one named path, file"),
-        ("l.csv", "x;y\n1;2\n", {}, "it has 'x;y'; say which with --path-column"),
+        ("l.jsonl", "", {}, "found no column of paths in {}: expected one of path, file"),
+        ("l.csv", "x;y\n1;2\n", {}, "it has 'x;y'; name the column with --path-column"),
         (
             "l.csv",
             "path,x\na,1\n",
             {"label_column": "y"},
             "no column 'y' in {}: it has 'path', 'x'",
         ),
-        ("l.csv", "path,path\na,1\n", {}, "a column name comes twice in {}: path, path"),
+        ("l.csv", "path,path\na,1\n", {}, "{} has duplicate column names: path, path"),
         ("l.csv", "path,__x\na.jpg,1\n", {}, "column '__x' in {} starts with two underscores"),
-        ("l.csv", b"path,\xff\na,1\n", {}, "cannot understand the listing {}: 'utf-8' codec"),
-        ("l.csv", 'path,x\na,"1\nb,2\n', {}, "a quote is left open in {}: row 1 runs to the end"),
+        ("l.csv", b"path,\xff\na,1\n", {}, "cannot parse the listing {}: 'utf-8' codec"),
+        ("l.csv", 'path,x\na,"1\nb,2\n', {}, "unclosed quote in {}: row 1 extends to the end"),
         ("l.csv", "path\ngone.jpg\n", {}, "no row of {} can be used (1 missing); the first: gone"),
-        ("l.csv", "path\ngone.jpg\n", {}, "say which with --input-root"),
+        ("l.csv", "path\ngone.jpg\n", {}, "name it with --input-root"),
         ("l.csv", "path,label\na.jpg,\n", {}, "(1 unlabelled); the first: a.jpg: no label"),
-        ("l.parquet", "PAR1", {}, "cannot understand the listing {}: Parquet file size is 4"),
+        ("l.parquet", "PAR1", {}, "cannot parse the listing {}: Parquet file size is 4"),
         ("l.csv", "path\na\n", {"unlabelled": "x"}, "expected unlabelled to be 'reject' or 'keep'"),
         ("l.csv", "path\na\n", {"input_root": "ftp://x"}, "unknown scheme 'ftp'"),
     ],
@@ -538,7 +540,7 @@ def test_unusable_listings(
 
 
 def test_unusable_places(folder: pathlib.Path) -> None:
-    with pytest.raises(ConfigError, match=r"the listing .*gone.csv is not there"):
+    with pytest.raises(ConfigError, match=r"the listing .*gone.csv does not exist"):
         scan(folder / "gone.csv")
     (folder / "d.csv").mkdir()
     with pytest.raises(ConfigError, match=r"expected a listing, but .*d.csv is a folder"):
@@ -552,7 +554,7 @@ def test_unusable_places(folder: pathlib.Path) -> None:
 def test_truncated_listings(name: str, folder: pathlib.Path) -> None:
     listing = _write_table(folder, name, TABLE)
     listing.write_bytes(listing.read_bytes()[:-10])
-    with pytest.raises(ConfigError, match="cannot understand the listing"):
+    with pytest.raises(ConfigError, match="cannot parse the listing"):
         scan(listing)
 
 
@@ -564,7 +566,7 @@ def test_a_label_column_of_lists(folder: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("column", ["path", "label", "split", "g", "k"])
 @pytest.mark.parametrize(("value", "kind"), [([1], "a list"), ([], "a list"), ({}, "an object")])
-def test_lists_and_objects_of_json_are_no_text(
+def test_lists_and_objects_of_json_are_not_text(
     column: str, value: object, kind: str, folder: pathlib.Path
 ) -> None:
     row = {"path": "a.jpg", "label": "x", "split": "train", "g": "y", "k": 1}
@@ -583,7 +585,7 @@ def test_lists_and_objects_of_json_are_no_text(
 
 
 @pytest.mark.parametrize("name", ["l.csv", "l.jsonl", "l.parquet"])
-def test_a_class_name_with_a_line_break_is_no_name(name: str, folder: pathlib.Path) -> None:
+def test_a_class_name_with_a_line_break_is_rejected(name: str, folder: pathlib.Path) -> None:
     labels = ["x", "x\ny", "z\r"]
     table = {"path": ["a.jpg", "b.jpg", "in/c d.jpg"], "label": labels}
     if name == "l.csv":
@@ -596,8 +598,8 @@ def test_a_class_name_with_a_line_break_is_no_name(name: str, folder: pathlib.Pa
         (
             key,
             Reason.BAD_VALUE,
-            f"row {row}: the class name {label!r} has a line break, and labels.txt has a line per "
-            "name: rename it",
+            f"row {row}: the class name {label!r} contains a line break, but labels.txt has one "
+            "name per line: rename the class",
         )
         for row, key, label in ((2, "b.jpg", "x\ny"), (3, "in/c d.jpg", "z\r"))
     ]
@@ -608,7 +610,7 @@ def test_quotes_are_data_in_tsv(folder: pathlib.Path) -> None:
     assert [row["caption"] for row in rows] == ['"x', 'y"']
 
 
-def test_an_index_that_pandas_wrote_is_no_column(folder: pathlib.Path) -> None:
+def test_the_index_of_pandas_is_ignored(folder: pathlib.Path) -> None:
     for content in (",path\n0,a.jpg\nspoilt\n2,a.jpg\n", "path,\na.jpg,\nb.jpg,\n"):
         rows, _, schema = scan(write(folder, "l.csv", content))
         assert schema == references.COLUMNS
@@ -616,14 +618,14 @@ def test_an_index_that_pandas_wrote_is_no_column(folder: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("values", ["5\n6", "1\n2", "x\ny", "0\n", "0.5\n1"])
-def test_a_column_without_name_is_not_lost_in_silence(values: str, folder: pathlib.Path) -> None:
+def test_a_column_without_name_is_a_config_error(values: str, folder: pathlib.Path) -> None:
     one, two = values.split("\n")
     listing = write(folder, "l.csv", f",path\n{one},a.jpg\n{two},b.jpg\n")
-    with pytest.raises(ConfigError, match=r"a column of .*l.csv has no name.*give it one.*index="):
+    with pytest.raises(ConfigError, match=r"a column of .*l.csv has no name.*name it.*index="):
         scan(listing)
 
 
-def test_each_path_is_looked_at_once(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_path_is_queried_once(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: collections.Counter[str] = collections.Counter()
     stat = os.stat
 
@@ -639,13 +641,13 @@ def test_each_path_is_looked_at_once(folder: pathlib.Path, monkeypatch: pytest.M
     assert (seen[f"{folder}/a.jpg"], seen[f"{folder}/b.jpg"]) == (1, 1)
 
 
-def test_forgetting_paths_changes_nothing(
+def test_a_small_path_cache_changes_nothing(
     folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\ngone\n" * 20)
     before = scan(listing)
     monkeypatch.setattr(batch, "ROWS", 2)
-    monkeypatch.setattr(file_stat, "_KNOWN", 3)
+    monkeypatch.setattr(file_stat, "_CACHED", 3)
     assert scan(listing)[:2] == before[:2]
     assert max(len(p.rows or []) for p in FileList(path=str(listing)).scan()) <= 2
 
@@ -669,7 +671,7 @@ def test_a_listing_and_its_files_in_an_object_store() -> None:
     }
 
 
-def test_it_travels() -> None:
+def test_the_source_can_be_pickled() -> None:
     source = FileList(path="/x.csv")
     assert pickle.loads(pickle.dumps(source)) == source
     assert not source.unique_keys

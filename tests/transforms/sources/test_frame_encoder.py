@@ -1,4 +1,4 @@
-"""Frames that become JPEG without being RGB between: their edges, their padding, their windows."""
+"""Encoding of frames as JPEG without conversion to RGB: edges, padding, crops."""
 
 import gc
 import io
@@ -10,7 +10,7 @@ from PIL import Image
 
 from recordmill.errors import RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.sources.video.frame_images import FramePictures
+from recordmill.transforms.sources.video.frame_encoder import FrameEncoder
 from tests.films import difference, picture, resized
 from tests.paths import VIDEO
 
@@ -19,21 +19,21 @@ NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
 
 def coded(pixels: np.ndarray, **options: object) -> Image.Image:
     frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-    made = FramePictures(ImageOptions(**options)).code(frame)
+    made = FrameEncoder(ImageOptions(**options)).encode(frame)
     image = Image.open(io.BytesIO(made.data))
     assert image.size == (made.width, made.height)
     return image
 
 
-def test_frames_are_not_kept_until_somebody_collects_garbage() -> None:
+def test_frames_are_released_without_garbage_collection() -> None:
     """Each takes as much memory as it has pixels."""
-    with av.open(str(VIDEO / "wide.mp4")) as film:
-        pictures = FramePictures(ImageOptions(size=(24, 24)))
+    with av.open(str(VIDEO / "wide.mp4")) as video:
+        pictures = FrameEncoder(ImageOptions(size=(24, 24)))
         gc.collect()
         gc.disable()
         try:
-            for number, frame in enumerate(film.decode(video=0)):
-                pictures.code(frame)
+            for number, frame in enumerate(video.decode(video=0)):
+                pictures.encode(frame)
                 if number == 40:
                     break
             held = sum(isinstance(one, av.VideoFrame) for one in gc.get_objects())
@@ -64,7 +64,7 @@ def test_flat_colours_are_flat_to_the_last_row_and_column(height, width, mode) -
 
 @pytest.mark.parametrize("size", [(24, 24), (25, 27), (48, 15)])
 @pytest.mark.parametrize("sides", [(20, 36), (36, 20), (21, 36), (36, 19)])
-def test_what_is_padded_stands_in_the_middle_of_its_background(size, sides) -> None:
+def test_padding_centres_the_frame_on_the_background(size, sides) -> None:
     image = coded(
         flat(*sides, (220, 30, 30)), size=size, resize_mode="pad", background=(20, 60, 200)
     )
@@ -101,22 +101,22 @@ def test_the_quality_is_that_of_pillow() -> None:
         *("yuv420p10le", "yuv422p10le", "yuv444p10le", "yuv420p12le", "p010le", "gray10le"),
     ],
 )
-def test_a_window_has_the_colours_of_the_frame(form, offset) -> None:
+def test_a_crop_keeps_the_colours_of_the_frame(form, offset) -> None:
     pixels = picture(3, height=48, width=64 + 2 * offset)
     frame = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format=form)
-    seen = frame.to_ndarray(format="rgb24")
+    scan_counts = frame.to_ndarray(format="rgb24")
     step = 64 // frame.format.chroma_width(64)
     for kind in ("jpeg", "png"):
         options = ImageOptions(size=(48, 64), image_format=kind)
-        made = FramePictures(options).code(frame)
+        made = FrameEncoder(options).encode(frame)
         found = np.asarray(Image.open(io.BytesIO(made.data)))
         begin = offset // step * step  # where a value of chroma begins
-        assert difference(found, seen[:, begin : begin + 64]) < 4
+        assert difference(found, scan_counts[:, begin : begin + 64]) < 4
 
 
-def test_colours_that_ffmpeg_cannot_convert_are_rejects() -> None:
+def test_colour_spaces_that_ffmpeg_cannot_convert_are_rejected() -> None:
     frame = av.VideoFrame.from_ndarray(picture(0, height=48, width=64), format="rgb24")
     frame = frame.reformat(format="yuv420p")
     frame.colorspace = 14  # ICtCp
-    with pytest.raises(RecordError, match="cannot scale pixels of yuv420p in its colours"):
-        FramePictures(ImageOptions(size=(24, 24))).code(frame)
+    with pytest.raises(RecordError, match="cannot scale pixel format yuv420p in color"):
+        FrameEncoder(ImageOptions(size=(24, 24))).encode(frame)

@@ -1,7 +1,7 @@
-"""Rows that had to be read to learn what their columns are, kept for whoever reads them next.
+"""Cache of the rows that were read to infer column types, so that they are parsed once.
 
-A column is kept as the narrowest type that holds all texts of a part. Where it is to be of another
-one, as other parts say more of it, the part is read again.
+A column is cached with the narrowest type that holds all its texts in a part of the listing. If
+other parts widen the type, the part is read again from its files.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import xxhash
 from recordmill.errors import Reason
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.row_formats.rows import BadRow, Rows
+from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.staged.arrow_files import open_arrow
 
-_NUMBERS = pa.field("__numbers__", pa.int64())  # the column after all others
-_TOLD = b"told"
+_NUMBERS = pa.field("__numbers__", pa.int64())  # the last column
+_ROW_INFO = b"rows"
 
 
-class Keep(NamedTuple):
-    """folder: where rows are kept. text: columns that are wanted as they are written."""
+class RowCache(NamedTuple):
+    """Cache of parsed rows in files of a folder. text: columns that are cached as text."""
 
     folder: Location
     text: Collection[str] = ()
 
     def put(self, sections: pa.RecordBatch, found: Sequence[Sequence[Rows]]) -> None:
-        """Keeps the rows of each section of a part, unless a column is of several types there."""
+        """Store the rows of each section of a part, unless a column has several types."""
         schema = _schema_of([rows.columns for several in found for rows in several])
         if schema is None:
             return
@@ -45,12 +45,13 @@ class Keep(NamedTuple):
                     arrays = [_as(rows.columns[field.name], field.type) for field in schema]
                     arrays.append(pa.array(rows.numbers))
                     columns = pa.record_batch(arrays, schema=schema.append(_NUMBERS))
-                    told = {"section": section, "bad": rows.bad, "blank": rows.blank}
-                    writer.write_batch(columns, custom_metadata={_TOLD: json.dumps(told)})
+                    info = {"section": section, "bad": rows.bad, "blank": rows.blank}
+                    writer.write_batch(columns, custom_metadata={_ROW_INFO: json.dumps(info)})
 
     def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
-        """The rows of each section, with the columns that are wanted; None where they were not
-        kept as these, or have been forgotten.
+        """Return the rows of each section with the schema `wanted`.
+
+        Returns None if they are not in the cache, or not with these types.
         """
         try:
             reader = pa.ipc.open_file(open_arrow(self._place(sections)))
@@ -61,28 +62,28 @@ class Keep(NamedTuple):
             columns, metadata = reader.get_batch_with_custom_metadata(number)
             if not all(_fits(columns[field.name], field.type) for field in wanted):
                 return None
-            told = json.loads(metadata[_TOLD])
+            info = json.loads(metadata[_ROW_INFO])
             arrays = [_as(columns[field.name], field.type) for field in wanted]
             rows = Rows(
                 columns=pa.record_batch(arrays, schema=wanted),
                 numbers=np.asarray(columns[_NUMBERS.name]),
-                bad=[BadRow(number, Reason(reason), why) for number, reason, why in told["bad"]],
-                blank=told["blank"],
+                bad=[BadRow(number, Reason(reason), why) for number, reason, why in info["bad"]],
+                blank=info["blank"],
             )
-            found[told["section"]].append(rows)
+            found[info["section"]].append(rows)
         return found
 
     def forget(self, sections: pa.RecordBatch) -> None:
-        """Their room is needed for what is made of them; another attempt reads the file again."""
+        """Delete the rows of a part, to free disk space. A retry reads the files again."""
         self._place(sections).delete(missing_ok=True)
 
     def _place(self, sections: pa.RecordBatch) -> Location:
-        """Named after what was listed, with times and sizes: of another file nothing is found."""
+        """Return the cache file. Its name depends on the sizes and times of the listed files."""
         return self.folder / f"{xxhash.xxh3_128_hexdigest(batch.to_bytes(sections))}.arrow"
 
 
 def _schema_of(parts: Sequence[pa.RecordBatch]) -> pa.Schema | None:
-    """The columns of all parts, where those with a value are of one type."""
+    """Return the common schema of parts, None if a column has several types."""
     if not parts:
         return None
     fields = []
@@ -96,10 +97,10 @@ def _schema_of(parts: Sequence[pa.RecordBatch]) -> pa.Schema | None:
 
 
 def _fits(column: pa.Array, kind: pa.DataType) -> bool:
-    """Whether a column is of a type; one without a value is of all."""
+    """Return whether a column has a type; a column of nulls has any type."""
     return bool(column.type == kind or column.null_count == len(column))
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column that fits a type, as one of it."""
+    """Return a column that fits a type as a column of that type."""
     return column if column.type == kind else pa.nulls(len(column), kind)

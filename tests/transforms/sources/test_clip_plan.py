@@ -1,4 +1,4 @@
-"""Which frames make which clips, against slow and plain counting."""
+"""Assignment of frames to clips, against a slow and plain reference."""
 
 from fractions import Fraction
 
@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RecordError
-from recordmill.transforms.sources.video.clip_plan import ClipCut, ClipSection, sections_of
+from recordmill.transforms.sources.video.clip_plan import ClipSampling, ClipSection, plan_sections
 from recordmill.transforms.sources.video.video_decoder import Packets
 
 MILLI = Fraction(1, 1000)
 
 
 def packets(times: list[int], *, keys: list[int] | None = None, end: int | None = None) -> Packets:
-    """Of frames at these milliseconds; keys: which of them are key frames."""
+    """Return packets of frames at these milliseconds; keys: indices of the key frames."""
     numbers = [0] if keys is None else keys
     return Packets(
         times=np.array(times, np.int64),
@@ -25,18 +25,20 @@ def packets(times: list[int], *, keys: list[int] | None = None, end: int | None 
     )
 
 
-def clips_of(found: Packets, cut: ClipCut, **options: object) -> list[tuple[int, list[int], int]]:
-    """(first slot, numbers of frames, frames of its own) of all clips."""
-    sections = sections_of(found, cut, MILLI, **options)
+def clips_of(
+    found: Packets, cut: ClipSampling, **options: object
+) -> list[tuple[int, list[int], int]]:
+    """Return (first slot, frame numbers, frames without padding) of all clips."""
+    sections = plan_sections(found, cut, MILLI, **options)
     return [
-        (clip.start, clip.frames.tolist(), clip.own)
+        (clip.start, clip.frames.tolist(), clip.real_frames)
         for section in sections
         for clip in ClipSection.from_text(section.to_text()).clips(cut, MILLI)
     ]
 
 
 @st.composite
-def films(draw) -> Packets:
+def videos(draw) -> Packets:
     gaps = draw(st.lists(st.integers(1, 90), min_size=1, max_size=60))
     times = (np.cumsum(gaps) + draw(st.integers(-50, 5000))).tolist()
     keys = sorted({0, *draw(st.lists(st.integers(0, len(times) - 1), max_size=8))})
@@ -44,7 +46,7 @@ def films(draw) -> Packets:
 
 
 cuts = st.builds(
-    ClipCut,
+    ClipSampling,
     frames=st.integers(1, 6),
     stride=st.none() | st.integers(1, 20),
     step=st.integers(1, 4),
@@ -54,8 +56,8 @@ cuts = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(films(), cuts, st.integers(1, 50))
-def test_clips_are_those_of_plain_counting(found, cut, size) -> None:
+@given(videos(), cuts, st.integers(1, 50))
+def test_clips_equal_a_plain_reference(found, cut, size) -> None:
     times = [int(time) - int(found.times[0]) for time in found.times]
     slots = [*range(len(times))]
     if cut.fps is not None:
@@ -79,7 +81,7 @@ def test_clips_are_those_of_plain_counting(found, cut, size) -> None:
         if covered > len(slots):
             break
     if not expected:
-        with pytest.raises(RecordError, match="bad_value: a film of"):
+        with pytest.raises(RecordError, match="bad_value: a video of"):
             clips_of(found, cut)
         return
     assert clips_of(found, cut) == expected
@@ -100,29 +102,29 @@ def test_clips_are_those_of_plain_counting(found, cut, size) -> None:
 )
 def test_a_segment_has_the_frames_that_begin_in_it(segment, slots) -> None:
     found = packets([1000 + 40 * n for n in range(10)])
-    got = clips_of(found, ClipCut(frames=1), segment=segment)
+    got = clips_of(found, ClipSampling(frames=1), segment=segment)
     assert [frames for _, frames, _ in got] == [[n] for n in slots]
 
 
 @pytest.mark.parametrize(
     ("segment", "message"),
     [
-        ((0.4, 0.5), "a segment from 0.4 to 0.5 seconds, and the film takes 0.400"),
-        ((0.0, 2.0), "a segment from 0 to 2 seconds, and the film takes 0.400"),
-        ((0.2, 0.1), "expected a start from 0 on, and an end after it"),
-        ((0.2, 0.2), "expected a start from 0 on, and an end after it"),
-        ((-0.1, 0.2), "expected a start from 0 on, and an end after it"),
-        ((float("nan"), 0.2), "expected a start from 0 on, and an end after it"),
-        ((0.1, 0.11), "a segment of 0 frames, and a clip takes 1: --clip-rest pad"),
+        ((0.4, 0.5), "a segment from 0.4 to 0.5 seconds, but the video takes 0.400"),
+        ((0.0, 2.0), "a segment from 0 to 2 seconds, but the video takes 0.400"),
+        ((0.2, 0.1), "expected a start of 0 or more, and a later end"),
+        ((0.2, 0.2), "expected a start of 0 or more, and a later end"),
+        ((-0.1, 0.2), "expected a start of 0 or more, and a later end"),
+        ((float("nan"), 0.2), "expected a start of 0 or more, and a later end"),
+        ((0.1, 0.11), "a segment of 0 frames, but a clip takes 1: --clip-rest pad"),
     ],
 )
-def test_what_is_no_segment(segment, message) -> None:
+def test_invalid_segments(segment, message) -> None:
     found = packets([40 * n for n in range(10)])
     with pytest.raises(RecordError, match=message):
-        clips_of(found, ClipCut(frames=1), segment=segment)
+        clips_of(found, ClipSampling(frames=1), segment=segment)
 
 
-def test_times_are_exact_whatever_the_unit() -> None:
+def test_times_are_exact_for_any_time_base() -> None:
     rate = Fraction(30000, 1001)
     found = Packets(
         times=np.arange(10**6, dtype=np.int64) * 1001,
@@ -130,16 +132,16 @@ def test_times_are_exact_whatever_the_unit() -> None:
         sizes=np.array([1]),
         end=10**6 * 1001,
     )
-    cut = ClipCut(frames=10**6)
-    (section,) = sections_of(found, cut, Fraction(1, 30000))
+    cut = ClipSampling(frames=10**6)
+    (section,) = plan_sections(found, cut, Fraction(1, 30000))
     (clip,) = section.clips(cut, Fraction(1, 30000))
     for number in (0, 1, 2, 777_777, 999_999):
         assert abs(clip.times[number] - number * 10**6 / rate) <= Fraction(1, 2)
 
 
-def test_decoding_begins_a_key_frame_before_that_of_the_clip() -> None:
+def test_decoding_begins_one_key_frame_early() -> None:
     found = packets([40 * n for n in range(40)], keys=[0, 10, 20, 30])
-    sections = sections_of(found, ClipCut(frames=4), MILLI, size=1)
+    sections = plan_sections(found, ClipSampling(frames=4), MILLI, size=1)
     assert [section.base for section in sections] == [0, 0, 10, 20]
     assert [section.start for section in sections] == [0, 12, 20, 32]
     assert [len(section.times) for section in sections] == [12, 20, 22, 20]
@@ -155,6 +157,6 @@ def test_decoding_begins_a_key_frame_before_that_of_the_clip() -> None:
         ({"rest": "keep"}, "--clip-rest: expected drop or pad, got 'keep'"),
     ],
 )
-def test_what_cannot_work(options, message) -> None:
+def test_invalid_options(options, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        ClipCut(**options)
+        ClipSampling(**options)

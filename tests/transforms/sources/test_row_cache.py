@@ -1,4 +1,4 @@
-"""Rows that were read to learn their types are the rows that would be read again."""
+"""The cache of rows that were read to infer types gives the rows of another read."""
 
 import itertools
 import pathlib
@@ -13,7 +13,7 @@ from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.tables import TableRows
+from recordmill.transforms.sources.rows.table_rows import TableRows
 
 HEADER = "id,a,b,c,label\n"
 VALUES = st.sampled_from(
@@ -59,7 +59,7 @@ def small_parts(monkeypatch):
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_they_are_the_same(tmp_path_factory, small_parts, files, missing):
+def test_cached_rows_equal_parsed_rows(tmp_path_factory, small_parts, files, missing):
     options = {"format": RowFormat(missing=("?",))} if missing else {}
     texts = [HEADER + "".join(f"{row}\n" for row in rows) for rows in files]
     table = Input(tmp_path_factory.mktemp("table"), *texts, **options)
@@ -86,7 +86,7 @@ def test_the_file_is_not_read_again(tmp_path, small_parts):
         table.read(layout)
 
 
-def test_parts_that_looked_like_something_else_are_read_again(tmp_path, small_parts):
+def test_parts_with_a_narrower_type_are_read_again(tmp_path, small_parts):
     table = Input(tmp_path, numbers([*range(90), 0.5, "-0"]))
     layout = table.layout()
     assert layout.columns.field("a").type == pa.float64()
@@ -95,7 +95,7 @@ def test_parts_that_looked_like_something_else_are_read_again(tmp_path, small_pa
     assert [str(row["a"]) for row in rows] == [*(f"{n}.0" for n in range(90)), "0.5", "-0.0"]
 
 
-def test_a_part_of_several_types_is_not_kept(tmp_path):
+def test_a_part_with_several_types_is_not_cached(tmp_path):
     table = Input(tmp_path, numbers([1, 2]), numbers([1.5]), numbers([""]))
     assert len(table.parts) == 1
     layout = table.layout()
@@ -103,7 +103,7 @@ def test_a_part_of_several_types_is_not_kept(tmp_path):
     assert [row["a"] for rows, _, _ in table.read(layout) for row in rows] == [1.0, 2.0, 1.5, None]
 
 
-def test_rows_of_a_file_that_was_another_one_are_not_taken(tmp_path, small_parts):
+def test_cached_rows_of_a_changed_file_are_not_used(tmp_path, small_parts):
     table = Input(tmp_path, numbers([*range(10, 99)]))
     kept = table.layout().kept
     wanted = pa.schema([("a", pa.int64())])
