@@ -138,9 +138,9 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
         (["--nosuch"], "unknown option --nosuch; --help lists all"),
         (["--qqqq"], "unknown option --qqqq; --help lists all"),
         (["--direct_num_workers=two"], "--direct_num_workers: invalid int value: 'two'"),
-        (["photos"], "unexpected argument 'photos'; expected flags only"),
-        (["-s", "3"], "unexpected argument '-s'; expected flags only"),
-        (["--"], "unexpected argument '--'; expected flags only"),
+        (["photos"], "unexpected argument 'photos'; expected only options"),
+        (["-s", "3"], "unexpected argument '-s'; expected only options"),
+        (["--"], "unexpected argument '--'; expected only options"),
         (["--seed"], "--seed needs a value: N"),
         (["--seed", "--quiet"], "--seed needs a value: N"),
         (["--seed=x"], "--seed: expected a whole number, got 'x'"),
@@ -304,15 +304,15 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     titles = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
     assert titles == [
         "Input and output:",
-        "What the input means:",
+        "Keys, classes and columns:",
         "Pictures:",
         "Splits:",
         "Statistics and schema:",
-        "Balance (of the split train):",
-        "The dataset's files:",
-        "How the job runs:",
-        "On Flink:",
-        "This command line:",
+        "Class balance (split train only):",
+        "Dataset files:",
+        "Job:",
+        "Flink:",
+        "Command line:",
     ]
     assert "  --no-upright " in text
     assert "(default: True)" not in text

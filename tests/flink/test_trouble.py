@@ -78,7 +78,7 @@ def test_a_stopped_command_cancels_its_job(frail, long, tmp_path):
     process.send_signal(signal.SIGTERM)
     result = ended(process)
     assert result.code == 143, result.err
-    assert result.last.endswith("stopped by SIGTERM; the same command continues")
+    assert result.last.endswith("stopped by SIGTERM; run the same command again to continue")
     assert state(frail) == "CANCELED"
     expect_nothing_left(frail)
     assert not (out / "dataset.json").exists()
