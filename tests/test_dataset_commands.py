@@ -71,7 +71,7 @@ def test_inspect_a_record(
     argv = ["--dataset", dataset, "--split=validation", "--record=1"]
     assert inspect_main([*argv, "--save", picture]) == 0
     out = capsys.readouterr().out
-    assert "stands in  validation.tfrecord-00000-of-00001, record 1 (validation)" in out
+    assert "stored in  validation.tfrecord-00000-of-00001, record 1 (validation)" in out
     assert f"Its picture is in {tmp_path / 'picture.png'}" in out
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert inspect_main([*argv, "--json"]) == 0
