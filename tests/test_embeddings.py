@@ -210,8 +210,8 @@ def test_a_dataset_of_vectors(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--features", "embeddings"), "expected both --features embeddings and --embeddings"),
-        (("--features", "text", "--embeddings", "T"), "expected both --features embeddings and --embeddings"),
+        (("--features", "embeddings"), "expected both --features embeddings"),
+        (("--features", "text", "--embeddings", "T"), "expected both --features embeddings"),
         (("--embeddings", "missing.txt"), "--embeddings missing.txt: there is no such file"),
         (("--embeddings", "T", "--tokenizer", "bytes"), "--features embeddings: are of words"),
         (("--embeddings", "T", "--embedding-words", "T"), "has words of its own"),

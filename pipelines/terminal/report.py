@@ -20,8 +20,9 @@ from rich.text import Text
 from recordmill.checking.inspection import RejectSummary, Summary
 from recordmill.checking.verify import Report
 from recordmill.errors import Reject
-from recordmill.format.manifest import INPUT, Manifest
+from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
+from recordmill.pipelines.terminal.ledger import ledger
 from recordmill.pipelines.terminal.tables import clean, count_of, line, name_of, new_table, stack
 from recordmill.reading.reader import Place
 from recordmill.runners.progress import duration
@@ -152,7 +153,7 @@ def closing(
     return stack(
         table,
         None if rates else _classes_table(classes, labels=manifest.labels),
-        _ledger(manifest),
+        ledger(manifest),
         rejects_table(sum_up(rejects)),
         *distances,
         *_notes(manifest),
@@ -238,7 +239,7 @@ def inspection(
         splits,
         _classes_table(classes, labels=manifest.labels, weights=manifest.class_weights),
         features,
-        _ledger(manifest),
+        ledger(manifest),
         rejects_table(summary.rejects),
         *distances,
         *_notes(manifest),
@@ -347,49 +348,6 @@ def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, in
     if missing := records - sum(classes.values()):
         counts[None] = missing
     return counts
-
-
-def _ledger(manifest: Manifest) -> Text:
-    """Return a line each for inputs, records and copies, such as `9 inputs: 8 read, 1 rejected`.
-
-    The number before the colon is the sum of the numbers after it.
-    """
-    inputs, records = manifest.ledger.inputs, manifest.ledger.records
-    copies, unit = manifest.ledger.copies, manifest.ledger.unit
-    listed = inputs.read + inputs.rejected + inputs.filtered
-    sums = [
-        _sum(
-            count_of(listed, "input"),
-            {
-                "read": inputs.read,
-                "rejected": inputs.rejected,
-                "filtered": inputs.filtered,
-            },
-        ),
-        _sum(
-            count_of(records.made, "record" if unit == INPUT else unit),
-            {
-                "written": records.written,
-                "rejected": records.rejected,
-                "filtered": records.filtered,
-                "dropped": records.dropped,
-            },
-        ),
-    ]
-    if manifest.ledger.packs is not None:
-        sums.append(count_of(manifest.ledger.packs, "pack"))
-    if (objects := manifest.ledger.objects) is not None:
-        written = {"written": objects.written, "dropped": objects.dropped}
-        sums.append(_sum(count_of(objects.made, "object"), written))
-    if copies.planned:
-        planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
-        sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
-    return Text("\n".join(sums))
-
-
-def _sum(total: str, parts: Mapping[str, int]) -> str:
-    counts = [f"{count:,} {what}" for what, count in parts.items() if count]
-    return f"{total}: {', '.join(counts)}" if counts else total
 
 
 def _filled(rates: Mapping[str, float], split: str) -> list[str]:
