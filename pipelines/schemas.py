@@ -52,7 +52,7 @@ class SchemaRequest:
 
     @property
     def infers(self) -> bool:
-        """Whether the job only writes a schema."""
+        """True if the job only writes a schema."""
         return self.config.infer_schema is not None
 
     @property
