@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import sys
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.manifest import INPUT
@@ -64,6 +64,10 @@ _BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")
 _DEFAULT = TextOptions()
 _COLUMNS = ("text_column", *COLUMNS)
 _SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
+
+
+def _limit(help_text: str) -> Any:
+    return option(None, group=TEXT, shapes_bytes=True, help=help_text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,18 +228,10 @@ class TextConfig(RowsConfig):
         help="Handling of texts that are equal but for case, whitespace and compatibility forms."
         " drop: keep only one of them. group: keep all of them in the same split.",
     )
-    min_chars: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Drop texts with fewer characters."
-    )
-    max_chars: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Drop texts with more characters."
-    )
-    min_tokens: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Drop texts with fewer tokens."
-    )
-    max_tokens: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Drop texts with more tokens."
-    )
+    min_chars: int | None = _limit("Drop texts with fewer characters.")
+    max_chars: int | None = _limit("Drop texts with more characters.")
+    min_tokens: int | None = _limit("Drop texts with fewer tokens.")
+    max_tokens: int | None = _limit("Drop texts with more tokens.")
     augment: tuple[TextAugmentation, ...] = option(
         (),
         group=TEXT,
