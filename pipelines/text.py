@@ -239,8 +239,7 @@ class TextConfig(RowsConfig):
         parse=values.some_of(*get_args(TextAugmentation)),
         repeat=True,
         metavar="NAME,...",
-        help=f"Random augmentations of the oversampled copies:"
-        f" {', '.join(get_args(TextAugmentation))}.",
+        help=f"Augmentations of oversampled copies: {', '.join(get_args(TextAugmentation))}.",
     )
 
     def __post_init__(self) -> None:
