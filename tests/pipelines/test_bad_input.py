@@ -373,7 +373,7 @@ CASES = [
     case(
         "flink's option without it",
         2,
-        "--parallelism is of use with --runner flink only",
+        "--parallelism: has no effect without --runner flink",
         *IN,
         *OUT,
         "--parallelism",

@@ -57,7 +57,7 @@ def test_boxes_that_are_left_out_are_counted(pictures, tmp_path, capsys):
     assert held == objects.written
     assert main(["inspect", "--dataset", str(made.folder)]) == 0
     told = capsys.readouterr().out
-    assert "24 objects: 12 written, 12 left out" in told
+    assert "24 objects: 12 written, 12 dropped" in told
     assert "(no class)" not in told  # of pictures that have none themselves
 
 

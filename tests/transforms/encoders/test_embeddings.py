@@ -211,12 +211,12 @@ def test_a_dataset_of_vectors(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--features", "embeddings"), "give both"),
-        (("--features", "text", "--embeddings", "T"), "give both"),
+        (("--features", "embeddings"), "expected both --features embeddings"),
+        (("--features", "text", "--embeddings", "T"), "expected both --features embeddings"),
         (("--embeddings", "missing.txt"), "--embeddings missing.txt: there is no such file"),
         (("--embeddings", "T", "--tokenizer", "bytes"), "--features embeddings: are of words"),
         (("--embeddings", "T", "--embedding-words", "T"), "has words of its own"),
-        (("--embedding-words", "T"), "are those of --embeddings"),
+        (("--embedding-words", "T"), "has no effect without --embeddings"),
         (("--embeddings", "T", "--max-length", "3"), "--max-length: says nothing"),
         (("--features", "text", "--pooling", "none"), "--pooling none: says nothing"),
         (("--embeddings", "BAD"), "line 2 has 1 numbers, expected 2"),
