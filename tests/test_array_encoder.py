@@ -342,8 +342,8 @@ def test_most_arrays_decide_what_the_others_are_held_against(tmp_path) -> None:
     assert_bits(both.arrays()["0.npy"], np.ones((2, 3)))
     narrow = Records(folder, dtype="float32")
     assert narrow.told["wide.npy"] == (
-        "an array of float64, which float32 does not hold exactly: --cast same-kind rounds, or"
-        " choose a wider --dtype"
+        "float32 cannot hold an array of float64 exactly: round with --cast same-kind, or choose"
+        " a wider --dtype"
     )
     rounded = Records(folder, dtype="float32", cast="same-kind")
     assert_bits(rounded.arrays()["wide.npy"], np.ones((2, 3), "f4"))
@@ -352,7 +352,7 @@ def test_most_arrays_decide_what_the_others_are_held_against(tmp_path) -> None:
 def test_a_number_that_is_too_large_is_a_reject_of_its_record(tmp_path) -> None:
     stack = np.array([[1.0, 2.0], [1e300, 0.0], [3.0, 4.0]])
     records = Records(save(tmp_path / "in", x=stack), ITEM, dtype="float32", cast="same-kind")
-    assert records.told == {"x.npy#1": "1e+300 is more than float32 holds"}
+    assert records.told == {"x.npy#1": "1e+300 is out of range of float32"}
     assert records.arrays().keys() == {"x.npy#0", "x.npy#2"}
 
 
