@@ -192,7 +192,7 @@ def kind(config: VideoConfig) -> DataType:
             root=root,
         ),
         encoder=ClipEncoder(
-            pictures=pictures,
+            frame_options=pictures,
             frames=config.clip_frames,
             unlabelled=config.unlabelled == "keep",
         ),

@@ -269,7 +269,9 @@ def test_nan(nan, expected, dtype, tmp_path) -> None:
     records = Records(save(tmp_path / "in", x=NAN.astype(dtype), y=np.ones(3, dtype)), nan=nan)
     assert_bits(records.arrays()["y.npy"], np.ones(3, dtype))
     if expected is None:
-        assert records.told == {"x.npy": "NaN in 1 of 3 numbers: --nan zero, or keep"}
+        assert records.told == {
+            "x.npy": "NaN in 1 of 3 numbers: use --nan zero or --nan keep to accept them"
+        }
         return
     np.testing.assert_array_equal(records.arrays()["x.npy"], expected.astype(dtype))
 
@@ -319,12 +321,12 @@ def test_values_of_several_shapes(tmp_path) -> None:
     [
         ("float64", "--dtype float32 --cast same-kind casts it"),
         ("uint64", "--dtype int64 --cast same-kind casts it"),
-        ("complex64", "--array-format raw holds it"),
+        ("complex64", "use --array-format raw"),
     ],
 )
 def test_lists_do_not_hold_every_number(dtype, advice, tmp_path) -> None:
     folder = save(tmp_path / "in", x=np.ones(2, dtype))
-    with pytest.raises(ConfigError, match=f"do not hold {dtype} exactly: .*{advice}"):
+    with pytest.raises(ConfigError, match=f"cannot hold {dtype} exactly: .*{advice}"):
         Records(folder, array_format="values")
 
 
@@ -359,7 +361,7 @@ def test_a_number_that_is_too_large_is_a_reject_of_its_record(tmp_path) -> None:
 def test_bools_of_other_bytes_are_rejects(tmp_path) -> None:
     odd = np.array([0, 1, 2], np.uint8).view(bool)
     records = Records(save(tmp_path / "in", a=odd, b=np.array([True, False, True])))
-    assert records.told == {"a.npy": "bools that are neither 0 nor 1"}
+    assert records.told == {"a.npy": "bools other than 0 and 1"}
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def test_versions_name_what_shapes_bytes():
 def test_options_that_cannot_work():
     with pytest.raises(ConfigError, match="--augment: expected some of crop, flip"):
         ImageEncoder(options=OPTIONS, augment=("blur",))
-    with pytest.raises(ConfigError, match="--augment-all: needs --augment"):
+    with pytest.raises(ConfigError, match="--augment-all: requires --augment"):
         ImageEncoder(options=OPTIONS, augment_all=True)
 
 

@@ -14,7 +14,7 @@ from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.objects import ObjectOptions
 from recordmill.transforms.model.data_type import Source
-from recordmill.transforms.model.label_sets import PictureClass
+from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
 from recordmill.transforms.sources.annotations.annotation_reader import Annotations
 
@@ -115,7 +115,7 @@ class AnnotationsConfig(CommonConfig):
         return "keep" if self.annotations else self.unlabelled
 
     @property
-    def class_of_pictures(self) -> PictureClass | None:
+    def class_of_pictures(self) -> ImageClass | None:
         """Which of its classes a picture counts as."""
         if not self.annotations or self.picture_class == "none":
             return None

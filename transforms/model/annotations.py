@@ -67,8 +67,9 @@ class AnnotationReader(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the annotated images: each is the end of a path, without its extension if
-        `by_stem` is true. Names are unique.
+        """Names of the annotated images, unique: each is the end of a path.
+
+        Names have no extension if `by_stem` is true.
         """
 
     @property

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import CLASS, CORNER_NAMES, OBJECTS, Indices
 
-PictureClass = Literal["rarest", "largest"]
+ImageClass = Literal["rarest", "largest"]
 LabelSet = tuple[str, ...]  # the distinct classes of an image, sorted by UTF-8
 
 

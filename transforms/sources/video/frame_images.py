@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.imaging.colour import PILLOW_MODES, blank
+from recordmill.transforms.imaging.colour import PILLOW_MODES, background_image
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT, check_sides, encode
@@ -131,7 +131,7 @@ class FramePictures:
 
     def _padded(self, planes: Sequence[Plane], standing: ResizePlan) -> list[Plane]:
         """Where chroma is of half the size, the picture begins at an even pixel."""
-        colour = blank((1, 1), mode="rgb", background=self._options.background)
+        colour = background_image((1, 1), mode="rgb", background=self._options.background)
         (width, height), (left, top) = standing.canvas, standing.corner
         if self._options.image_format != "jpeg":
             return [_placed(planes[0], (height, width), (top, left), np.array(colour))]
@@ -153,7 +153,7 @@ class FramePictures:
         shown = (max(round(kind.width * self._aspect), 1), kind.height)
         sideways = kind.turn >= _SIDEWAYS
         standing = plan_resize(shown[::-1] if sideways else shown, self._options)
-        plan = standing.turned() if sideways else standing
+        plan = standing.transposed() if sideways else standing
         form = frame.format
         chroma = (_SOME // form.chroma_width(_SOME), _SOME // form.chroma_height(_SOME))
         window = _window((kind.width, kind.height), shown, plan, chroma=chroma)
