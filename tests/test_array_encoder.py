@@ -319,12 +319,12 @@ def test_values_of_several_shapes(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("dtype", "advice"),
     [
-        ("float64", "--dtype float32 --cast same-kind casts it"),
-        ("uint64", "--dtype int64 --cast same-kind casts it"),
+        ("float64", "cast with --dtype float32 --cast same-kind"),
+        ("uint64", "cast with --dtype int64 --cast same-kind"),
         ("complex64", "use --array-format raw"),
     ],
 )
-def test_lists_do_not_hold_every_number(dtype, advice, tmp_path) -> None:
+def test_lists_cannot_hold_every_dtype(dtype, advice, tmp_path) -> None:
     folder = save(tmp_path / "in", x=np.ones(2, dtype))
     with pytest.raises(ConfigError, match=f"cannot hold {dtype} exactly: .*{advice}"):
         Records(folder, array_format="values")

@@ -111,7 +111,7 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
 
 
 def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
-    recipes = table_options(manifest.options).recipes()
+    recipes = table_options(manifest.options).column_transforms()
     if not recipes:
         raise ConfigError("the dataset's columns are as they were: there is nothing to export")
     from recordmill.transforms.serving import models, tables

@@ -119,7 +119,7 @@ class ClipEncoder:
         return found
 
     def _encoded_frames(self, rows: pa.RecordBatch) -> pa.Array:
-        """Of each clip the list of its frames, or the bytes of all of them as one array."""
+        """Return a list of frames per clip, or the bytes of all its frames if raw."""
         clips = pictures_of(rows)
         if self.frame_options.is_raw:
             return binary_array([b"".join(frames) for frames in clips])

@@ -1,4 +1,4 @@
-"""Images as Examples: an encoder, a check and a reader of headers, for rows that name image files."""
+"""Images as Examples: an encoder, a header check and a header reader for rows that name files."""
 
 from __future__ import annotations
 

@@ -9,7 +9,10 @@ from recordmill.transforms.model.ragged import string_array
 
 
 def label_feature(*, unlabelled: bool) -> Feature:
-    """Return the feature of the label; its shape is (None,) if records without a label may occur."""
+    """Return the feature of the label.
+
+    unlabelled: records without a label may occur; the feature then has a variable length.
+    """
     return Feature(dtype="int64", shape=(None,) if unlabelled else (), kind="label")
 
 

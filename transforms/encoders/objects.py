@@ -282,9 +282,7 @@ class PlacedObjects:
         return columns
 
     def _areas(self, kept: pa.StructArray, scales: Floats) -> pa.Array:
-        """Return areas scaled to the written images, float32; areas not annotated are those of
-        boxes.
-        """
+        """Return areas in the written images, float32; by default the areas of the boxes."""
         left, top, right, bottom = (np.asarray(kept.field(name)) for name in CORNER_NAMES)
         given = pc.coalesce(kept.field(AREA.name), pa.array((right - left) * (bottom - top)))
         return pc.multiply(given, pa.array(scales)).cast(pa.float32())

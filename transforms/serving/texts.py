@@ -1,4 +1,4 @@
-"""What a dataset's texts became."""
+"""Model of the transforms of texts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TEXTS = [tf.TensorSpec([None], tf.string, name="texts")]
 
 
 class TextTransform(tf.Module):
-    """Called with texts (string[n]) it gives the features that a dataset of these options holds,
-    ragged where records have as many values as there are.
+    """Function from texts, string[n], to the features of a dataset of the same options.
 
-    Its signature `serving_default` pads these to the longest of the batch: tokens with 0, indices
-    with -1, weights and counts with 0; `tokens/length` says how many there are.
+    Features of variable length are ragged. The signature `serving_default` pads them to the longest
+    of the batch: tokens with 0, indices with -1, weights and counts with 0. `tokens/length` is the
+    number of tokens.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TextTransform(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)  # type: ignore[untyped-decorator]
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """As dense tensors."""
+        """Return the features as dense tensors."""
         out = {}
         for name, value in self._features(texts).items():
             if isinstance(value, tf.RaggedTensor):
