@@ -136,7 +136,7 @@ class TableEncoder:
         return declared
 
     def versions(self) -> Mapping[str, str]:
-        """Return the version of NumPy if a logarithm is used: its releases may round differently."""
+        """Return the version of NumPy if a logarithm is used: releases may round differently."""
         return {"numpy": np.__version__} if any(r.log for r in self._transforms) else {}
 
     @property
