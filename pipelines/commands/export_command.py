@@ -107,7 +107,7 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
     models.save(transform, folder / "model")
-    return ", ".join(sorted(options.outcome))
+    return ", ".join(sorted(options.output_features))
 
 
 def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
@@ -155,7 +155,7 @@ def text_options(manifest: Manifest) -> TextOptions:
     if tokenizer is not None and tokenizer not in get_args(Tokenizer):
         raise ConfigError(f"the dataset is of a tokenizer {tokenizer!r} that is not known here")
     options = TextOptions(tokenizer=tokenizer, **given)  # type: ignore[arg-type]
-    if options.splitter in SUBWORDS and "tokens" in options.outcome:
+    if options.splitter in SUBWORDS and "tokens" in options.output_features:
         raise ConfigError(
             f"--tokenizer {options.splitter}: TensorFlow by itself cannot split texts so; serve the"
             " model in vocabulary/ with its own library"

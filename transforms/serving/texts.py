@@ -66,11 +66,11 @@ class TextTransform(tf.Module):
     def _features(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         options = self._options
         out: dict[str, tf.Tensor] = {}
-        if "text" in options.outcome:
+        if "text" in options.output_features:
             out["text"] = texts
-        if "tokens" in options.outcome:
+        if "tokens" in options.output_features:
             out |= self._padded(self._ids(texts))
-        if "bow" in options.outcome or "tfidf" in options.outcome:
+        if "bow" in options.output_features or "tfidf" in options.output_features:
             out |= self._terms(self._tokens(texts))
         return out
 
@@ -121,10 +121,10 @@ class TextTransform(tf.Module):
             return tf.RaggedTensor.from_value_rowids(values, rows, nrows=count)
 
         out: dict[str, tf.Tensor] = {}
-        if "bow" in options.outcome:
+        if "bow" in options.output_features:
             out["bow/indices"] = ragged(indices)
             out["bow/counts"] = ragged(counts)
-        if "tfidf" in options.outcome:
+        if "tfidf" in options.output_features:
             weights = tf.cast(counts, tf.float64) * tf.gather(self._idf, indices)
             if options.tfidf_norm == "l2":
                 squares = tf.math.unsorted_segment_sum(weights**2, rows, count)
