@@ -23,7 +23,7 @@ from recordmill.pipelines.options.preprocessing import described, refuse_feature
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.storage.files import Location, StorageError
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
-from recordmill.transforms.encoders.text.chunks import TextCutter
+from recordmill.transforms.encoders.text.chunks import TextChunker
 from recordmill.transforms.encoders.text.duplicate_texts import SameText
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
 from recordmill.transforms.encoders.text.embeddings import NAME as EMBEDDINGS
@@ -33,8 +33,8 @@ from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import (
     TokenizerFile,
+    check_tokenizer_file,
     read_tokenizer_file,
-    refuse_impossible,
 )
 from recordmill.transforms.encoders.tokenization.text_options import (
     EdgeTokens,
@@ -312,7 +312,7 @@ def data_type(config: TextConfig) -> DataType:
     artifacts: dict[str, bytes | Prepared] = {}
     shaping = {} if name is None else {"tokenizer": _fingerprint(name, file)}
     if file is not None:
-        refuse_impossible(file, options)
+        check_tokenizer_file(file, options)
         artifacts[file.name] = file.content
     if config.embeddings is not None:
         table = _prepare_embeddings(config.embeddings, config.embedding_words)
@@ -321,7 +321,7 @@ def data_type(config: TextConfig) -> DataType:
     return text_type(
         encoder=TextEncoder(options=options, unlabelled=unlabelled),
         analysis=_analysis(options),
-        cutter=None if options.chunk is None else TextCutter(options=options),
+        cutter=None if options.chunk is None else TextChunker(options=options),
         unit=INPUT if options.chunk is None else "chunk",
         artifacts=artifacts,
         shaping=shaping,
@@ -329,7 +329,7 @@ def data_type(config: TextConfig) -> DataType:
 
 
 def _analysis(options: TextOptions) -> Analysis | None:
-    if options.splitter == "bpe" and "tokens" in options.outcome:
+    if options.splitter == "bpe" and "tokens" in options.output_features:
         return BpeAnalysis(options=options)
     return VocabularyAnalysis(options=options) if options.learns else None
 

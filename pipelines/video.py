@@ -196,7 +196,7 @@ def data_type(config: VideoConfig) -> DataType:
             root=root,
         ),
         encoder=ClipEncoder(
-            pictures=frames,
+            frame_options=frames,
             frames=config.clip_frames,
             unlabelled=config.unlabelled == "keep",
         ),

@@ -108,11 +108,11 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
     models.save(transform, folder / "model")
-    return ", ".join(sorted(options.outcome))
+    return ", ".join(sorted(options.output_features))
 
 
 def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
-    recipes = table_options(manifest.options).recipes()
+    recipes = table_options(manifest.options).column_transforms()
     if not recipes:
         raise ConfigError("the dataset's columns were not transformed: there is nothing to export")
     from recordmill.transforms.serving import models, tables
@@ -156,7 +156,7 @@ def text_options(manifest: Manifest) -> TextOptions:
     if tokenizer is not None and tokenizer not in get_args(Tokenizer):
         raise ConfigError(f"the dataset was made with an unknown tokenizer, {tokenizer!r}")
     options = TextOptions(tokenizer=tokenizer, **given)  # type: ignore[arg-type]
-    if options.splitter in SUBWORDS and "tokens" in options.outcome:
+    if options.splitter in SUBWORDS and "tokens" in options.output_features:
         raise ConfigError(
             f"--tokenizer {options.splitter}: TensorFlow has no operation for it; serve the model"
             " in vocabulary/ with its own library"

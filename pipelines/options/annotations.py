@@ -14,7 +14,7 @@ from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.objects import ObjectOptions
 from recordmill.transforms.model.data_type import Source
-from recordmill.transforms.model.label_sets import PictureClass
+from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
 from recordmill.transforms.sources.annotations.annotation_reader import Annotations
 
@@ -118,7 +118,7 @@ class AnnotationsConfig(CommonConfig):
         return "keep" if self.annotations else self.unlabelled
 
     @property
-    def image_class(self) -> PictureClass | None:
+    def image_class(self) -> ImageClass | None:
         """Rule for the class of an image with several classes, or None for no class."""
         if not self.annotations or self.picture_class == "none":
             return None

@@ -150,7 +150,7 @@ def reading(config: ColumnsConfig) -> dict[str, Any]:
         "format": config.row_format(),
         "types": tuple(config.types.items()),
         "expected": expected,
-        "used": tuple(config.table_options().recipes()),
+        "used": tuple(config.table_options().column_transforms()),
         **{name: getattr(config, name) for name in COLUMNS},
     }
 
@@ -177,7 +177,7 @@ def making(config: ColumnsConfig, *, sequences: bool = False) -> dict[str, Any]:
             "analysis": Preprocessing(function=config.preprocessing_fn),
             "shaping": {"preprocessing_fn": described(config.preprocessing_fn)},
         }
-    learns = any(recipe.learns for recipe in options.recipes().values())
+    learns = any(transform.learns for transform in options.column_transforms().values())
     return {
         "check": TableCheck(options=options),
         "encoder": TableEncoder(options=options, unlabelled=unlabelled, sequences=sequences),

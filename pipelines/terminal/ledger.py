@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from recordmill.format.ledger import INPUT, Manifest
+from recordmill.format.ledger import INPUT
+from recordmill.format.manifest import Manifest
 from recordmill.pipelines.terminal.tables import count_of
 
 

@@ -301,7 +301,7 @@ WRONG = {
         ["--label-pattern", "(a)", "--label-array", "y"],
         "expected one source of classes, got --label-array and --label-pattern",
     ),
-    "values": (["--array-format", "values"], "do not hold float64 exactly"),
+    "values": (["--array-format", "values"], "cannot hold float64 exactly"),
     "balance": (["--balance", "oversample"], "needs classes, and the input has none"),
     "output": (["--rename", "array/encoded=array/dtype"], "would both be named 'array/dtype'"),
 }

@@ -221,7 +221,7 @@ def broken_rows(rules) -> Iterator[tuple[dict[str, str], tuple[str, str, str]]]:
             yield {name: "nan"}, ("check", "out_of_schema", missing)
             yield (
                 {name: "inf"},
-                ("check", "bad_value", f"column '{name}': inf is no finite float32"),
+                ("check", "bad_value", f"column '{name}': inf is not a finite float32"),
             )
     yield {"Time": "24.00.00"}, ("check", "out_of_schema", "column 'Time': '24.00.00', where .*'00")
     yield {"Time": ""}, ("check", "out_of_schema", "column 'Time': no value")

@@ -92,10 +92,10 @@ def test_packed_with_an_end(tmp_path):
         (("--oov-buckets", "3"), 2, "--oov-buckets: is about a vocabulary that is learned"),
         (("--chunk", "9"), 2, "--chunk: texts are cut before --tokenizer bpe is learned"),
         (("--min-tokens", "9"), 2, "take --min-chars or --max-chars"),
-        (("--features", "bow"), 2, "--features bow: is of a vocabulary that is learned"),
+        (("--features", "bow"), 2, "--features bow: requires a learned vocabulary"),
         (("--min-frequency", "99999"), 1, "no word of the"),
     ],
 )
-def test_what_cannot_work_is_told(tmp_path, capsys, argv, code, message):
+def test_invalid_options_are_reported(tmp_path, capsys, argv, code, message):
     assert run("text", *INPUT, *argv, "--output", tmp_path / "out") == code
     assert message in capsys.readouterr().err

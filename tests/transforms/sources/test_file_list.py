@@ -499,7 +499,7 @@ def test_nested_json_that_an_example_cannot_hold(
     value: object, kind: str, folder: pathlib.Path
 ) -> None:
     listing = write(folder, "l.jsonl", json.dumps({"path": "a.jpg", "v": value}))
-    with pytest.raises(ConfigError, match=f"column 'v' of the listing is of type {kind}"):
+    with pytest.raises(ConfigError, match=f"column 'v' of the listing has type {kind}"):
         scan(listing)
     assert len(scan(listing, drop_columns=("v",))[0]) == 1
 
