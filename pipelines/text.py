@@ -34,8 +34,8 @@ from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import (
     TokenizerFile,
-    read_tokenizer_file,
     check_tokenizer_file,
+    read_tokenizer_file,
 )
 from recordmill.transforms.encoders.tokenization.text_options import (
     EdgeTokens,

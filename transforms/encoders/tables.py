@@ -30,8 +30,8 @@ from recordmill.transforms.encoders.table_options import (
     NUMBERED,
     NUMERIC,
     OF_TEXT,
-    DatePart,
     ColumnTransform,
+    DatePart,
     TableOptions,
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
