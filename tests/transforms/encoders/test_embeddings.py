@@ -214,7 +214,10 @@ def test_a_dataset_of_vectors(tmp_path):
         (("--features", "embeddings"), "expected both --features embeddings"),
         (("--features", "text", "--embeddings", "T"), "expected both --features embeddings"),
         (("--embeddings", "missing.txt"), "--embeddings missing.txt: there is no such file"),
-        (("--embeddings", "T", "--tokenizer", "bytes"), "--features embeddings: are of words"),
+        (
+            ("--embeddings", "T", "--tokenizer", "bytes"),
+            "--features embeddings: requires whole words",
+        ),
         (("--embeddings", "T", "--embedding-words", "T"), "has its own words"),
         (("--embedding-words", "T"), "are those of --embeddings"),
         (("--embeddings", "T", "--max-length", "3"), "--max-length: has no effect"),
