@@ -12,7 +12,8 @@ from benchmarks import payload
 from benchmarks.flink_cluster import on_flink
 from recordmill.processes.pool import close_shared_pool
 from runners import direct
-from runners.flink import job as flink
+from runners.flink.job import FlinkJob
+from runners.flink.options import FlinkOptions
 
 
 def main(batches: int, output: str, *cluster: str) -> None:
@@ -24,14 +25,14 @@ def main(batches: int, output: str, *cluster: str) -> None:
             close_shared_pool()
         return
     given = on_flink(*cluster)
-    options = flink.FlinkOptions(
+    options = FlinkOptions(
         master=given["flink_master"],
         environment=given["environment"],
         environment_config=given["environment_config"],
         job_server_jar=given["flink_job_server_jar"],
         imports=[payload.__name__],
     )
-    flink.FlinkJob(options, workers=payload.WORKERS).run(build)
+    FlinkJob(options, workers=payload.WORKERS).run(build)
 
 
 if __name__ == "__main__":

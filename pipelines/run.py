@@ -22,7 +22,7 @@ from recordmill.manifest import load
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.staging import FOLDER
 from runners import direct
-from runners.failures import without_step
+from runners.failures import strip_stage
 from runners.progress import Watcher
 from transforms.kind import Kind, RowSource
 from transforms.violations import too_far
@@ -30,7 +30,7 @@ from transforms.violations import too_far
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runners.flink import job as flink
+    from runners.flink.job import FlinkJob
 
 
 def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:
@@ -52,12 +52,12 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
                     road.build, workers=process_count(config.workers), beam_options=beam_options
                 )
             except RunError as error:
-                raise RunError(without_step(str(error))) from error
+                raise RunError(strip_stage(str(error))) from error
             return
         if config.detach:
             lock.leave_to(job.output / FOLDER, on_flink.url, on_flink.id)
         try:
-            on_flink.run(road.build, moved=progress.poll)
+            on_flink.run(road.build, activity=progress.poll)
         except BaseException:
             lock.end_detached(job.output / FOLDER)
             raise
@@ -84,13 +84,12 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
     return 0
 
 
-def _on_flink(
-    config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str
-) -> flink.FlinkJob:
-    from runners.flink import job as flink
+def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
+    from runners.flink.job import FlinkJob
+    from runners.flink.options import FlinkOptions
 
     name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
-    options = flink.FlinkOptions(
+    options = FlinkOptions(
         master=config.flink_master,
         environment=config.environment,
         environment_config=config.environment_config,
@@ -102,15 +101,14 @@ def _on_flink(
         imports=["pipelines.road", *job.kind.modules],
         beam=tuple(beam_options),
     )
-    return flink.FlinkJob(options, workers=process_count(config.workers))
+    return FlinkJob(options, workers=process_count(config.workers))
 
 
 def _is_running(cluster: str, job: str) -> bool:
-    from runners.flink import job as flink
-    from runners.flink.rest import ClusterError
+    from runners.flink.rest import Cluster, ClusterError
 
     try:
-        return flink.is_running(cluster, job)
+        return Cluster(cluster).is_running(job)
     except ClusterError as error:
         raise RunError(
             f"the output was left to the Flink job {job}, and whether that still runs cannot be"
@@ -170,9 +168,7 @@ def _distances(job: Job) -> list[RenderableType]:
 
 
 @contextmanager
-def _ended_by_signals(
-    watcher: Watcher, on_flink: flink.FlinkJob | None, prog: str
-) -> Iterator[None]:
+def _ended_by_signals(watcher: Watcher, on_flink: FlinkJob | None, prog: str) -> Iterator[None]:
     """SIGINT and SIGTERM end the process at once: staging is made to be left at any moment.
 
     A job on Flink is cancelled before, or it would go on.
