@@ -44,7 +44,7 @@ def start(pool: WorkerPool, name: str) -> object:
 
 def test_workers_are_started_and_stopped(pool):
     assert start(pool, "1-1").error == ""
-    (worker,) = pool._all()
+    (worker,) = pool._all_workers()
     assert not select.select([worker], [], [], 0)[0]
     watch = os.dup(worker)
     call(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
@@ -58,7 +58,7 @@ def test_a_stop_spares_the_worker_of_the_same_id_of_another_taskmanager(pool):
     stop = beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1")
     for _ in range(2):
         start(pool, "1-1")
-    one, other = (os.dup(worker) for worker in pool._all())
+    one, other = (os.dup(worker) for worker in pool._all_workers())
     call(pool, "StopWorker", stop)
     assert not select.select([one, other], [], [], 0)[0]
     # A runner disconnects before it requests the stop, which ends its worker.
@@ -67,15 +67,15 @@ def test_a_stop_spares_the_worker_of_the_same_id_of_another_taskmanager(pool):
     assert not select.select([other], [], [], 0)[0]
     call(pool, "StopWorker", stop)
     assert select.select([other], [], [], _TIMEOUT)[0]
-    assert not pool._all()
+    assert not pool._all_workers()
     # Workers that died with their TaskManager are never stopped, and not counted any more.
     start(pool, "1-1")
-    (lost,) = pool._all()
+    (lost,) = pool._all_workers()
     signal.pidfd_send_signal(lost, signal.SIGKILL)
     assert select.select([lost], [], [], _TIMEOUT)[0]
     start(pool, "1-1")
     call(pool, "StopWorker", stop)
-    assert not pool._all()
+    assert not pool._all_workers()
     for watch in (one, other):
         os.close(watch)
 
@@ -83,7 +83,7 @@ def test_a_stop_spares_the_worker_of_the_same_id_of_another_taskmanager(pool):
 def test_workers_end_with_the_pool(tmp_path):
     with (tmp_path / "log").open("wb") as log, WorkerPool(log=log) as pool:
         start(pool, "1-1")
-        watch = os.dup(*pool._all())
+        watch = os.dup(*pool._all_workers())
     assert select.select([watch], [], [], _TIMEOUT)[0]
     os.close(watch)
 
@@ -94,7 +94,7 @@ def test_workers_end_when_the_pool_is_killed(tmp_path):
         "from tests.runners.test_worker_pool import start\n"
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
-        "    (worker,) = pool._all()\n"
+        "    (worker,) = pool._all_workers()\n"
         "    info = open(f'/proc/self/fdinfo/{worker}').read()\n"
         "    print(info.split('Pid:')[1].split()[0], flush=True); sys.stdin.read()"
     )
@@ -112,7 +112,7 @@ def test_workers_end_when_the_pool_is_killed(tmp_path):
 
 
 def test_a_port_in_use_is_an_error(pool):
-    with pytest.raises(ConfigError, match="another program does"):
+    with pytest.raises(ConfigError, match="the port is in use"):
         WorkerPool(port=pool.port)
 
 
