@@ -24,7 +24,7 @@ from runners.flink.rest import Cluster, ClusterError
 HOME = ROOT / "build" / "flink" / "pyflink"
 JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
 # A Python worker, its forkserver, and its encoder processes.
-WORKERS = ("recordmill-worker", "runners.workers import", "recordmill.processes.forkserver")
+WORKERS = ("recordmill-worker", "runners.workers import", "recordmill.processes.child_process")
 _PATIENCE = 120  # s, far more than a start takes
 # Inherited by all that is started from here.
 _MARK = "RECORDMILL_STARTED_BY=" + os.environ.setdefault("RECORDMILL_STARTED_BY", str(os.getpid()))
