@@ -28,8 +28,8 @@ from benchmarks.images import check, copy_photos, ours
 from benchmarks.measure import FailedError, Measured, bar, machine, python, run, two_cores
 from benchmarks.payload import BYTES, ROWS
 from benchmarks.references import check_written
-from recordmill.files import Location
-from recordmill.manifest import Manifest, load
+from recordmill.format.manifest import Manifest, load
+from recordmill.storage.files import Location
 
 _GIB = 1 << 30
 _PICTURES = 20_000
@@ -107,7 +107,7 @@ def payload(gigabytes: float) -> None:
 
 
 def _checked(output: pathlib.Path, batches: int) -> Manifest:
-    run(python("pipelines.cli", "verify", "--dataset", output), memory=False)
+    run(python("recordmill", "verify", "--dataset", output), memory=False)
     manifest = load(Location.parse(str(output)))
     if manifest.ledger.records.written != batches * ROWS:
         raise FailedError(f"expected {batches * ROWS} records, got {manifest.ledger}")

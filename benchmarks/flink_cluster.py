@@ -19,12 +19,16 @@ from typing import Any
 import yaml
 
 from benchmarks.measure import ROOT, python
-from runners.flink.rest import Cluster, ClusterError
+from recordmill.runners.flink.rest import Cluster, ClusterError
 
 HOME = ROOT / "build" / "flink" / "pyflink"
 JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
 # A Python worker, its forkserver, and its encoder processes.
-WORKERS = ("recordmill-worker", "runners.workers import", "recordmill.processes.child_process")
+WORKERS = (
+    "recordmill-worker",
+    "recordmill.runners.workers import",
+    "recordmill.processes.child_process",
+)
 _PATIENCE = 120  # s, far more than a start takes
 # Inherited by all that is started from here.
 _MARK = "RECORDMILL_STARTED_BY=" + os.environ.setdefault("RECORDMILL_STARTED_BY", str(os.getpid()))
@@ -143,7 +147,7 @@ class FlinkCluster:
 def worker_pool() -> Iterator[str]:
     """A pool as a machine of a cluster runs it; gives its address."""
     process = subprocess.Popen(
-        python("pipelines.cli", "worker-pool", "--port", 0),
+        python("recordmill", "worker-pool", "--port", 0),
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip

@@ -31,7 +31,7 @@ from benchmarks.contest import (
     table,
 )
 from benchmarks.measure import SHARED, FailedError, bar, machine, python, two_cores
-from recordmill.decode import decode_example
+from recordmill.format.decode import decode_example
 
 _CLASSES = 10
 _SIDE = 224  # pixels
@@ -59,7 +59,9 @@ _SHARDS_BAR = 1.15  # the slower number of shards over the faster, at most
 def ours(*options: object) -> Command:
     def command(source: pathlib.Path, output: pathlib.Path) -> list[str]:
         places = ("--input", source, "--output", output)
-        return python("pipelines.cli", "images", *places, "--size", _SIDE, "--quiet", *options)
+        return python(
+            "recordmill.pipelines.cli", "images", *places, "--size", _SIDE, "--quiet", *options
+        )
 
     return command
 

@@ -138,7 +138,7 @@ def main() -> None:
         copy_photos(arguments.pictures, source)
         places = ("--input", source, "--output", dataset, "--splits", "train=1", "--quiet")
         options = ("--size", _SIDE, "--num-shards", _SHARDS)
-        run(python("pipelines.cli", "images", *places, *options), memory=False)
+        run(python("recordmill", "images", *places, *options), memory=False)
         records = arguments.pictures
         found = epochs(arguments.only, dataset, records=records, runs=arguments.runs)
     print(f"\n{records} pictures, {arguments.runs} epochs by each in alternation\n")

@@ -5,9 +5,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.references import ColumnEncoder
-from transforms import batch
-from transforms.splits import AssignSplits
-from transforms.tfrecord import WriteToTFRecord
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.splits import AssignSplits
+from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 
 ROWS = 1024  # of a batch
 BYTES = 16 << 10  # of a row

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.measure import FailedError
-from recordmill.features import DType, Feature, Features
-from recordmill.files import Location
-from recordmill.manifest import load
-from transforms import batch
-from transforms.kind import Context, Encoded, Listed, Sorted
+from recordmill.format.features import DType, Feature, Features
+from recordmill.format.manifest import load
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context, Encoded, ListingPart, RowOutcome
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Counted:
     def unique_keys(self) -> bool:
         return True
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         names = pa.array(np.array([f"class-{i:04d}" for i in range(self.classes)], object))
         edges = np.cumsum(np.linspace(1.2, 0.8, self.classes)) / self.classes * self.rows
         for start in range(0, self.rows, batch.ROWS):
@@ -47,7 +47,7 @@ class Counted:
                 batch.SPLIT: none,
                 "value": pa.array(numbers),
             }
-            yield Listed(rows=pa.RecordBatch.from_pydict(columns))
+            yield ListingPart(rows=pa.RecordBatch.from_pydict(columns))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,9 @@ class ColumnEncoder:
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         del context
-        return Encoded(columns=rows.select([self.column]), rows=Sorted(kept=np.arange(len(rows))))
+        return Encoded(
+            columns=rows.select([self.column]), rows=RowOutcome(kept=np.arange(len(rows)))
+        )
 
 
 def check_written(output: pathlib.Path, rows: int) -> int:

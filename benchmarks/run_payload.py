@@ -11,9 +11,9 @@ import sys
 from benchmarks import payload
 from benchmarks.flink_cluster import on_flink
 from recordmill.processes.pool import close_shared_pool
-from runners import direct
-from runners.flink.job import FlinkJob
-from runners.flink.options import FlinkOptions
+from recordmill.runners import direct
+from recordmill.runners.flink.job import FlinkJob
+from recordmill.runners.flink.options import FlinkOptions
 
 
 def main(batches: int, output: str, *cluster: str) -> None:

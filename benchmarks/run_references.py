@@ -9,10 +9,10 @@ import sys
 
 from benchmarks.flink_cluster import on_flink
 from benchmarks.references import ColumnEncoder, Counted
-from pipelines import run
-from pipelines.config import CommonConfig
+from recordmill.pipelines import run
+from recordmill.pipelines.options.config import CommonConfig
 from recordmill.processes.pool import close_shared_pool
-from transforms.kind import Kind
+from recordmill.transforms.model.data_type import DataType
 
 _CLASSES = 1000
 _SHARDS = 64
@@ -31,7 +31,7 @@ def main(rows: int, output: str, *cluster: str) -> int:
     source = Counted(rows=rows, classes=_CLASSES)
     try:
         encoder = ColumnEncoder(column="value", dtype="int64")
-        kind = Kind(name="numbers", source=source, encoder=encoder)
+        kind = DataType(name="numbers", source=source, encoder=encoder)
         return run.run(config, kind, (), prog="references")
     finally:
         close_shared_pool()

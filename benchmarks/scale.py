@@ -53,7 +53,15 @@ def plan(rows: int) -> None:
         what = ("--key-column", "id", "--balance", "oversample", "--probe", "none")
         output = pathlib.Path(folder, "output")
         measured = run(
-            python("pipelines.cli", "images", *places, "--output", output, *what, "--dry-run"),
+            python(
+                "recordmill.pipelines.cli",
+                "images",
+                *places,
+                "--output",
+                output,
+                *what,
+                "--dry-run",
+            ),
             memory=True,
         )
         if any(output.glob("*.tfrecord*")):

@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.stats import chi2_contingency  # type: ignore[import-untyped]
 
-from recordmill.files import Location
-from recordmill.staging import Staging
-from transforms import batch, spill
-from transforms.kind import Context
-from transforms.plan import Estimate, Plan, SplitPlan
-from transforms.reshuffle import shard_ids, sort_pieces
-from transforms.splits import TRAIN
+from recordmill.job.staging import Staging
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.splits import TRAIN
+from recordmill.transforms.planning.plan import Estimate, Plan, SplitPlan
+from recordmill.transforms.staged import spill
+from recordmill.transforms.writing.reshuffle import shard_ids, sort_pieces
 
 _CLASSES = 10
 _SHARDS = 64

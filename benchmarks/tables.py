@@ -45,7 +45,7 @@ from benchmarks.measure import (
     two_cores,
 )
 from benchmarks.rows import FILE, KEY, LABEL, LABELS, NUMBERS, write_rows
-from recordmill.decode import Value, decode_example
+from recordmill.format.decode import Value, decode_example
 
 _AT_ONCE = 10_000  # records checked
 _LEARNED_FROM = ("train", "all")  # what files begin with of which mean and deviation are
@@ -63,7 +63,7 @@ def _ours(source: pathlib.Path, output: pathlib.Path, *more: str) -> list[str]:
     places = ("--input", source, "--output", output)
     columns = ("--key-column", KEY, "--label-column", LABEL, "--zscore", ",".join(NUMBERS))
     splits = ("--splits", "train=0.8,validation=0.1,test=0.1", "--seed", 7)
-    return python("pipelines.cli", "table", *places, *columns, *splits, "--quiet", *more)
+    return python("recordmill", "table", *places, *columns, *splits, "--quiet", *more)
 
 
 def _without_statistics(source: pathlib.Path, output: pathlib.Path) -> list[str]:

@@ -41,7 +41,7 @@ from benchmarks.documents import (
     write_documents,
 )
 from benchmarks.measure import PEERS, FailedError, bar, machine, python, two_cores
-from recordmill.decode import Value, decode_example
+from recordmill.format.decode import Value, decode_example
 
 _FEATURES = {"tokens": LENGTH, "tokens/mask": LENGTH, "tokens/length": 1, "label": 1}  # integers
 _LABELS = 2
@@ -63,7 +63,7 @@ def _ours(*options: object, given: bool = False) -> Command:
         tokens = ("--tokenizer", source.with_name(TOKENIZER_FILE) if given else "words")
         how = (*tokens, *options, "--max-length", LENGTH)
         splits = ("--splits", "train=0.8,validation=0.1,test=0.1", "--seed", 7)
-        return python("pipelines.cli", "text", *places, *how, *splits, "--quiet")
+        return python("recordmill", "text", *places, *how, *splits, "--quiet")
 
     return command
 

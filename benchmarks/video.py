@@ -35,7 +35,7 @@ from benchmarks.contest import (
 )
 from benchmarks.films import SOURCES, make_film
 from benchmarks.measure import PEERS, FailedError, bar, machine, python, two_cores
-from recordmill.decode import decode_steps
+from recordmill.format.decode import decode_steps
 
 _FRAMES, _STRIDE, _SIDE = 16, 8, 112
 _TIMES = (6, 18)  # joined of each source, of 250 and 120 frames: a minute or more
@@ -46,7 +46,7 @@ _SIMPLE_BAR = 2.0  # and over those of the loop with to_image
 
 def ours(source: pathlib.Path, output: pathlib.Path) -> list[str]:
     return python(
-        *("pipelines.cli", "video", "--input", source, "--output", output, "--quiet"),
+        *("recordmill", "video", "--input", source, "--output", output, "--quiet"),
         *("--size", _SIDE, "--resize-mode", "stretch", "--splits", "train=1"),
         *("--clip-frames", _FRAMES, "--clip-stride", _STRIDE),
     )

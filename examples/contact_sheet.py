@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 import recordmill
-from recordmill.files import Location
-from recordmill.manifest import Manifest, ManifestError, load
-from recordmill.split_names import in_order
+from recordmill.format.manifest import Manifest, ManifestError, load
+from recordmill.format.split_names import in_order
+from recordmill.storage.files import Location
 
 NAME_WIDTH = 96  # pixels for the names of the classes
 GAP = 18  # between the blocks of two splits

@@ -1,6 +1,6 @@
 """Arrays to a balanced, shuffled, verified TFRecord dataset.
 
-    python -m pipelines.arrays --input='volumes/*.npy' --output=out/ --balance=oversample
+    python -m recordmill arrays --input='volumes/*.npy' --output=out/ --balance=oversample
 
 The input is a folder of `class/...` or `split/class/...`, a pattern, a single file, or a CSV, JSONL
 or Parquet listing that names files: .npy, .npz or HDF5. `recordmill arrays` is the same command.
@@ -12,21 +12,21 @@ import dataclasses
 import sys
 from typing import Literal
 
-from pipelines import values
-from pipelines.config import MEANING
-from pipelines.file_inputs import FilesConfig, check_record_bytes, files_of
-from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from recordmill.manifest import INPUT
-from transforms.casts import DTYPES
-from transforms.encoders.array_options import ArrayOptions
-from transforms.encoders.arrays import ArrayEncoder
-from transforms.kind import Kind
-from transforms.sources.array_cut import ArrayCut
-from transforms.sources.array_look import ArrayLook
-from transforms.sources.arrays import Arrays
-from transforms.sources.folders import NOT_PICTURES
-from transforms.sources.text_trees import NOT_TEXTS
+from recordmill.format.manifest import INPUT
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.config import MEANING
+from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, files_of
+from recordmill.transforms.encoders.array_options import ArrayOptions
+from recordmill.transforms.encoders.arrays import ArrayEncoder
+from recordmill.transforms.model.casts import DTYPES
+from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.sources.arrays.array_headers import ArrayLook
+from recordmill.transforms.sources.arrays.arrays import Arrays
+from recordmill.transforms.sources.arrays.chunking import ArrayCut
+from recordmill.transforms.sources.files.folders import NOT_PICTURES
+from recordmill.transforms.sources.rows.text_trees import NOT_TEXTS
 
 ARRAYS = Group(30, "Arrays")
 NOT_ARRAYS = tuple(
@@ -174,13 +174,13 @@ class ArraysConfig(FilesConfig):
         )
 
 
-def kind(config: ArraysConfig) -> Kind:
+def kind(config: ArraysConfig) -> DataType:
     """What arrays put on the road."""
     elsewhere = config.label_array or config.label_input or config.label_pattern
     files = files_of(
         config, leave_out=NOT_ARRAYS, unlabelled="keep" if elsewhere else config.unlabelled
     )
-    return Kind(
+    return DataType(
         name="arrays",
         source=Arrays(
             files=files,
@@ -206,6 +206,6 @@ def kind(config: ArraysConfig) -> Kind:
 
 
 if __name__ == "__main__":
-    from pipelines.cli import main
+    from recordmill.pipelines.cli import main
 
     sys.exit(main(["arrays", *sys.argv[1:]]))

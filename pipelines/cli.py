@@ -14,43 +14,55 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
-from runners.permanent_imports import lasting
+from recordmill.runners.permanent_imports import lasting
 
 # Command: (module of the kind of data, its config class, what it does).
 _KINDS = {
-    "images": ("pipelines.images", "ImagesConfig", "pictures, in folders or listings"),
-    "text": ("pipelines.text", "TextConfig", "texts, in tables or in files of their own"),
-    "table": ("pipelines.table", "TableConfig", "tables, column by column"),
-    "sensor": ("pipelines.sensor", "SensorConfig", "series of sensors, as windows"),
-    "arrays": ("pipelines.arrays", "ArraysConfig", "arrays, in .npy, .npz and HDF5 files"),
-    "video": ("pipelines.video", "VideoConfig", "films, as clips"),
+    "images": ("recordmill.pipelines.images", "ImagesConfig", "pictures, in folders or listings"),
+    "text": (
+        "recordmill.pipelines.text",
+        "TextConfig",
+        "texts, in tables or in files of their own",
+    ),
+    "table": ("recordmill.pipelines.table", "TableConfig", "tables, column by column"),
+    "sensor": ("recordmill.pipelines.sensor", "SensorConfig", "series of sensors, as windows"),
+    "arrays": (
+        "recordmill.pipelines.arrays",
+        "ArraysConfig",
+        "arrays, in .npy, .npz and HDF5 files",
+    ),
+    "video": ("recordmill.pipelines.video", "VideoConfig", "films, as clips"),
 }
 # Command: (module, its function, what it does).
 _OTHERS = {
     "adopt": (
-        "pipelines.adopt_command",
+        "recordmill.pipelines.commands.adopt_command",
         "adopt_main",
         "make a dataset of TFRecord files that others wrote, as they are",
     ),
     "verify": (
-        "pipelines.dataset_commands",
+        "recordmill.pipelines.commands.dataset_commands",
         "verify_main",
         "read a whole dataset again and name what is damaged",
     ),
     "inspect": (
-        "pipelines.dataset_commands",
+        "recordmill.pipelines.commands.dataset_commands",
         "inspect_main",
         "show what is in a dataset, or one record of it",
     ),
     "export-transform": (
-        "pipelines.export_command",
+        "recordmill.pipelines.commands.export_command",
         "export_transform_main",
         "write what records went through as a TensorFlow SavedModel",
     ),
-    "status": ("pipelines.flink_commands", "status_main", "say how a job on Flink is"),
-    "cancel": ("pipelines.flink_commands", "cancel_main", "end a job on Flink"),
+    "status": (
+        "recordmill.pipelines.commands.flink_commands",
+        "status_main",
+        "say how a job on Flink is",
+    ),
+    "cancel": ("recordmill.pipelines.commands.flink_commands", "cancel_main", "end a job on Flink"),
     "worker-pool": (
-        "pipelines.flink_commands",
+        "recordmill.pipelines.commands.flink_commands",
         "worker_pool_main",
         "start Python workers for the TaskManager of this machine",
     ),
@@ -116,20 +128,23 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
 
     environment.set_up()
     with lasting():
-        from pipelines import options
+        from recordmill.pipelines.options import declaration
 
         module = importlib.import_module(module_name)
-    parsed = options.parse(
+    parsed = declaration.parse(
         getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
     )
     kind = module.kind(parsed.config)
     # Beam takes two seconds to import: not before the command line is known to be sound, nor before
     # encoder processes, where they are of this machine, are forked from what there is so far.
     if parsed.config.runner == "direct":
-        pool.shared_pool(parsed.config.workers, imports=["transforms.encode", *kind.modules])
+        pool.shared_pool(
+            parsed.config.workers,
+            imports=["recordmill.transforms.staged.encoder_tasks", *kind.modules],
+        )
     try:
         with lasting():
-            from pipelines import run
+            from recordmill.pipelines import run
 
         return run.run(parsed.config, kind, parsed.passthrough, prog=prog)
     finally:
@@ -156,7 +171,7 @@ Raw data to balanced, shuffled, validated, sharded TFRecord datasets.
 
 {table}
 
-recordmill COMMAND --help shows its options. A first run:
+recordmill COMMAND --help shows its declaration. A first run:
 
   recordmill images --input photos/ --output out/ --size 224 --balance oversample
   recordmill verify --dataset out/"""

@@ -1,6 +1,6 @@
 """Pictures to a balanced, shuffled, verified TFRecord dataset.
 
-    python -m pipelines.images --input=photos/ --output=out/ --size=224 --balance=oversample
+    python -m recordmill images --input=photos/ --output=out/ --size=224 --balance=oversample
 
 The input is a folder of `class/...` or `split/class/...` or of pictures without labels, a pattern,
 a single picture, or a CSV, JSONL or Parquet listing that names files. `recordmill images` is the
@@ -13,16 +13,16 @@ import dataclasses
 import sys
 from typing import Literal
 
-from pipelines import values
-from pipelines.annotations import AnnotationsConfig, annotated, object_options
-from pipelines.file_inputs import FilesConfig, files_of
-from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from transforms.encoders.augment import AUGMENTATIONS
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.images import HeaderCheck, ImageEncoder, PictureHeaders
-from transforms.kind import Kind
-from transforms.sources.folders import NOT_PICTURES
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
+from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
+from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder, PictureHeaders
+from recordmill.transforms.imaging.augment import AUGMENTATIONS
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.sources.files.folders import NOT_PICTURES
 
 PICTURES = Group(30, "Pictures")
 _DEFAULT = ImageOptions()
@@ -130,13 +130,13 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         return ImageOptions(**{name: getattr(self, name) for name in names})
 
 
-def kind(config: ImagesConfig) -> Kind:
+def kind(config: ImagesConfig) -> DataType:
     """What pictures put on the road."""
     source = files_of(config, leave_out=NOT_PICTURES, unlabelled=config.listed_unlabelled)
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)
-    return Kind(
+    return DataType(
         name="images",
         source=annotated(config, source) if config.annotations else source,
         encoder=ImageEncoder(
@@ -154,6 +154,6 @@ def kind(config: ImagesConfig) -> Kind:
 
 
 if __name__ == "__main__":
-    from pipelines.cli import main
+    from recordmill.pipelines.cli import main
 
     sys.exit(main(["images", *sys.argv[1:]]))

@@ -12,43 +12,43 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from pipelines import options as option_machinery
-from pipelines.config import CommonConfig
-from pipelines.labels_file import read_labels
-from pipelines.published import Published, finish_publishing
-from pipelines.road import Road
-from pipelines.schemas import Asked
-from recordmill import lock
 from recordmill.errors import ConfigError, Reject, RunError
-from recordmill.files import Location, shown
-from recordmill.outputs import refuse_foreign
-from recordmill.staging import FOLDER, Listing, Staging, Verdict, to_json
-from transforms import batch
-from transforms.analyze import store_artifacts
-from transforms.kind import (
+from recordmill.job import lock
+from recordmill.job.outputs import refuse_foreign
+from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
+from recordmill.pipelines.options import declaration as option_machinery
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.labels_file import read_labels
+from recordmill.pipelines.published import Published, finish_publishing
+from recordmill.pipelines.road import Road
+from recordmill.pipelines.schemas import SchemaRequest
+from recordmill.storage.files import Location, shown
+from recordmill.transforms.balancing.rebalance import Target
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import (
     Context,
+    DataType,
     InformedSource,
-    Kind,
     Layout,
     RowSource,
     check_renames,
     needs_classes,
 )
-from transforms.label_sets import RepeatFactors
-from transforms.listing import read_part, stage_listing
-from transforms.plan import PlanOptions, unknown_splits
-from transforms.publish import Publication
-from transforms.read import RowReader
-from transforms.rebalance import Target
-from transforms.series import Windowing
-from transforms.windows import layout_of
+from recordmill.transforms.model.label_sets import RepeatFactors
+from recordmill.transforms.planning.analyze import store_artifacts
+from recordmill.transforms.planning.plan import PlanOptions, unknown_splits
+from recordmill.transforms.staged.listing import read_part, stage_listing
+from recordmill.transforms.staged.row_reader import RowReader
+from recordmill.transforms.windowing.series import Windowing
+from recordmill.transforms.windowing.windows import layout_of
+from recordmill.transforms.writing.publish import Publication
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """How a job ended.
 
     status: published, unchanged, planned (a dry run), inferred (a schema is all that was wanted),
@@ -67,7 +67,7 @@ class Outcome:
 class Job:
     """One run of one command, under the lock of its output."""
 
-    def __init__(self, config: CommonConfig, kind: Kind) -> None:
+    def __init__(self, config: CommonConfig, kind: DataType) -> None:
         self.config = config
         self.kind = kind
         self.output = Location.parse(config.output)
@@ -78,7 +78,7 @@ class Job:
         self.labels = read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
-        self.asked = Asked.of(config, kind)
+        self.asked = SchemaRequest.of(config, kind)
         if self.asked.rules is not None:
             self.shaping["schema"] = self.asked.rules.sha256  # wherever it stands
         self.encoders = dict(kind.encoder.versions())
@@ -104,7 +104,7 @@ class Job:
         *,
         on_listed: Callable[[int], None],
         is_running: lock.IsRunning | None = None,
-    ) -> Outcome:
+    ) -> JobOutcome:
         """Does what is left to do.
 
         is_running: whether the (cluster, job) works still to which an earlier run left the output.
@@ -122,7 +122,7 @@ class Job:
                     self.staging.root.delete_tree()
                 raise
 
-    def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> Outcome:
+    def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> JobOutcome:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
         published = None if self.asked.infers else Published.find(self.output)
         if published is not None and not self.config.overwrite:
@@ -139,7 +139,7 @@ class Job:
             missing = published.missing()
             if missing is None:
                 self.staging.sweep()
-                return Outcome(status="unchanged", resumed=resumed)
+                return JobOutcome(status="unchanged", resumed=resumed)
             if not self.config.overwrite:
                 self.staging.sweep()
                 raise RunError(
@@ -159,18 +159,18 @@ class Job:
         self.staging.begin()
         run_pipeline(self._road(listing, layout, records, fingerprint))
         if self.config.detach:
-            return Outcome(status="detached")
+            return JobOutcome(status="detached")
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         if verdict is not None:
-            return Outcome(status="refused", verdict=verdict, plan=plan, rejects=rejects)
+            return JobOutcome(status="refused", verdict=verdict, plan=plan, rejects=rejects)
         if self.asked.infers:
             self.asked.keep_schema(self.staging)
             self.staging.sweep()
-            return Outcome(status="inferred")
+            return JobOutcome(status="inferred")
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
-        return Outcome(status=status, plan=plan, rejects=rejects)
+        return JobOutcome(status=status, plan=plan, rejects=rejects)
 
     def _layout(self, listing: Listing) -> Layout:
         """What the rows are like: as they were listed, or as workers will read them."""

@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from recordmill import publishing
 from recordmill.errors import ConfigError
-from recordmill.files import Location, shown
-from recordmill.manifest import JOB, MANIFEST, Manifest, load
-from recordmill.staging import Staging, to_json
+from recordmill.format.manifest import JOB, MANIFEST, Manifest, load
+from recordmill.job import publishing
+from recordmill.job.staging import Staging, to_json
+from recordmill.storage.files import Location, shown
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

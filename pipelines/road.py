@@ -14,28 +14,36 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import AsList, AsSingleton
 
-from recordmill.staging import Listing, Staging, to_json
-from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
-from transforms.analyze import Learned, learn
-from transforms.check import PrepareParts, check_part, read_rows_of
-from transforms.cut_windows import CutWindows
-from transforms.distinct import DropDuplicates
-from transforms.kind import Analysis, Artifact, Check, Duplicates, Encoder, Layout, Preprocessing
-from transforms.look import Look, Seen
-from transforms.passes import Passes, SplitReader
-from transforms.plan import Plan, PlanOptions, make_plan
-from transforms.publish import Publication, Publish
-from transforms.read import RowReader
-from transforms.rebalance import Balance, Quota, Target, find_quotas, replicate
-from transforms.reshuffle import ReshuffleIntoShards
-from transforms.series import Windowing
-from transforms.splits import Strata
-from transforms.statistics_pass import Examination, Examined, examine, infer
-from transforms.stratify import find_strata
-from transforms.survey import Survey
-from transforms.torn_groups import find_torn_groups
-from transforms.unique import find_repeated_keys
-from transforms.write import ShardWriter, WriteShards
+from recordmill.job.staging import Listing, Staging, to_json
+from recordmill.transforms.balancing.rebalance import Balance, Quota, Target, find_quotas, replicate
+from recordmill.transforms.balancing.stratify import find_strata
+from recordmill.transforms.checks.duplicates import DropDuplicates
+from recordmill.transforms.checks.group_leakage import find_torn_groups
+from recordmill.transforms.checks.prepare import PrepareParts, check_part, read_rows_of
+from recordmill.transforms.checks.unique_keys import find_repeated_keys
+from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model.data_type import (
+    Analysis,
+    Artifact,
+    Check,
+    Duplicates,
+    Encoder,
+    Layout,
+    Preprocessing,
+)
+from recordmill.transforms.model.splits import Strata
+from recordmill.transforms.planning.analyze import Learned, learn
+from recordmill.transforms.planning.examination import Examination, Examined, examine, infer
+from recordmill.transforms.planning.plan import Plan, PlanOptions, make_plan
+from recordmill.transforms.planning.planning_pass import PartSummary, PlanningPass
+from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.staged.listing_scans import Passes, SplitReader
+from recordmill.transforms.staged.row_reader import RowReader
+from recordmill.transforms.windowing.cut_windows import CutWindows
+from recordmill.transforms.windowing.series import Windowing
+from recordmill.transforms.writing.publish import Publication, Publish
+from recordmill.transforms.writing.reshuffle import ReshuffleIntoShards
+from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShards
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,12 +120,12 @@ class Road:
             by_content = self.duplicates is not None and self.duplicates.mode == "group"
             instead = "take --dedup drop" if by_content else "leave --group-column out"
             problems.append(find_torn_groups(passes.read_split, instead=instead))
-        look = Look(
+        look = PlanningPass(
             keys=not self.unique_keys,
             analysis=None if isinstance(self.analysis, Preprocessing) else self.analysis,
             examiner=None if self.examination is None else self.examination.of_records,
         )
-        seen = look.over(passes, "Look", workers=self.options.workers)
+        seen = look.over(passes, "PlanningPass", workers=self.options.workers)
         if look.keys:
             hashes = seen | "Hashes" >> beam.FlatMap(_hashes).with_output_types(tuple[int, bytes])
             keys = functools.partial(passes.read, columns=(batch.KEY, batch.HASH))
@@ -139,7 +147,7 @@ class Road:
 
     def _plan(
         self,
-        seen: beam.PCollection[Seen],
+        seen: beam.PCollection[PartSummary],
         passes: Passes,
         rows: Passes,
         problems: Sequence[beam.PCollection[str]],
@@ -154,10 +162,12 @@ class Road:
         survey = AsSingleton(survey, default_value=Survey())
         learned: AsSingleton | Learned = Learned(artifacts=self.artifacts)
         if isinstance(self.analysis, Preprocessing):
-            from transforms import tft  # TensorFlow takes seconds to import
+            from recordmill.transforms.planning import (
+                tft_analysis,  # TensorFlow takes seconds to import
+            )
 
             learned = AsSingleton(
-                tft.learn(
+                tft_analysis.learn(
                     passes,
                     function=self.analysis.function,
                     columns=self.layout.columns,
@@ -219,11 +229,11 @@ class Road:
         )
 
 
-def _survey(seen: Seen) -> Survey:
+def _survey(seen: PartSummary) -> Survey:
     return seen.survey
 
 
-def _hashes(seen: Seen) -> Iterable[tuple[int, bytes]]:
+def _hashes(seen: PartSummary) -> Iterable[tuple[int, bytes]]:
     return seen.hashes
 
 

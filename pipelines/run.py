@@ -11,29 +11,30 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pipelines.config import CommonConfig
-from pipelines.job import Job, Outcome
-from pipelines.road import Road
-from pipelines.watch import JobProgress
-from recordmill import drift, lock, statistics_file
 from recordmill.errors import RunError
-from recordmill.files import shown
-from recordmill.manifest import load
+from recordmill.format.manifest import load
+from recordmill.job import lock
+from recordmill.job.staging import FOLDER
+from recordmill.pipelines.job import Job, JobOutcome
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.road import Road
+from recordmill.pipelines.watch import JobProgress
 from recordmill.processes.pool import kill_shared_pool, process_count
-from recordmill.staging import FOLDER
-from runners import direct
-from runners.failures import strip_stage
-from runners.progress import Watcher
-from transforms.kind import Kind, RowSource
-from transforms.violations import too_far
+from recordmill.profile import drift, statistics_file
+from recordmill.runners import direct
+from recordmill.runners.failures import strip_stage
+from recordmill.runners.progress import Watcher
+from recordmill.storage.files import shown
+from recordmill.transforms.checks.violations import too_far
+from recordmill.transforms.model.data_type import DataType, RowSource
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runners.flink.job import FlinkJob
+    from recordmill.runners.flink.job import FlinkJob
 
 
-def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: str) -> int:
+def run(config: CommonConfig, kind: DataType, beam_options: Sequence[str], *, prog: str) -> int:
     """Runs a job to its end and returns its exit code.
 
     Raises:
@@ -74,7 +75,7 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
         # What a script goes on with, --quiet or not.
         print(f"submitted to {on_flink.url}: job {on_flink.id}")
     if outcome.verdict is not None:
-        from pipelines import report
+        from recordmill.pipelines.terminal import report
 
         table = report.rejects_table(report.sum_up(outcome.rejects))
         if table is not None:
@@ -85,8 +86,8 @@ def run(config: CommonConfig, kind: Kind, beam_options: Sequence[str], *, prog: 
 
 
 def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
-    from runners.flink.job import FlinkJob
-    from runners.flink.options import FlinkOptions
+    from recordmill.runners.flink.job import FlinkJob
+    from recordmill.runners.flink.options import FlinkOptions
 
     name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
     options = FlinkOptions(
@@ -98,14 +99,14 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
         job_server_jar=config.flink_job_server_jar,
         detach=config.detach,
         stall_seconds=config.stall_timeout,
-        imports=["pipelines.road", *job.kind.modules],
+        imports=["recordmill.pipelines.road", *job.kind.modules],
         beam=tuple(beam_options),
     )
     return FlinkJob(options, workers=process_count(config.workers))
 
 
 def _is_running(cluster: str, job: str) -> bool:
-    from runners.flink.rest import Cluster, ClusterError
+    from recordmill.runners.flink.rest import Cluster, ClusterError
 
     try:
         return Cluster(cluster).is_running(job)
@@ -117,9 +118,9 @@ def _is_running(cluster: str, job: str) -> bool:
         ) from error
 
 
-def _say(outcome: Outcome, job: Job, *, seconds: float) -> None:
+def _say(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
     # Tables take a tenth of a second to import, which who wants --quiet need not wait for.
-    from pipelines import report
+    from recordmill.pipelines.terminal import report
 
     plan = None if outcome.plan is None else report.PlanView.from_json(outcome.plan)
     match outcome.status:
@@ -152,7 +153,7 @@ def _distances(job: Job) -> list[RenderableType]:
     """How far the splits of a dataset are apart, and how far it is from the one compared with."""
     from rich.text import Text
 
-    from pipelines import distances
+    from recordmill.pipelines.terminal import distances
 
     slices = statistics_file.read(job.output, load(job.output))
     if slices is None:

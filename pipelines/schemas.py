@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 
-from pipelines.config import CommonConfig
-from recordmill import schema_rules
 from recordmill.errors import ConfigError
-from recordmill.files import Location
-from recordmill.schema_rules import Limit, Rules
-from recordmill.staging import Staging
-from recordmill.statistics_file import load_compared
-from transforms.examine import Examiner
-from transforms.kind import Check, Headers, Kind, Layout
-from transforms.schema_check import SchemaCheck
-from transforms.schema_columns import described_fields, refuse_columns
-from transforms.statistics_pass import INFERRED, Examination
-from transforms.windows import fields_of_rows
+from recordmill.job.staging import Staging
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.profile import schema_rules
+from recordmill.profile.schema_rules import Limit, Rules
+from recordmill.profile.statistics_file import load_compared
+from recordmill.storage.files import Location
+from recordmill.transforms.checks.schema_check import SchemaCheck
+from recordmill.transforms.checks.schema_columns import described_fields, refuse_columns
+from recordmill.transforms.model.data_type import Check, DataType, Headers, Layout
+from recordmill.transforms.planning.examination import INFERRED, Examination
+from recordmill.transforms.planning.examine import Examiner
+from recordmill.transforms.windowing.windows import fields_of_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
+class SchemaRequest:
     """rules: of --schema. compared: the statistics that --compare-with means."""
 
     config: CommonConfig
-    kind: Kind
+    kind: DataType
     rules: Rules | None
     compared: bytes | None
 
     @classmethod
-    def of(cls, config: CommonConfig, kind: Kind) -> Asked:
+    def of(cls, config: CommonConfig, kind: DataType) -> SchemaRequest:
         """Reads what the options name. Raises ConfigError."""
         if config.infer_schema is not None and Location.parse(config.infer_schema).exists():
             raise ConfigError(  # somebody may have edited it

@@ -1,6 +1,6 @@
 """Series of sensors to a balanced, shuffled, verified TFRecord dataset of windows.
 
-    python -m pipelines.sensor --input=plant/*.csv --output=out/ --time-column=time --window=24
+    python -m recordmill sensor --input=plant/*.csv --output=out/ --time-column=time --window=24
 
 The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob or a folder of them.
 `recordmill sensor` is the same command.
@@ -13,14 +13,14 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-from pipelines import values
-from pipelines.columns import ColumnsConfig, making, reading
-from pipelines.config import refuse_given
-from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from transforms.kind import Kind
-from transforms.sources.sensors import SensorRows
-from transforms.window_options import LabelRule, WindowOptions
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
+from recordmill.pipelines.options.config import refuse_given
+from recordmill.pipelines.options.declaration import Group, option
+from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.sources.rows.sensors import SensorRows
 
 SERIES = Group(27, "Series")
 WINDOWS = Group(28, "Windows")
@@ -200,9 +200,9 @@ class SensorConfig(ColumnsConfig):
         )
 
 
-def kind(config: SensorConfig) -> Kind:
+def kind(config: SensorConfig) -> DataType:
     """What series put on the road."""
-    return Kind(
+    return DataType(
         name="sensor",
         source=SensorRows(
             unlabelled="keep",  # a window's class is what counts
@@ -220,6 +220,6 @@ def kind(config: SensorConfig) -> Kind:
 
 
 if __name__ == "__main__":
-    from pipelines.cli import main
+    from recordmill.pipelines.cli import main
 
     sys.exit(main(["sensor", *sys.argv[1:]]))

@@ -1,6 +1,6 @@
 """Tables to a balanced, shuffled, verified TFRecord dataset of their columns.
 
-    python -m pipelines.table --input=adult.csv --output=out/ --label-column=income --zscore=age
+    python -m recordmill table --input=adult.csv --output=out/ --label-column=income --zscore=age
 
 The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob or a folder of them.
 `recordmill table` is the same command.
@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from pipelines.columns import ColumnsConfig, making, reading
-from transforms.kind import Kind
-from transforms.sources.tables import TableRows
+from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
+from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.sources.rows.tables import TableRows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,9 +21,9 @@ class TableConfig(ColumnsConfig):
     """The options of `recordmill table`."""
 
 
-def kind(config: TableConfig) -> Kind:
+def kind(config: TableConfig) -> DataType:
     """What tables put on the road."""
-    return Kind(
+    return DataType(
         name="table",
         source=TableRows(unlabelled=config.unlabelled, **reading(config)),
         **making(config),
@@ -31,6 +31,6 @@ def kind(config: TableConfig) -> Kind:
 
 
 if __name__ == "__main__":
-    from pipelines.cli import main
+    from recordmill.pipelines.cli import main
 
     sys.exit(main(["table", *sys.argv[1:]]))

@@ -1,6 +1,6 @@
 """Texts to a balanced, shuffled, verified TFRecord dataset of text, tokens or weights of terms.
 
-    python -m pipelines.text --input=reviews.csv --output=out/ --tokenizer=words --max-length=256
+    python -m recordmill text --input=reviews.csv --output=out/ --tokenizer=words --max-length=256
 
 The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, lines), a glob or a folder of
 them, or a folder of `class/...` or `split/class/...` with text files. `recordmill text` is the same
@@ -15,25 +15,29 @@ import hashlib
 import sys
 from typing import Literal, get_args
 
-from pipelines import values
-from pipelines.config import COLUMNS, refuse_given
-from pipelines.options import Group, option
-from pipelines.preprocessing import described, refuse_features
-from pipelines.rows import RowsConfig
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.files import Location, StorageError
-from recordmill.manifest import INPUT
-from transforms.encoders.bpe import BpeAnalysis
-from transforms.encoders.chunks import TextCutter
-from transforms.encoders.embedding_files import EmbeddingFile
-from transforms.encoders.embeddings import NAME as EMBEDDINGS
-from transforms.encoders.embeddings import PreparedEmbeddings
-from transforms.encoders.preprocessed import PreprocessedEncoder
-from transforms.encoders.same_text import SameText
-from transforms.encoders.subwords import TokenizerFile, read_tokenizer_file, refuse_impossible
-from transforms.encoders.text import TextEncoder
-from transforms.encoders.text_lengths import TextCheck
-from transforms.encoders.text_options import (
+from recordmill.format.manifest import INPUT
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.config import COLUMNS, refuse_given
+from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.preprocessing import described, refuse_features
+from recordmill.pipelines.options.rows import RowsConfig
+from recordmill.storage.files import Location, StorageError
+from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
+from recordmill.transforms.encoders.text.chunks import TextCutter
+from recordmill.transforms.encoders.text.duplicate_texts import SameText
+from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
+from recordmill.transforms.encoders.text.embeddings import NAME as EMBEDDINGS
+from recordmill.transforms.encoders.text.embeddings import PreparedEmbeddings
+from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.text.text_lengths import TextCheck
+from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
+from recordmill.transforms.encoders.tokenization.subwords import (
+    TokenizerFile,
+    read_tokenizer_file,
+    refuse_impossible,
+)
+from recordmill.transforms.encoders.tokenization.text_options import (
     EdgeTokens,
     Pooling,
     TextAugmentation,
@@ -43,12 +47,18 @@ from transforms.encoders.text_options import (
     TfidfNorm,
     Unicode,
 )
-from transforms.encoders.vocabulary import VocabularyAnalysis
-from transforms.kind import Analysis, Kind, Prepared, Preprocessing, RowSource
-from transforms.sources.row_inputs import holds_rows
-from transforms.sources.stats import refuse_special
-from transforms.sources.text_trees import Documents, TextTree
-from transforms.sources.texts import TextRows
+from recordmill.transforms.encoders.tokenization.vocabulary import VocabularyAnalysis
+from recordmill.transforms.model.data_type import (
+    Analysis,
+    DataType,
+    Prepared,
+    Preprocessing,
+    RowSource,
+)
+from recordmill.transforms.sources.files.file_stat import refuse_special
+from recordmill.transforms.sources.rows.row_inputs import holds_rows
+from recordmill.transforms.sources.rows.text_trees import Documents, TextTree
+from recordmill.transforms.sources.rows.texts import TextRows
 
 TEXT = Group(30, "Text")
 _BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")
@@ -277,7 +287,7 @@ class TextConfig(RowsConfig):
         return TextOptions(tokenizer=tokenizer, **shapes)  # type: ignore[arg-type]
 
 
-def kind(config: TextConfig) -> Kind:
+def kind(config: TextConfig) -> DataType:
     """What texts put on the road."""
     file = None
     name = config.tokenizer
@@ -286,7 +296,7 @@ def kind(config: TextConfig) -> Kind:
         name = file.tokenizer
     options = config.text_options(name)
     of_texts = functools.partial(
-        Kind,
+        DataType,
         name="text",
         source=_source(config),
         check=TextCheck(options=options) if options.filters else None,
@@ -385,6 +395,6 @@ def _source(config: TextConfig) -> RowSource:
 
 
 if __name__ == "__main__":
-    from pipelines.cli import main
+    from recordmill.pipelines.cli import main
 
     sys.exit(main(["text", *sys.argv[1:]]))

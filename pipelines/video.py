@@ -1,6 +1,6 @@
 """Films to a balanced, shuffled, verified TFRecord dataset of clips.
 
-    python -m pipelines.video --input=films/ --output=out/ --clip-frames=16 --size=112
+    python -m recordmill video --input=films/ --output=out/ --clip-frames=16 --size=112
 
 The input is a folder of `class/...` or `split/class/...`, a pattern, a single film, or a CSV, JSONL
 or Parquet listing that names films, or segments of them. `recordmill video` is the same command.
@@ -12,18 +12,18 @@ import dataclasses
 import sys
 from typing import Literal
 
-from pipelines import values
-from pipelines.config import MEANING
-from pipelines.file_inputs import FilesConfig, check_record_bytes, files_of
-from pipelines.options import Group, option
 from recordmill.errors import ConfigError
-from transforms.encoders.clips import ClipEncoder
-from transforms.encoders.image_options import ImageOptions
-from transforms.kind import Kind
-from transforms.sources.clip_cut import ClipCut
-from transforms.sources.folders import NOT_PICTURES, SOUND_AND_VIDEO
-from transforms.sources.listings import FileList
-from transforms.sources.video import Films
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.config import MEANING
+from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, files_of
+from recordmill.transforms.encoders.clips import ClipEncoder
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.sources.files.folders import NOT_PICTURES, SOUND_AND_VIDEO
+from recordmill.transforms.sources.rows.listings import FileList
+from recordmill.transforms.sources.video.clip_plan import ClipCut
+from recordmill.transforms.sources.video.video import Films
 
 VIDEO = Group(30, "Clips")
 PICTURES = Group(31, "Pictures")
@@ -173,14 +173,14 @@ class VideoConfig(FilesConfig):
         )
 
 
-def kind(config: VideoConfig) -> Kind:
+def kind(config: VideoConfig) -> DataType:
     """What films put on the road."""
     files = files_of(config, leave_out=NOT_FILMS, columns=_SEGMENTS)
     root = None
     if isinstance(files, FileList) and files.key_column is not None:
         root = str(files.root)
     pictures = config.image_options()
-    return Kind(
+    return DataType(
         name="video",
         source=Films(
             files=files,
@@ -201,6 +201,6 @@ def kind(config: VideoConfig) -> Kind:
 
 
 if __name__ == "__main__":
-    from pipelines.cli import main
+    from recordmill.pipelines.cli import main
 
     sys.exit(main(["video", *sys.argv[1:]]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recordmill.errors import RunError
-from recordmill.staging import ShardInfo, Staging
-from runners.progress import Snapshot
+from recordmill.job.staging import ShardInfo, Staging
+from recordmill.runners.progress import Snapshot
 
 
 class JobProgress:

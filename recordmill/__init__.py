@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recordmill.loading.loader import load
-    from recordmill.reader import Records, open, read  # noqa: A004, as gzip and wave do
-    from recordmill.torch_records import torch_dataset
+    from recordmill.reading.reader import Records, open, read  # noqa: A004, as gzip and wave do
+    from recordmill.reading.torch_records import torch_dataset
 
 __all__ = ["Records", "load", "open", "read", "torch_dataset"]
 
 _PLACES = {
-    "Records": "recordmill.reader",
+    "Records": "recordmill.reading.reader",
     "load": "recordmill.loading.loader",
-    "open": "recordmill.reader",
-    "read": "recordmill.reader",
-    "torch_dataset": "recordmill.torch_records",
+    "open": "recordmill.reading.reader",
+    "read": "recordmill.reading.reader",
+    "torch_dataset": "recordmill.reading.torch_records",
 }
 
 

@@ -16,7 +16,7 @@ from apache_beam.runners import common
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-from runners.beam_options import CachedViewOptions
+from recordmill.runners.beam_options import CachedViewOptions
 
 _THREADS = 8  # at most: they wait for encoder processes, and each makes more bundles of a stage
 

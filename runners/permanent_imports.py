@@ -4,7 +4,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runners.beam_patches import light_beam
+from recordmill.runners.beam_patches import light_beam
 
 
 @contextmanager

@@ -181,7 +181,15 @@ def make(kind: str, *, shared: pathlib.Path, place: pathlib.Path) -> Made:
     # Not in this process: where TensorFlow is, Pillow finds another zlib than in what it starts.
     subprocess.run(
         [
-            *(sys.executable, "-m", "pipelines.cli", str(command), "--quiet", "--output", str(out)),
+            *(
+                sys.executable,
+                "-m",
+                "recordmill.pipelines.cli",
+                str(command),
+                "--quiet",
+                "--output",
+                str(out),
+            ),
             *("--seed", "7", *map(str, options)),
         ],
         check=True,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import apache_beam as beam
 
-from runners import direct
+from recordmill.runners import direct
 
 _found: defaultdict[str, list] = defaultdict(list)
 

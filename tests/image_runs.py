@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli import main
-from recordmill.decode import decoder
-from recordmill.files import Location
-from recordmill.manifest import Manifest, index_name, load
+from recordmill.format.decode import decoder
+from recordmill.format.manifest import Manifest, index_name, load
+from recordmill.format.shard_index import read_index
+from recordmill.pipelines.cli import main
 from recordmill.processes import pool
 from recordmill.processes.pool import close_shared_pool, shared_pool
-from recordmill.reader import read_payloads
-from recordmill.shard_index import read_index
+from recordmill.reading.reader import read_payloads
+from recordmill.storage.files import Location
 
 
 def images(*argv: object) -> int:

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from recordmill import shard_index
-from recordmill.features import Feature, Features
-from recordmill.framing import frame
-from recordmill.manifest import (
+from recordmill.format import shard_index
+from recordmill.format.features import Feature, Features
+from recordmill.format.framing import frame
+from recordmill.format.manifest import (
     CopyCounts,
     InputCounts,
     Ledger,
@@ -36,8 +36,8 @@ from recordmill.manifest import (
     index_name,
     shard_name,
 )
-from recordmill.schema import schema_text
-from recordmill.tfds import tfds_files
+from recordmill.format.schema import schema_text
+from recordmill.format.tfds import tfds_files
 
 LABELS = ("rose", "tulip")
 FEATURES: Features = {

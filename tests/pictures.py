@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from recordmill.errors import RecordError
-from transforms.encoders.pixels import ImageOptions, process
+from recordmill.transforms.imaging.pixels import ImageOptions, process
 
 ROOT = pathlib.Path(__file__).parents[1]
 ODD = ROOT.parent / "shared" / "data" / "odd_images"

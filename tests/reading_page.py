@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from recordmill.features import Feature
+from recordmill.format.features import Feature
 from tests.make_dataset import LABELS, Row, make_dataset, picture
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"

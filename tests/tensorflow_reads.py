@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from recordmill.schema import feature_spec
+from recordmill.format.schema import feature_spec
 from tests.image_runs import Made
 
 

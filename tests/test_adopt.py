@@ -17,18 +17,18 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import recordmill
-from pipelines import adopt_job
-from pipelines.adopt_command import adopt_main
-from pipelines.adopt_input import incomplete, natural, split_of
-from pipelines.cli import main
-from recordmill import publishing
-from recordmill.adopt_scan import compression_of
+from recordmill.adopt.file_scan import compression_of
+from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError
-from recordmill.features import Feature
-from recordmill.files import Location
-from recordmill.framing import frame
-from recordmill.staging import FOLDER
-from recordmill.verify import verify
+from recordmill.format.features import Feature
+from recordmill.format.framing import frame
+from recordmill.job import publishing
+from recordmill.job.staging import FOLDER
+from recordmill.pipelines.cli import main
+from recordmill.pipelines.commands import adopt_job
+from recordmill.pipelines.commands.adopt_command import adopt_main
+from recordmill.pipelines.commands.adopt_input import incomplete, natural, split_of
+from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_dataset_of
 from tests.make_dataset import example, flowers, make_dataset, picture
@@ -802,7 +802,7 @@ def test_a_run_goes_on_wherever_it_was_stopped(source, tmp_path, monkeypatch):
     write(source.parent / "b.tfrecord", *numbers(0, 2))
     whole = adopt(tmp_path / "whole", source.parent).manifest
     operations = ("rename", "delete", "write_bytes", "open_output", "delete_tree", "make_dirs")
-    from recordmill.local_files import LocalFiles
+    from recordmill.storage.local_files import LocalFiles
 
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     step, stopped = 0, True
@@ -862,7 +862,7 @@ def test_the_command_in_processes_of_its_own(tmp_path):
         write(tmp_path / "in" / f"train-{number}.tfrecord", *numbers(number * 10, 10))
     expected = adopt(tmp_path / "expected", tmp_path / "in").manifest
     out, pattern = tmp_path / "out", str(tmp_path / "in" / "*.tfrecord")
-    command = [sys.executable, "-m", "pipelines.cli", "adopt"]
+    command = [sys.executable, "-m", "recordmill", "adopt"]
     command += ["--input", pattern, "--output", str(out), "--workers", "2"]
 
     def call(code: int) -> tuple[str, str]:
@@ -891,8 +891,8 @@ def test_a_run_that_is_killed_is_finished_by_the_next(tmp_path):
     # It stops itself for good right after the first file: no clock decides what it has done.
     code = f"""
 import os, signal
-from pipelines import adopt_job
-from pipelines.cli import main
+from recordmill.pipelines.commands import adopt_job
+from recordmill.pipelines.cli import main
 adopt_job.in_processes = lambda function, tasks, workers: map(function, list(tasks))
 scan = adopt_job.scan
 def die(task):

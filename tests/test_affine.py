@@ -6,10 +6,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from transforms.encoders.affine import IDENTITY, Affine, upright
-from transforms.encoders.geometry import plan_resize
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.pixels import UPRIGHT
+from recordmill.transforms.imaging.affine import IDENTITY, Affine, upright
+from recordmill.transforms.imaging.geometry import plan_resize
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.pixels import UPRIGHT
 
 numbers = st.floats(-50, 50)
 affines = st.builds(Affine, *[numbers] * 6)

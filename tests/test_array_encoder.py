@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import ConfigError, Reject
-from recordmill.example import encode_examples
-from recordmill.features import Features
+from recordmill.format.example import encode_examples
+from recordmill.format.features import Features
+from recordmill.format.typed_records import RecordDecoder
 from recordmill.loading import parse
-from recordmill.typed import RecordDecoder
+from recordmill.transforms.encoders.array_options import ArrayOptions
+from recordmill.transforms.encoders.arrays import ArrayEncoder
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.casts import DTYPES
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.sources.arrays.array_headers import ArrayLook
+from recordmill.transforms.sources.arrays.arrays import Arrays
+from recordmill.transforms.sources.arrays.chunking import ArrayCut
+from recordmill.transforms.sources.files.folders import FileTree
 from tests.test_npy import NUMBERS, SHAPES
-from transforms import batch
-from transforms.casts import DTYPES
-from transforms.encoders.array_options import ArrayOptions
-from transforms.encoders.arrays import ArrayEncoder
-from transforms.kind import Context
-from transforms.sources.array_cut import ArrayCut
-from transforms.sources.array_look import ArrayLook
-from transforms.sources.arrays import Arrays
-from transforms.sources.folders import FileTree
 
 CHUNK = functools.partial(ArrayCut, unit="chunk")
 ITEM = ArrayCut(unit="item")

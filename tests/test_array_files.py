@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.files import ChangedInputError
+from recordmill.storage.files import ChangedInputError
+from recordmill.transforms.sources.arrays import array_file, hdf5
+from recordmill.transforms.sources.arrays.array_file import Span
+from recordmill.transforms.sources.arrays.array_formats import open_arrays
+from recordmill.transforms.sources.arrays.npy import Stored
 from tests.test_npy import NUMBERS, SHAPES
-from transforms.sources import array_file, hdf5
-from transforms.sources.array_file import Span
-from transforms.sources.array_formats import open_arrays
-from transforms.sources.npy import Stored
 
 FORMATS = ("npy", "npz", "deflated", "h5", "h5 in chunks")
 MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

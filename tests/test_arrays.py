@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 import recordmill
+from recordmill.transforms.model.casts import DTYPES
 from tests.image_runs import Made, encoders_kept, make, run
 from tests.s3_server import CREDENTIALS, s3_server
-from transforms.casts import DTYPES
 
 ALL = ("--splits", "train=1")
 
@@ -338,7 +338,7 @@ def test_labels_of_one_file_for_several(tmp_path, capfd) -> None:
 
 
 def test_from_a_store_come_the_same_bytes(tmp_path) -> None:
-    from recordmill.files import Location
+    from recordmill.storage.files import Location
 
     stack = np.arange(2400, dtype=">i4").reshape(20, 10, 12)
     root = save(tmp_path / "in", a__x=stack, b__y=np.asfortranarray(stack[:7]))

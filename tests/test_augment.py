@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageChops
 
 from recordmill.errors import ConfigError
-from transforms.encoders.augment import AUGMENTATIONS, check_names, generator_for
-from transforms.encoders.augment import augment as augment_and_tell
+from recordmill.transforms.imaging.augment import AUGMENTATIONS, check_names, generator_for
+from recordmill.transforms.imaging.augment import augment as augment_and_tell
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from recordmill.errors import ConfigError
-from recordmill.files import Location
-from transforms.sources.row_files import open_rows, wanted_columns
-from transforms.sources.row_format import RowFormat
-from transforms.sources.rows import Origin
+from recordmill.storage.files import Location
+from recordmill.transforms.sources.row_formats.row_files import open_rows, wanted_columns
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.rows import Origin
 
 SCHEMA = {
     "type": "record",

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pipelines.cli import main
+from recordmill.pipelines.cli import main
 from tests.folders import make_folder
 
 CLASSES = {"ant": 6, "bee": 4}
@@ -414,7 +414,14 @@ def test_no_permission(closed, tmp_path):
     make_folder(tmp_path / "photos", CLASSES)
     (tmp_path / "out").mkdir()
     (tmp_path / closed).chmod(0o000 if closed == "photos" else 0o555)
-    command = [sys.executable, "-m", "pipelines.cli", "images", "--input", tmp_path / "photos"]
+    command = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.cli",
+        "images",
+        "--input",
+        tmp_path / "photos",
+    ]
     done = subprocess.run(
         [*command, "--output", tmp_path / "out"],
         preexec_fn=obey_permissions,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from transforms import batch
+from recordmill.transforms.model import batch
 
 WORDS = st.text(max_size=6)
 UINT64 = st.integers(0, 2**64 - 1)

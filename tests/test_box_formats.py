@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from recordmill.errors import ConfigError
-from recordmill.files import Location
+from recordmill.storage.files import Location
+from recordmill.transforms.model.annotations import OBJECTS, SIDES
+from recordmill.transforms.sources.annotations.annotation_files import open_voc, open_yolo
+from recordmill.transforms.sources.annotations.annotation_reader import Annotations
+from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from tests.box_masks import boxes_of
 from tests.image_runs import encoders_kept, images, make
-from transforms.annotations import OBJECTS, SIDES
-from transforms.sources.annotation_files import open_voc, open_yolo
-from transforms.sources.books import Annotations
-from transforms.sources.box_tables import read_boxes
 
 
 @pytest.fixture(scope="module", autouse=True)

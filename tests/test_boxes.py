@@ -10,14 +10,14 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.cli import main
 from recordmill.errors import RecordError
+from recordmill.pipelines.cli import main
+from recordmill.transforms.encoders.objects import ObjectOptions, follow, on_stored
+from recordmill.transforms.imaging.affine import IDENTITY, upright
+from recordmill.transforms.imaging.augment import rotate
+from recordmill.transforms.imaging.pixels import Picture
 from tests.box_masks import boxes_of, iou, mask, white
 from tests.image_runs import encoders_kept, images, make
-from transforms.encoders.affine import IDENTITY, upright
-from transforms.encoders.augment import rotate
-from transforms.encoders.objects import ObjectOptions, follow, on_stored
-from transforms.encoders.pixels import Picture
 
 SPLIT = ("--splits", "train=1")
 

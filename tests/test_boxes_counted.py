@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 import recordmill
-from pipelines.cli import main
 from recordmill.errors import ConfigError
+from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept, make
 
 LARGE, SMALL = [2, 2, 20, 20], [30, 30, 3, 3]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 import sentencepiece
 
+from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
+from recordmill.transforms.encoders.tokenization.subwords import MODEL_FILE
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from tests.image_runs import Made, encoders_kept, run
 from tests.test_text import make
 from tests.texts import SMS, rows_of
-from transforms.encoders.bpe import BpeAnalysis
-from transforms.encoders.subwords import MODEL_FILE
-from transforms.encoders.text_options import TextOptions
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7, "--tokenizer", "bpe")
 

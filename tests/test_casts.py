@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RecordError
-from transforms.casts import DTYPES, cast_array, cast_problem, check_target, is_exact
+from recordmill.transforms.model.casts import (
+    DTYPES,
+    cast_array,
+    cast_problem,
+    check_target,
+    is_exact,
+)
 
 KIND = "another kind of number"
 INEXACT = "does not hold exactly"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.sources.cells import Cells
-from transforms.sources.column_kinds import NARROW
+from recordmill.transforms.sources.row_formats.column_types import NARROW
+from recordmill.transforms.sources.row_formats.value_parsing import Cells
 
 TEXTS = st.text("+-.0179eE tfrualse", min_size=1, max_size=6)
 MANY = 500  # more than are looked at first

@@ -6,9 +6,9 @@ import apache_beam as beam
 import pytest
 
 from recordmill.errors import RunError
-from recordmill.staging import Part
+from recordmill.job.staging import StagedPart
+from recordmill.transforms.checks.prepare import PrepareParts
 from tests.beam_results import results
-from transforms.check import PrepareParts
 
 _begun: list[str] = []
 _all = threading.Barrier(4)
@@ -17,7 +17,7 @@ _written: list[str] = []
 
 
 def part(name, reads=0):
-    return Part(name=name, rows=1, bytes=1, reads=reads)
+    return StagedPart(name=name, rows=1, bytes=1, reads=reads)
 
 
 def prepared(make, parts, **options):

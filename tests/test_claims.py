@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recordmill.claims import PREFIX, ClaimedError, Rhythm, claimed
-from recordmill.files import Location
+from recordmill.job.claims import PREFIX, ClaimedError, Rhythm, claimed
+from recordmill.storage.files import Location
 
 _QUICK = Rhythm(renew=0.05, stale=90, pause=0.02)
 

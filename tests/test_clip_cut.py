@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RecordError
-from transforms.sources.clip_cut import ClipCut, Section, sections_of
-from transforms.sources.films import Packets
+from recordmill.transforms.sources.video.clip_plan import ClipCut, ClipSection, sections_of
+from recordmill.transforms.sources.video.video_decoder import Packets
 
 MILLI = Fraction(1, 1000)
 
@@ -31,7 +31,7 @@ def clips_of(found: Packets, cut: ClipCut, **options: object) -> list[tuple[int,
     return [
         (clip.start, clip.frames.tolist(), clip.own)
         for section in sections
-        for clip in Section.from_text(section.to_text()).clips(cut, MILLI)
+        for clip in ClipSection.from_text(section.to_text()).clips(cut, MILLI)
     ]
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.files import Location
-from transforms.annotations import CAPTIONS, OBJECTS, SIDES
-from transforms.sources.coco import read_coco
+from recordmill.storage.files import Location
+from recordmill.transforms.model.annotations import CAPTIONS, OBJECTS, SIDES
+from recordmill.transforms.sources.annotations.coco import read_coco
 
 IMAGES = [
     {"id": 3, "file_name": "b.jpg", "width": 40, "height": 30},

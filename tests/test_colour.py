@@ -8,6 +8,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from recordmill.errors import Reason
+from recordmill.transforms.imaging.pixels import ImageOptions, decode
 from tests.pictures import (
     ALL_MODES,
     AS_PNG,
@@ -27,7 +28,6 @@ from tests.pictures import (
     reject,
     saved,
 )
-from transforms.encoders.pixels import ImageOptions, decode
 
 # Pytest undoes the filter that silences Pillow's warnings; `test_pillow_does_not_warn` sees to it.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")

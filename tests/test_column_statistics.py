@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transforms.column_statistics import Column
-from transforms.sketches import KEPT
+from recordmill.transforms.statistics.column_statistics import Column
+from recordmill.transforms.statistics.sketches import KEPT
 
 ODD = [
     math.nan,

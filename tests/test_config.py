@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import CommonConfig
-from pipelines.options import options_of
 from recordmill.errors import ConfigError
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.declaration import options_of
 
 
 def common(**given: Any) -> CommonConfig:

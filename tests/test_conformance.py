@@ -3,8 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from recordmill.conformance import Conformance, NonconformingError
-from recordmill.features import Feature
+from recordmill.checking.conformance import Conformance, NonconformingError
+from recordmill.format.features import Feature
 
 PAIRS = Feature(dtype="int64", shape=(None, 2))
 ROWS = Feature(dtype="string", kind="raw", raw_dtype="int16", raw_shape=(None, 3))

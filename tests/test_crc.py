@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.crc import changes, crcs_of_alike
+from recordmill.format.crc import changes, crcs_of_alike
 
 
 @given(st.data())

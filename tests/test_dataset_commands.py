@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.dataset_commands import _file_for, inspect_main, verify_main
 from recordmill.errors import ConfigError, RunError
-from recordmill.reader import Place
+from recordmill.pipelines.commands.dataset_commands import _file_for, inspect_main, verify_main
+from recordmill.reading.reader import Place
 from tests.make_dataset import make_dataset
 
 
@@ -206,7 +206,15 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(dataset: str) -> None:
-    command = [sys.executable, "-m", "pipelines.cli", "inspect", "--json", "--dataset", dataset]
+    command = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.cli",
+        "inspect",
+        "--json",
+        "--dataset",
+        dataset,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

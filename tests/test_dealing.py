@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordmill
-from recordmill.dealing import cut, part_of, shuffled, shuffled_blocks
+from recordmill.reading.worker_sharding import cut, part_of, shuffled, shuffled_blocks
 from tests.make_dataset import make_dataset
 
 
@@ -84,6 +84,6 @@ def test_blocks_of_records(compression, part, expected, tmp_path) -> None:
 
 def test_without_pytorch_the_message_says_what_there_is(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "recordmill.torch_records", raising=False)
+    monkeypatch.delitem(sys.modules, "recordmill.reading.torch_records", raising=False)
     with pytest.raises(ModuleNotFoundError, match="install torch; recordmill"):
         recordmill.torch_dataset("out")

@@ -23,7 +23,7 @@ def night(tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(ROOT / "examples" / "clothing" / "hat", photos / "hat")
     program = tmp_path / "recordmill"
-    program.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec {sys.executable} -m pipelines.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec {sys.executable} -m recordmill "$@"\n')
     program.chmod(0o755)
     alert = tmp_path / "alert"
     alert.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/alerts\n')
@@ -98,7 +98,7 @@ def test_the_cronjob_is_one():
     # The line is one that recordmill takes: its options are asked of the help.
     flags = re.findall(r"--([a-z-]+)", line)
     shown = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "images", "--help"],
+        [sys.executable, "-m", "recordmill", "images", "--help"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     for flag in flags:

@@ -16,19 +16,20 @@ import tensorflow as tf
 from PIL import Image
 
 import recordmill
-from pipelines import dataset_commands, export_command, flink_commands, options
-from pipelines.adopt_config import AdoptConfig
-from pipelines.arrays import ArraysConfig
-from pipelines.cli import main
-from pipelines.images import ImagesConfig
-from pipelines.sensor import SensorConfig
-from pipelines.table import TableConfig
-from pipelines.text import TextConfig
-from pipelines.video import VideoConfig
 from recordmill.errors import Reason
-from recordmill.files import Location
-from recordmill.manifest import load
+from recordmill.format.manifest import load
+from recordmill.pipelines.arrays import ArraysConfig
+from recordmill.pipelines.cli import main
+from recordmill.pipelines.commands import dataset_commands, export_command, flink_commands
+from recordmill.pipelines.commands.adopt_config import AdoptConfig
+from recordmill.pipelines.images import ImagesConfig
+from recordmill.pipelines.options import declaration
+from recordmill.pipelines.sensor import SensorConfig
+from recordmill.pipelines.table import TableConfig
+from recordmill.pipelines.text import TextConfig
+from recordmill.pipelines.video import VideoConfig
 from recordmill.processes.pool import close_shared_pool
+from recordmill.storage.files import Location
 from tests.films import make_film
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -77,7 +78,7 @@ def test_every_command_is_one(page, words, tmp_path, monkeypatch):
     for job in blocks(page, "yaml"):
         (tmp_path / "job.yaml").write_text(job)
     command, *flags = words
-    parsed = options.parse(CONFIGS[command], flags, prog=command, beam=command in KINDS)
+    parsed = declaration.parse(CONFIGS[command], flags, prog=command, beam=command in KINDS)
     assert isinstance(parsed.config, CONFIGS[command])
     assert parsed.passthrough == []
 

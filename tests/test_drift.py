@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recordmill import drift
-from recordmill.statistics_file import WHOLE, parse
-from transforms import batch
-from transforms.statistics import Statistics
-from transforms.statistics_proto import to_bytes
+from recordmill.profile import drift
+from recordmill.profile.statistics_file import WHOLE, parse
+from recordmill.transforms.model import batch
+from recordmill.transforms.statistics.dataset_statistics import Statistics
+from recordmill.transforms.statistics.statistics_proto import to_bytes
 
 
 def slices_of(**splits):

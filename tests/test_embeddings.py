@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from pipelines.cli import main
 from recordmill.errors import ConfigError
-from recordmill.files import Location
+from recordmill.pipelines.cli import main
+from recordmill.storage.files import Location
+from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
+from recordmill.transforms.encoders.text.embeddings import NAME, PreparedEmbeddings, load_embeddings
+from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
+from recordmill.transforms.model.data_type import Artifact, Context
 from tests.image_runs import encoders_kept
 from tests.tensorflow_reads import parse
 from tests.test_text import make
 from tests.texts import SMS, listed, rows_of, sms, strings
-from transforms.encoders.embedding_files import EmbeddingFile
-from transforms.encoders.embeddings import NAME, PreparedEmbeddings, load_embeddings
-from transforms.encoders.text import TextEncoder
-from transforms.encoders.text_options import TextOptions
-from transforms.encoders.tokenizers import tokenize
-from transforms.kind import Artifact, Context
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 WIDTH = 5
@@ -92,8 +92,8 @@ def prepared(file: EmbeddingFile, folder: pathlib.Path) -> Context:
     ],
 )
 def test_every_format_is_the_same_table(tmp_path, monkeypatch, save, block):
-    monkeypatch.setattr("transforms.encoders.embedding_files._BLOCK", block)
-    monkeypatch.setattr("transforms.encoders.embedding_files._WORD", 100)
+    monkeypatch.setattr("recordmill.transforms.encoders.text.embedding_files._BLOCK", block)
+    monkeypatch.setattr("recordmill.transforms.encoders.text.embedding_files._WORD", 100)
     table = load_embeddings(prepared(save(tmp_path), tmp_path).artifacts)
     assert table.width == WIDTH
     found = table.find(strings([*WORDS, "", "no such word"]))

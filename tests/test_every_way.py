@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import recordmill
-from recordmill.schema import feature_spec
+from recordmill.format.schema import feature_spec
 from tests.all_kinds import KINDS, make
 from tests.image_runs import Made
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill import example
-from recordmill.decode import ExampleError, decode_example
-from recordmill.example import encode_examples, encode_frames
-from recordmill.framing import frame, gzip_member, read_frames
-from recordmill.varint import decode_varints, encode_varint, encode_varints, read_varint
+from recordmill.format import example
+from recordmill.format.decode import ExampleError, decode_example
+from recordmill.format.example import encode_examples, encode_frames
+from recordmill.format.framing import frame, gzip_member, read_frames
+from recordmill.format.varint import decode_varints, encode_varint, encode_varints, read_varint
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.cli import main
-from recordmill.files import Location
-from recordmill.manifest import load
+from recordmill.format.manifest import load
+from recordmill.pipelines.cli import main
+from recordmill.storage.files import Location
 
 ROOT = pathlib.Path(__file__).parents[1]
 CLASSES = ("dress", "pants", "shoes", "t-shirt")

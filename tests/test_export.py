@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.cli import main
+from recordmill.pipelines.cli import main
+from recordmill.transforms.serving.models import argument_names
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_any
 from tests.test_sensor import OPTIONS as AIR_OPTIONS
 from tests.test_sensor import air_rows, windows
 from tests.test_text import make
 from tests.texts import SMS
-from transforms.serving.models import argument_names
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.files import (
+from recordmill.storage.files import (
     ChangedInputError,
     Location,
     MissingError,
@@ -22,8 +22,8 @@ from recordmill.files import (
     open_file,
     read_file,
 )
-from recordmill.local_files import LocalFiles
-from recordmill.stores import ArrowFiles
+from recordmill.storage.local_files import LocalFiles
+from recordmill.storage.stores import ArrowFiles
 
 
 @pytest.fixture(params=["local", "pyarrow"])

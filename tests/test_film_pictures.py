@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from recordmill.errors import RecordError
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.sources.video.frame_images import FramePictures
 from tests.films import difference, picture, resized
-from transforms.encoders.film_pictures import FramePictures
-from transforms.encoders.image_options import ImageOptions
 
 NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
 

@@ -10,19 +10,19 @@ import pytest
 from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RecordError, RunError
-from recordmill.files import ChangedInputError, Location
-from recordmill.staging import Staging
+from recordmill.job.staging import Staging
+from recordmill.storage.files import ChangedInputError, Location
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.video.clip_plan import ClipCut
+from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, pictures_of
+from recordmill.transforms.sources.video.video import Films
+from recordmill.transforms.sources.video.video_decoder import Film, Packets
+from recordmill.transforms.staged.listing import located, read_part, stage_listing
+from recordmill.transforms.staged.row_reader import RowReader
 from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
-from transforms import batch
-from transforms.encoders.image_options import ImageOptions
-from transforms.kind import Listed
-from transforms.listing import located, read_part, stage_listing
-from transforms.read import RowReader
-from transforms.sources.clip_cut import ClipCut
-from transforms.sources.clip_rows import LENGTHS, STARTS, TIMES, pictures_of
-from transforms.sources.films import Film, Packets
-from transforms.sources.folders import FileTree
-from transforms.sources.video import Films
 
 MAKES: dict[str, dict] = {
     "closed.mp4": {"options": CLOSED_GOP},
@@ -63,7 +63,7 @@ def source_of(path: pathlib.Path, cut: ClipCut, pictures: ImageOptions = RAW, **
     return Films(files=FileTree(input=str(path), leave_out=()), cut=cut, pictures=pictures, **more)
 
 
-def read(source: Films) -> list[Listed]:
+def read(source: Films) -> list[ListingPart]:
     """All that workers give of all parts."""
     parts = [part.rows for part in source.scan() if part.rows is not None]
     layout = source.layout(parts)
@@ -305,18 +305,18 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
 def test_without_a_library_it_is_an_error_that_says_what_to_do(
     missing, tmp_path, monkeypatch
 ) -> None:
-    from transforms.sources import films
+    from recordmill.transforms.sources.video import video_decoder
 
     path = make_film(tmp_path / "x.mp4")
-    films._needed.cache_clear()
+    video_decoder._needed.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigError, match=r"pip install 'recordmill\[video\]'"):
         list(source_of(path, ClipCut()).scan())
-    films._needed.cache_clear()
+    video_decoder._needed.cache_clear()
 
 
 def test_what_is_read_together_is_measured_in_bytes(tmp_path, monkeypatch) -> None:
-    from transforms.sources import video
+    from recordmill.transforms.sources.video import video
 
     monkeypatch.setattr(video, "_ROW_BYTES", 100_000)
     path = make_film(tmp_path / "x.mp4", 120)  # 9,216 bytes of pixels a frame

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.first_bits import FirstBits, bounds_of, prefixes_of
+from recordmill.transforms.statistics.bit_histogram import FirstBits, bounds_of, prefixes_of
 
 FLOATS = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=50)
 

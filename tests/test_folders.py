@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.files import Location, StorageError, read_file
-from transforms import batch
-from transforms.sources import references
-from transforms.sources.folders import (
+from recordmill.storage.files import Location, StorageError, read_file
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.files import references
+from recordmill.transforms.sources.files.folders import (
     NOT_PICTURES,
     FileTree,
     filtered_by,
@@ -268,7 +268,7 @@ def test_an_unreadable_folder_is_rejected_by_name() -> None:
     """Looked at by nobody, in another process: root may read everything."""
     script = (
         "import os, sys\n"
-        "from transforms.sources.folders import FileTree\n"
+        "from recordmill.transforms.sources.files.folders import FileTree\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "for part in FileTree(input=sys.argv[1]).scan():\n"
         "    print(part.rows['__key__'].to_pylist(), *part.rejects)\n"

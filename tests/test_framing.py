@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recordmill import framing
-from recordmill.framing import (
+from recordmill.format import framing
+from recordmill.format.framing import (
     LARGEST,
     FrameError,
     compression_of,

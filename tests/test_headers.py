@@ -12,6 +12,7 @@ from PIL import Image
 from PIL.ImageFile import ImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
+from recordmill.transforms.imaging.pixels import ImageOptions, decode, process, read_header
 from tests.pictures import (
     AS_PNG,
     ODD,
@@ -21,7 +22,6 @@ from tests.pictures import (
     reject,
     saved,
 )
-from transforms.encoders.pixels import ImageOptions, decode, process, read_header
 
 # Pytest undoes the filter that silences Pillow's warnings; `test_pillow_does_not_warn` sees to it.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")
@@ -155,7 +155,8 @@ def test_a_sound_tiff_of_a_kind_that_pillow_does_not_know_is_not_called_broken()
 
 def test_pillow_does_not_warn():
     code = (
-        "import pathlib, sys; from transforms.encoders.pixels import ImageOptions, process\n"
+        "import pathlib, sys\n"
+        "from recordmill.transforms.imaging.pixels import ImageOptions, process\n"
         "for path in sys.argv[1:]: process(pathlib.Path(path).read_bytes(), ImageOptions())"
     )
     names = ["hopper_unexpected.ico", "apng__chunk_multi_actl.png", "hopper_bad_exif.jpg"]

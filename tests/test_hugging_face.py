@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, processors, trainers
 
+from recordmill.transforms.encoders.tokenization import hugging_face
+from recordmill.transforms.encoders.tokenization.hugging_face import HuggingFace
+from recordmill.transforms.encoders.tokenization.text_pieces import pieces, splits_at_spaces
 from tests.text_models import MESSAGES
 from tests.texts import SAMPLES, listed, strings
-from transforms.encoders import hugging_face
-from transforms.encoders.hugging_face import HuggingFace
-from transforms.encoders.pieces import pieces, splits_at_spaces
 
 GPT_4 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"

@@ -15,13 +15,13 @@ import pytest
 from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RunError
-from recordmill.example import encode_examples
-from recordmill.features import Feature
+from recordmill.format.example import encode_examples
+from recordmill.format.features import Feature
+from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder
+from recordmill.transforms.imaging.pixels import ImageOptions
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context, check_renames
 from tests.pictures import ROOT, photo, saved
-from transforms import batch
-from transforms.encoders.images import HeaderCheck, ImageEncoder
-from transforms.encoders.pixels import ImageOptions
-from transforms.kind import Context, check_renames
 
 OPTIONS = ImageOptions(size=(20, 30))
 CONTEXT = Context(seed=7, labels=("bee", "cat"), label_offset=1)
@@ -318,7 +318,7 @@ def test_travels_to_encoder_processes():
 
 def test_imports_neither_beam_nor_tensorflow():
     code = (
-        "import sys, transforms.encoders.images\n"
+        "import sys, recordmill.transforms.encoders.images\n"
         "print(*{'apache_beam', 'tensorflow', 'pandas'} & sys.modules.keys())"
     )
     result = subprocess.run(

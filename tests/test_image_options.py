@@ -5,7 +5,7 @@ import re
 import pytest
 
 from recordmill.errors import ConfigError
-from transforms.encoders.pixels import ImageOptions
+from recordmill.transforms.imaging.pixels import ImageOptions
 
 
 @pytest.mark.parametrize(

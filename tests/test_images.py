@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from pipelines.cli import main
+from recordmill.pipelines.cli import main
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, encoders_kept, images, make
 from tests.tensorflow_reads import parse
@@ -185,7 +185,7 @@ def test_workers_hash_seed_and_order_do_not_matter(photos, digest, tmp_path):
     argv = ["--input", listing, "--input-root", photos, "--output", tmp_path / "out"]
     argv = ["--quiet", "--workers", "4", *map(str, argv), *map(str, SHAPING)]
     subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "images", *argv],
+        [sys.executable, "-m", "recordmill", "images", *argv],
         env=os.environ | {"PYTHONHASHSEED": "0"},
         check=True,
     )

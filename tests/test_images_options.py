@@ -16,13 +16,13 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.annotations import ANNOTATIONS
-from pipelines.cli import main
-from pipelines.config import FLINK
-from pipelines.images import ImagesConfig
-from pipelines.options import options_of
+from recordmill.job.staging import Staging
+from recordmill.pipelines.cli import main
+from recordmill.pipelines.images import ImagesConfig
+from recordmill.pipelines.options.annotations import ANNOTATIONS
+from recordmill.pipelines.options.config import FLINK
+from recordmill.pipelines.options.declaration import options_of
 from recordmill.processes import pool
-from recordmill.staging import Staging
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, encoders_kept, images, make
 

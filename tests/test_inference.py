@@ -8,13 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill import class_numbers
-from recordmill.class_numbers import LabelError, Numbers, decide
-from recordmill.conformance import Conformance
-from recordmill.decode import ExampleError
-from recordmill.features import Feature
-from recordmill.inference import Inference, UnlikeError, features_of, is_picture, is_text, merged
-from recordmill.raw_arrays import RawArray
+from recordmill.adopt import class_numbers
+from recordmill.adopt.class_numbers import ClassNumberCandidate, LabelError, decide
+from recordmill.adopt.feature_inference import (
+    Inference,
+    UnlikeError,
+    features_of,
+    is_picture,
+    is_text,
+    merged,
+)
+from recordmill.checking.conformance import Conformance
+from recordmill.format.decode import ExampleError
+from recordmill.format.features import Feature
+from recordmill.reading.raw_arrays import RawArray
 from tests.make_dataset import _feature, _field, example, picture
 
 
@@ -188,7 +195,10 @@ def look(parts, payloads, cut):
 
 
 def classes(*records: dict, asked=None, names=None, offset=0):
-    seen, found = Inference(), {name: Numbers() for name in class_numbers.candidates(asked)}
+    seen, found = (
+        Inference(),
+        {name: ClassNumberCandidate() for name in class_numbers.candidates(asked)},
+    )
     for record in records:
         class_numbers.add_record(found, seen.add(example(record)))
     made = decide(seen.seen, found, asked=asked, names=names, offset=offset)

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.decode import decode_example
-from recordmill.features import Feature
-from recordmill.files import Location
-from recordmill.inspection import (
+from recordmill.checking.inspection import (
     ClassCount,
     RejectSummary,
     describe_record,
     inspect,
     save_picture,
 )
-from recordmill.manifest import file_info
-from recordmill.reader import read_payloads
+from recordmill.format.decode import decode_example
+from recordmill.format.features import Feature
+from recordmill.format.manifest import file_info
+from recordmill.reading.reader import read_payloads
+from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, LABELS, make_dataset, picture, rewrite
 
 

@@ -14,18 +14,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.cli import main
-from pipelines.job import Job
-from recordmill import files, lock, publishing
 from recordmill.errors import RunError
-from recordmill.files import Location
-from recordmill.local_files import LocalFiles
+from recordmill.job import lock, publishing
+from recordmill.job.staging import FOLDER
+from recordmill.pipelines.cli import main
+from recordmill.pipelines.job import Job
 from recordmill.processes.pool import ProcessPool
-from recordmill.staging import FOLDER
+from recordmill.storage import files
+from recordmill.storage.files import Location
+from recordmill.storage.local_files import LocalFiles
+from recordmill.transforms.staged.encoder_tasks import encode_chunk
+from recordmill.transforms.writing import shard_writer
 from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, images, make
-from transforms import write
-from transforms.encode import encode_chunk
 
 _PATIENCE = 60  # seconds, far more than anything here takes
 
@@ -94,7 +95,15 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     done: dict[str, int] = {}
-    command = [sys.executable, "-m", "pipelines.cli", "images", "--output", str(out), *long_job]
+    command = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.cli",
+        "images",
+        "--output",
+        str(out),
+        *long_job,
+    ]
 
     def more_is_done() -> bool:
         return len(finished(out)) > len(done)
@@ -178,7 +187,7 @@ def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
         return submit(pool, encode_chunk, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write, "encode_chunk", "of a writer")
+        patch.setattr(shard_writer, "encode_chunk", "of a writer")
         patch.setattr(ProcessPool, "submit", submit_death)
         said = complaint(argv)
     assert "an encoder process died in the middle of its work (signal 9, Killed)" in said

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recordmill.files import ChangedInputError, Location
-from transforms.kind import Layout
-from transforms.sources import references
-from transforms.sources.row_format import RowFormat
-from transforms.sources.tables import TableRows
+from recordmill.storage.files import ChangedInputError, Location
+from recordmill.transforms.model.data_type import Layout
+from recordmill.transforms.sources.files import references
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.tables import TableRows
 
 HEADER = "id,a,b,c,label\n"
 VALUES = st.sampled_from(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import batch
-from transforms.annotations import OBJECTS, Objects
-from transforms.label_sets import (
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import OBJECTS, ObjectCollector
+from recordmill.transforms.model.label_sets import (
     Held,
     LabelCounts,
     RepeatFactors,
@@ -27,7 +27,7 @@ pictures = st.lists(st.lists(names, max_size=5), min_size=1, max_size=12)
 
 
 def columns(pictures, boxes=None):
-    objects = Objects()
+    objects = ObjectCollector()
     for number, classes in enumerate(pictures):
         for at, name in enumerate(classes):
             box = (0.0, 0.0, 1.0, 1.0) if boxes is None else boxes[number][at]

@@ -9,7 +9,7 @@ from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core
 from apache_beam.utils.counters import CounterFactory
 
-from runners.permanent_imports import lasting
+from recordmill.runners.permanent_imports import lasting
 
 HEAVY = ("tensorflow", "tensorflow_transform", "pandas", "apache_beam")
 
@@ -31,12 +31,12 @@ def printed(code: str) -> str:
 @pytest.mark.parametrize(
     "module",
     [
-        "pipelines.images",
-        "pipelines.cli",
-        "recordmill.reader",
-        "recordmill.verify",
-        "transforms.encode",
-        "transforms.encoders.images",
+        "recordmill.pipelines.images",
+        "recordmill.pipelines.cli",
+        "recordmill.reading.reader",
+        "recordmill.checking.verify",
+        "recordmill.transforms.staged.encoder_tasks",
+        "recordmill.transforms.encoders.images",
     ],
 )
 def test_importing_it_loads_nothing_heavy(module):
@@ -44,15 +44,18 @@ def test_importing_it_loads_nothing_heavy(module):
 
 
 def test_a_whole_run_needs_beam_only():
-    modules = loaded("import pipelines.run, pipelines.images")
+    modules = loaded("import recordmill.pipelines.run, recordmill.pipelines.images")
     assert "apache_beam" in modules
     assert modules.isdisjoint({"tensorflow", "tensorflow_transform", "pandas"})
 
 
 def test_beam_comes_without_its_clients():
     clients = {"beartype", "boto3", "pymongo", "pyparsing", "requests"}
-    lasting = "from runners.permanent_imports import lasting\nwith lasting(): import pipelines.run"
-    assert loaded("import pipelines.run") >= clients, "Beam has changed what it imports"
+    lasting = (
+        "from recordmill.runners.permanent_imports import lasting\n"
+        "with lasting(): import recordmill.pipelines.run"
+    )
+    assert loaded("import recordmill.pipelines.run") >= clients, "Beam has changed what it imports"
     assert loaded(lasting).isdisjoint(clients)
     # Who wants one can have it.
     assert "pymongo" in loaded(f"{lasting}\nimport apache_beam.io.mongodbio")
@@ -90,11 +93,14 @@ def test_bundles_do_not_wait_long_for_the_thread_that_samples_their_state():
 
 
 def test_encoder_processes_have_what_arrow_imports_with_its_first_arrays():
-    import_it = "import transforms.encode, numpy as np, pyarrow as pa, sys\nbefore = {*sys.modules}"
+    import_it = (
+        "import recordmill.transforms.staged.encoder_tasks, numpy as np, pyarrow as pa, sys\n"
+        "before = {*sys.modules}"
+    )
     make = "pa.array(np.arange(2)), pa.array([1, None]), pa.array(['a'])"
     assert printed(f"{import_it}\n{make}\nprint({{*sys.modules}} - before)") == "set()\n"
 
 
 def test_help_loads_nothing_heavy():
-    modules = loaded("from pipelines.cli import main; main(['images', '--help'])")
+    modules = loaded("from recordmill.pipelines.cli import main; main(['images', '--help'])")
     assert modules.isdisjoint(HEAVY)

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.leaks import Hashes, find_leaks, suspect_rows, suspects
+from recordmill.checking.split_leakage import Hashes, find_leaks, suspect_rows, suspects
 
 SPLITS = ("test", "train", "validation")
 # (split, shard, key, copy, group): few values, so that many of them meet.

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.files import Location, read_file
-from transforms import batch
-from transforms.sources import references, stats
-from transforms.sources.columns import null_inside, number_text
-from transforms.sources.listings import FileList, normal_path
+from recordmill.storage.files import Location, read_file
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.files import file_stat, references
+from recordmill.transforms.sources.row_formats.text_columns import null_inside, number_text
+from recordmill.transforms.sources.rows.listings import FileList, normal_path
 
 SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 
@@ -644,7 +644,7 @@ def test_forgetting_paths_changes_nothing(
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\ngone\n" * 20)
     before = scan(listing)
     monkeypatch.setattr(batch, "ROWS", 2)
-    monkeypatch.setattr(stats, "_KNOWN", 3)
+    monkeypatch.setattr(file_stat, "_KNOWN", 3)
     assert scan(listing)[:2] == before[:2]
     assert max(len(p.rows or []) for p in FileList(path=str(listing)).scan()) <= 2
 

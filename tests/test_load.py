@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recordmill
-from recordmill.features import Feature
-from recordmill.files import Location
+from recordmill.format.features import Feature
+from recordmill.format.manifest import Shard
 from recordmill.loading.parts import part_of
-from recordmill.manifest import Shard
+from recordmill.storage.files import Location
 from tests.make_dataset import Row, make_dataset
 
 RECORDS = 53

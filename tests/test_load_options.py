@@ -6,8 +6,8 @@ import pytest
 
 import recordmill
 from recordmill.errors import ConfigError
-from recordmill.manifest import ManifestError
-from recordmill.reader import DatasetDamagedError
+from recordmill.format.manifest import ManifestError
+from recordmill.reading.reader import DatasetDamagedError
 from tests.make_dataset import make_dataset
 
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 from PIL import Image
 
 import recordmill
-from recordmill.features import Feature
-from recordmill.loading import pictures
+from recordmill.format.features import Feature
+from recordmill.loading import images
 from recordmill.loading.options import AUGMENTATIONS
+from recordmill.transforms.imaging import augment as when_written
 from tests.make_dataset import Row, make_dataset
-from transforms.encoders import augment as when_written
 
 SIDE = 48
 COPIES = 12
@@ -138,7 +138,7 @@ def test_no_pixel_is_made_up(names, shape) -> None:
     """White stays white in the corners, whatever is turned and cropped."""
     white = tf.fill(shape, tf.constant(255, tf.uint8))
     for seed in range(40):
-        varied = pictures.augment(white, names, tf.constant([seed, 0], tf.int64))
+        varied = images.augment(white, names, tf.constant([seed, 0], tf.int64))
         assert int(tf.reduce_min(varied)) == 255
 
 

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from recordmill import lock
 from recordmill.errors import RunError
-from recordmill.files import Location, StorageError
-from recordmill.staging import FOLDER
+from recordmill.job import lock
+from recordmill.job.staging import FOLDER
+from recordmill.storage.files import Location, StorageError
 
 _HOLD = """
 import sys

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.features import Feature
-from recordmill.files import Location
-from recordmill.manifest import (
+from recordmill.format.features import Feature
+from recordmill.format.manifest import (
     CopyCounts,
     FileInfo,
     InputCounts,
@@ -25,6 +24,7 @@ from recordmill.manifest import (
     load,
     shard_name,
 )
+from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, make_dataset
 
 COUNTS = st.integers(0, 2**62)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.moments import Moments, digits, from_digits
+from recordmill.transforms.statistics.moments import Moments, digits, from_digits
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

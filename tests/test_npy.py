@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import Reason, RecordError
-from transforms.sources.npy import HEAD, Stored, read_npy
+from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
 
 NUMBERS = st.one_of(
     arrays.boolean_dtypes(),

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines import config, options, values
 from recordmill.errors import ConfigError
+from recordmill.pipelines.options import config, declaration, values
 
-PICTURE = options.Group(30, "Pictures")
+PICTURE = declaration.Group(30, "Pictures")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pictures(config.CommonConfig):
     """What a kind of data adds."""
 
-    size: tuple[int, int] | None = options.option(
+    size: tuple[int, int] | None = declaration.option(
         (224, 224),
         group=PICTURE,
         shapes_bytes=True,
@@ -28,7 +28,7 @@ class Pictures(config.CommonConfig):
         metavar="N|HxW",
         help="Height and width.",
     )
-    background: tuple[int, int, int] = options.option(
+    background: tuple[int, int, int] = declaration.option(
         (255, 255, 255),
         group=PICTURE,
         shapes_bytes=True,
@@ -36,7 +36,7 @@ class Pictures(config.CommonConfig):
         show=values.show_colour,
         help="What shows through.",
     )
-    augment: tuple[str, ...] = options.option(
+    augment: tuple[str, ...] = declaration.option(
         (),
         group=PICTURE,
         shapes_bytes=True,
@@ -44,18 +44,18 @@ class Pictures(config.CommonConfig):
         repeat=True,
         help="How copies differ.",
     )
-    mode: Literal["rgb", "gray"] = options.option("rgb", group=PICTURE, help="Colours or not.")
-    upright: bool = options.option(True, group=PICTURE, help="Turn by the EXIF orientation.")
-    quality: float = options.option(0.9, group=PICTURE, help="Of JPEG.")
+    mode: Literal["rgb", "gray"] = declaration.option("rgb", group=PICTURE, help="Colours or not.")
+    upright: bool = declaration.option(True, group=PICTURE, help="Turn by the EXIF orientation.")
+    quality: float = declaration.option(0.9, group=PICTURE, help="Of JPEG.")
 
 
-def parsed(*argv: str) -> options.Parsed[Pictures]:
-    return options.parse(
+def parsed(*argv: str) -> declaration.Parsed[Pictures]:
+    return declaration.parse(
         Pictures, ["--input=in", "--output=out", *argv], prog="recordmill pictures"
     )
 
 
-def from_file(tmp_path: pathlib.Path, text: str, *argv: str) -> options.Parsed[Pictures]:
+def from_file(tmp_path: pathlib.Path, text: str, *argv: str) -> declaration.Parsed[Pictures]:
     path = tmp_path / "job.yaml"
     path.write_text(text, encoding="utf-8")
     return parsed("--config", str(path), *argv)
@@ -195,7 +195,7 @@ def test_job_file_of_another_encoding(tmp_path: pathlib.Path) -> None:
 
 def test_what_is_required() -> None:
     with pytest.raises(ConfigError, match="missing --input and --output; see mill --help"):
-        options.parse(Pictures, ["--seed=1"], prog="mill")
+        declaration.parse(Pictures, ["--seed=1"], prog="mill")
 
 
 def test_beams_options_pass_through(tmp_path: pathlib.Path) -> None:
@@ -212,9 +212,9 @@ def test_beams_options_pass_through(tmp_path: pathlib.Path) -> None:
 
 def test_a_command_without_beam_has_no_beam_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="unknown option --save_main_session; --help"):
-        options.parse(Pictures, ["--save_main_session"], prog="mill", beam=False)
+        declaration.parse(Pictures, ["--save_main_session"], prog="mill", beam=False)
     with pytest.raises(SystemExit):
-        options.parse(Pictures, ["--help"], prog="mill", beam=False)
+        declaration.parse(Pictures, ["--help"], prog="mill", beam=False)
     assert "pass through" not in capsys.readouterr().out
 
 
@@ -226,7 +226,7 @@ def test_print_config(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     assert "# Height and width.\nsize: 8x9\n" in printed
     (tmp_path / "job.yaml").write_text(printed)
-    again = options.parse(Pictures, [f"--config={tmp_path / 'job.yaml'}"], prog="mill")
+    again = declaration.parse(Pictures, [f"--config={tmp_path / 'job.yaml'}"], prog="mill")
     assert again == parsed(*argv)
 
 
@@ -234,14 +234,14 @@ def test_print_config_without_what_is_required_is_a_form(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        options.parse(Pictures, ["--print-config", "--seed=3"], prog="mill")
+        declaration.parse(Pictures, ["--print-config", "--seed=3"], prog="mill")
     form = capsys.readouterr().out
     assert "\n# input:\n" in form
     assert from_file(tmp_path, form).config.seed == 3
     filled = form.replace("# input:", "input: a").replace("# output:", "output: b")
     path = tmp_path / "job.yaml"
     path.write_text(filled)
-    assert options.parse(Pictures, ["--config", str(path)], prog="mill").config.input == "a"
+    assert declaration.parse(Pictures, ["--config", str(path)], prog="mill").config.input == "a"
 
 
 # Line breaks of every kind are what a YAML writer gets wrong; the last is a byte that is not UTF-8.
@@ -276,13 +276,13 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]) | BREAKS, min_size=1)
 )  # fmt: skip
 def test_a_printed_config_reads_back(tmp_path: pathlib.Path, given: Pictures) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(options.show_config(given, prog="mill"), encoding="utf-8", newline="")
-    assert options.parse(Pictures, ["--config", str(path)], prog="mill").config == given
+    path.write_text(declaration.show_config(given, prog="mill"), encoding="utf-8", newline="")
+    assert declaration.parse(Pictures, ["--config", str(path)], prog="mill").config == given
 
 
 def test_shaping_does_not_depend_on_the_spelling() -> None:
-    one = options.shaping(parsed("--shard-size=128MB", "--splits=test=0.20,train=.8").config)
-    two = options.shaping(
+    one = declaration.shaping(parsed("--shard-size=128MB", "--splits=test=0.20,train=.8").config)
+    two = declaration.shaping(
         parsed("--splits=train=0.8,test=0.2", "--workers=3", "--size=224x224", "--quiet").config
     )
     assert one == two
@@ -290,13 +290,13 @@ def test_shaping_does_not_depend_on_the_spelling() -> None:
     assert one["size"] == "224"
     assert "workers" not in one
     assert one["label_offset"] == 0
-    assert one != options.shaping(parsed("--splits=train=0.8,test=0.2", "--seed=1").config)
+    assert one != declaration.shaping(parsed("--splits=train=0.8,test=0.2", "--seed=1").config)
 
 
 def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
-        options.parse(Pictures, ["--help"], prog="mill pictures", description="Example: mill")
+        declaration.parse(Pictures, ["--help"], prog="mill pictures", description="Example: mill")
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert text.startswith("Example: mill\n\nUsage: mill pictures ")
@@ -327,15 +327,16 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 def test_a_type_that_nobody_can_read_is_a_mistake_of_ours() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Broken:
-        point: tuple[int, int] = options.option((1, 2), help="A point.")
+        point: tuple[int, int] = declaration.option((1, 2), help="A point.")
 
     with pytest.raises(TypeError, match=r"point is .* expected parse="):
-        options.options_of(Broken)
+        declaration.options_of(Broken)
 
 
 def test_start_up_imports_nothing_heavy() -> None:
     program = (
-        "import sys, pipelines.config, pipelines.options\n"
+        "import sys, recordmill.pipelines.options.config\n"
+        "import recordmill.pipelines.options.declaration\n"
         "heavy = {'apache_beam', 'numpy', 'pyarrow', 'PIL', 'rich', 'tensorflow'}\n"
         "sys.exit(repr(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
     )

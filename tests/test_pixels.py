@@ -9,6 +9,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.transforms.imaging.augment import generator_for
+from recordmill.transforms.imaging.pixels import ImageOptions, decode, encode, process, read_header
 from tests.pictures import (
     ALL_MODES,
     AS_PNG,
@@ -23,8 +25,6 @@ from tests.pictures import (
     reject,
     saved,
 )
-from transforms.encoders.augment import generator_for
-from transforms.encoders.pixels import ImageOptions, decode, encode, process, read_header
 
 # Pytest undoes the filter that silences Pillow's warnings; `test_pillow_does_not_warn` sees to it.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")

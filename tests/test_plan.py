@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.files import Location
-from recordmill.staging import Part, Staging, to_json
+from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.storage.files import Location
+from recordmill.transforms.balancing.rebalance import Quota
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.quota import NOTHING
+from recordmill.transforms.model.splits import assign
+from recordmill.transforms.planning import plan
+from recordmill.transforms.planning.plan import (
+    PlanOptions,
+    SplitPlan,
+    make_plan,
+    refusal,
+    sample_size,
+)
+from recordmill.transforms.planning.survey import SAMPLE, Survey
+from recordmill.transforms.staged.listing import read_part, stage_listing
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
-from transforms import batch, plan
-from transforms.listing import read_part, stage_listing
-from transforms.plan import PlanOptions, SplitPlan, make_plan, refusal, sample_size
-from transforms.quota import NOTHING
-from transforms.rebalance import Quota
-from transforms.splits import assign
-from transforms.survey import SAMPLE, Survey
 
 SEED = 6
 FRACTIONS = {"train": 0.8, "test": 0.2}
@@ -73,7 +80,7 @@ def test_a_survey_counts_and_samples_whatever_the_parts(rows, size):
         }
     )
     surveys = [
-        Survey.of(table.slice(at, size), Part(name=f"{at}", rows=0, bytes=0), seed=SEED)
+        Survey.of(table.slice(at, size), StagedPart(name=f"{at}", rows=0, bytes=0), seed=SEED)
         for at in range(0, len(rows), size)
     ]
     found = Survey.sum([Survey.sum(surveys[1:]), *surveys[:1]])
@@ -257,7 +264,7 @@ def test_what_the_checks_filtered_is_told_by_option(new, monkeypatch):
     staging.place("checked").make_dirs()
     outcome = to_json({"rejects": [], "filtered": {"min-size": 3}})
     staging.place("checked/part.arrow.json").write_bytes(outcome)
-    part = Part(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
+    part = StagedPart(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
     found = planned(Survey(), (part,), staging)
     assert found.verdict.message == (
         "nothing is left to write: of 3 inputs 3 were filtered by --min-size:"

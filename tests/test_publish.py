@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from recordmill import publishing
+from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError, RunError
-from recordmill.files import Location
-from recordmill.local_files import LocalFiles
-from recordmill.manifest import MANIFEST
-from recordmill.staging import FOLDER, Staging
-from recordmill.verify import verify
+from recordmill.format.manifest import MANIFEST
+from recordmill.job import publishing
+from recordmill.job.staging import FOLDER, Staging
+from recordmill.storage.files import Location
+from recordmill.storage.local_files import LocalFiles
 from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.quota import (
+from recordmill.transforms.model.quota import (
     BUCKETS,
-    Cut,
     Histogram,
+    RankCut,
     Threshold,
     boundary_rows,
     thresholds,
@@ -71,7 +71,7 @@ def test_a_cut_is_the_rows_of_smallest_rank_and_key(rows, data):
         if label is not None
     }
     cuts = {
-        label: tuple(Cut.of(row, size) for size in sizes[label])
+        label: tuple(RankCut.of(row, size) for size in sizes[label])
         for label, row in zip(histogram.labels, histogram.counts, strict=True)
         if label is not None
     }
@@ -85,7 +85,7 @@ def test_a_cut_is_the_rows_of_smallest_rank_and_key(rows, data):
 
 def test_rows_of_one_rank_are_cut_by_their_keys():
     rows = [("a", 5)] * 9
-    chosen = choose(rows, {"a": (Cut.of(Histogram.of(*columns(rows)[:2]).counts[0], 4),)})
+    chosen = choose(rows, {"a": (RankCut.of(Histogram.of(*columns(rows)[:2]).counts[0], 4),)})
     assert chosen == {("a", 0): smallest(rows, "a", 4)}
 
 
@@ -136,8 +136,8 @@ def test_only_the_rows_that_decide_meet():
     keys = pa.array([str(i) for i in range(len(ranks))])
     histogram = Histogram.of(labels, ranks)
     row = dict(zip(histogram.labels, histogram.counts, strict=True))
-    whole = Cut.of(row["b"], int(row["b"][:9].sum()))  # ends between two buckets
-    cut = Cut.of(row["a"], 1000)
+    whole = RankCut.of(row["b"], int(row["b"][:9].sum()))  # ends between two buckets
+    cut = RankCut.of(row["a"], 1000)
     met = meet(boundary_rows(labels, ranks, keys, {"a": (cut,), "b": (whole,)}))
     assert met.keys() == {"a"}
     assert set(np.asarray(met["a"]["rank"]) >> np.uint64(56)) == {cut.boundary}
@@ -149,4 +149,4 @@ def test_a_cut_larger_than_its_class_is_a_bug(size):
     counts = np.zeros(BUCKETS, np.int64)
     counts[7] = 3
     with pytest.raises(ValueError, match=f"a cut of {size} records out of 3"):
-        Cut.of(counts, size)
+        RankCut.of(counts, size)

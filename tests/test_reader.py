@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import recordmill
-from recordmill.files import Location
-from recordmill.framing import frame
-from recordmill.manifest import ManifestError
-from recordmill.reader import DatasetDamagedError, Place, read_payloads
-from recordmill.shard_index import IndexDamagedError
+from recordmill.format.framing import frame
+from recordmill.format.manifest import ManifestError
+from recordmill.format.shard_index import IndexDamagedError
+from recordmill.reading.reader import DatasetDamagedError, Place, read_payloads
+from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, Row, flowers, make_dataset
 from tests.reading_page import pictures_dataset, python_of
 

@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.beam_results import results
-from transforms import batch
-from transforms.quota import Histogram, boundary_rows, thresholds
-from transforms.rebalance import (
+from recordmill.transforms.balancing.rebalance import (
     Quota,
     RebalanceClasses,
     balance_ranks,
@@ -22,6 +19,9 @@ from transforms.rebalance import (
     replicate,
     targets,
 )
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.quota import Histogram, boundary_rows, thresholds
+from tests.beam_results import results
 
 SEED = 11
 GOALS = [

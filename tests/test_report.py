@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import RenderableType
 
-from pipelines import report
-from recordmill import inspection
-from recordmill.decode import decode_example
+from recordmill.checking import inspection
+from recordmill.checking.shard_check import Damage
+from recordmill.checking.verify import Report
 from recordmill.errors import Reason, Reject
-from recordmill.files import Location
-from recordmill.manifest import CopyCounts, InputCounts, Ledger, Manifest, RecordCounts
-from recordmill.reader import Records
-from recordmill.shard_check import Damage
-from recordmill.verify import Report
+from recordmill.format.decode import decode_example
+from recordmill.format.manifest import CopyCounts, InputCounts, Ledger, Manifest, RecordCounts
+from recordmill.pipelines.terminal import report
+from recordmill.reading.reader import Records
+from recordmill.storage.files import Location
 from tests.make_dataset import make_dataset
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from recordmill.transforms.imaging import resample
+from recordmill.transforms.imaging.resample import resize
 from tests.pictures import levels
-from transforms.encoders import resample
-from transforms.encoders.resample import resize
 
 SIDES = st.integers(1, 70)
 MODES = st.sampled_from(["L", "RGB", "CMYK"])
@@ -124,7 +124,7 @@ def test_nothing_between_is_larger_than_source_and_result():
     code = """if True:
         import resource
         from PIL import Image
-        from transforms.encoders.resample import resize
+        from recordmill.transforms.imaging.resample import resize
         image = Image.new("RGB", (2_000_000, 2), (10, 20, 30))
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         assert resize(image, (224, 224), (0, 0, *image.size)).getpixel((9, 9)) == (10, 20, 30)

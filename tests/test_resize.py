@@ -7,6 +7,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
+from recordmill.transforms.imaging import pixels
+from recordmill.transforms.imaging.geometry import plan_resize
+from recordmill.transforms.imaging.pixels import ImageOptions, decode
+from recordmill.transforms.imaging.resample import resize
 from tests.pictures import (
     BLUE,
     GREEN,
@@ -16,10 +20,6 @@ from tests.pictures import (
     photo,
     saved,
 )
-from transforms.encoders import pixels
-from transforms.encoders.geometry import plan_resize
-from transforms.encoders.pixels import ImageOptions, decode
-from transforms.encoders.resample import resize
 
 # Pytest undoes the filter that silences Pillow's warnings; `test_pillow_does_not_warn` sees to it.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")

@@ -10,18 +10,19 @@ import random
 import pyarrow as pa
 import pytest
 
+from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError, RunError
-from recordmill.files import Location
-from recordmill.manifest import Manifest, index_name, load
+from recordmill.format.manifest import Manifest, index_name, load
+from recordmill.format.shard_index import read_index
+from recordmill.job.staging import FOLDER
 from recordmill.processes.pool import WorkerDied, close_shared_pool
-from recordmill.reader import read
-from recordmill.shard_index import read_index
-from recordmill.staging import FOLDER
-from recordmill.verify import verify
+from recordmill.reading.reader import read
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.splits import apportion
+from recordmill.transforms.writing import shard_writer
 from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
-from transforms import batch, write
-from transforms.splits import apportion
 
 SPLITS = {"train": 0.7, "validation": 0.2, "test": 0.1}
 
@@ -319,7 +320,7 @@ def test_overwriting_replaces_the_dataset(plain, tmp_path):
 
 def test_a_job_that_was_cut_off_goes_on(plain, tmp_path, monkeypatch):
     """Finished shards are not written again, and the dataset is the same to the byte."""
-    real = write.ShardWriter._write_rows
+    real = shard_writer.ShardWriter._write_rows
 
     def fail_in_the_end(self, rows, sink, tally, plan, split):
         if list(self.staging.root.store.list_dir(f"{self.staging.root.path}/shards"))[2:]:
@@ -328,7 +329,7 @@ def test_a_job_that_was_cut_off_goes_on(plain, tmp_path, monkeypatch):
 
     job = tiny_job(tmp_path / "out", plain_source(), **PLAIN)
     with monkeypatch.context() as patch:
-        patch.setattr(write.ShardWriter, "_write_rows", fail_in_the_end)
+        patch.setattr(shard_writer.ShardWriter, "_write_rows", fail_in_the_end)
         with pytest.raises(RunError, match="cut off"):
             run(job, workers=1)
     assert tree(tmp_path / "out") == {}
@@ -401,12 +402,12 @@ def test_an_encoder_process_that_dies_ends_the_job(tmp_path):
 
 def test_a_shard_that_gets_lost_is_noticed(tmp_path, monkeypatch):
     """Whatever the engine loses, the ledger does not close and nothing is published."""
-    real = write._WriteShard.process
+    real = shard_writer._WriteShard.process
 
     def process(self, element, plan):
         return iter(()) if element[0] == ("train", 1) else real(self, element, plan)
 
-    monkeypatch.setattr(write._WriteShard, "process", process)
+    monkeypatch.setattr(shard_writer._WriteShard, "process", process)
     refused = run(tiny_job(tmp_path / "out", TinySource(rows=tiny_rows(90)), num_shards=3))
     assert refused.verdict.message.startswith("the ledger does not close: 90 records were made")
     assert "3 shards of train were planned, 2 came back" in refused.verdict.message

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from recordmill.files import Location
-from recordmill.manifest import load
-from recordmill.reader import read
+from recordmill.format.manifest import load
+from recordmill.reading.reader import read
+from recordmill.storage.files import Location
 from tests.image_runs import Made
 from tests.tiny import TinyAnalysis, TinyCutter, TinyDuplicates, TinySections, TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree

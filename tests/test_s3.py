@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from recordmill import lock
-from recordmill.claims import PREFIX
-from recordmill.files import Location
-from recordmill.manifest import load
-from recordmill.staging import FOLDER
+from recordmill.format.manifest import load
+from recordmill.job import lock
+from recordmill.job.claims import PREFIX
+from recordmill.job.staging import FOLDER
+from recordmill.storage.files import Location
 from tests.image_runs import encoders_kept, images
 from tests.s3_server import CREDENTIALS, s3_server
 

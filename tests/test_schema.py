@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from recordmill.features import Feature
-from recordmill.schema import Spec, feature_spec, fixed_shape, schema_text
+from recordmill.format.features import Feature
+from recordmill.format.schema import Spec, feature_spec, fixed_shape, schema_text
 from tests.make_dataset import FEATURES, LABELS
 
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.schema_rules import Rules, parse
-from transforms import batch
-from transforms.infer_schema import infer_schema
-from transforms.kind import Layout, Sorted
-from transforms.schema_check import SchemaCheck
-from transforms.schema_columns import refuse_columns
-from transforms.statistics import Statistics
-from transforms.violations import Violations, of_dataset
+from recordmill.profile.schema_rules import Rules, parse
+from recordmill.transforms.checks.schema_check import SchemaCheck
+from recordmill.transforms.checks.schema_columns import refuse_columns
+from recordmill.transforms.checks.violations import Violations, of_dataset
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout, RowOutcome
+from recordmill.transforms.statistics.dataset_statistics import Statistics
+from recordmill.transforms.statistics.infer_schema import infer_schema
 
 NAN, INF = float("nan"), float("inf")
 
@@ -193,7 +193,9 @@ def test_the_first_column_of_the_schema_is_told():
 def test_another_check_comes_first():
     class Odd:
         def check(self, rows):
-            return Sorted(kept=np.flatnonzero(np.asarray(rows["x"]) % 2), filtered=[("k0", "odd")])
+            return RowOutcome(
+                kept=np.flatnonzero(np.asarray(rows["x"]) % 2), filtered=[("k0", "odd")]
+            )
 
     rules = parse('feature { name: "x" int_domain { max: 4 } }')
     outcome = SchemaCheck(rules=rules, labelled=False, first=Odd()).check(

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from recordmill.errors import ConfigError
-from recordmill.schema_rules import Limit, Range, Truth, Words, load, parse
+from recordmill.profile.schema_rules import Limit, Range, Truth, Words, load, parse
 
 GOOD = """
 feature {

@@ -16,13 +16,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.files import Location
-from transforms import batch
-from transforms.sources import json_blocks, text_files
-from transforms.sources.row_cutter import Block, LargeRow, cut_rows
-from transforms.sources.row_files import learn_kinds, open_rows, wanted_columns
-from transforms.sources.row_format import RowFormat
-from transforms.sources.rows import Origin, RowFile
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.row_formats import json_blocks, text_files
+from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, cut_rows
+from recordmill.transforms.sources.row_formats.row_files import (
+    learn_kinds,
+    open_rows,
+    wanted_columns,
+)
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.rows import Origin, RowFile
 
 NO_LIMIT = 1 << 30
 

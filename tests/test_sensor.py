@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pipelines.cli import main
-from recordmill.schema_rules import load as load_rules
+from recordmill.pipelines.cli import main
+from recordmill.profile.schema_rules import load as load_rules
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
 from tests.tensorflow_reads import parse

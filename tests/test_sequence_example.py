@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cli import main
-from recordmill.decode import ExampleError, decode_sequence_example
-from recordmill.example import encode_frames
-from recordmill.framing import frame
-from recordmill.schema import feature_spec
+from recordmill.format.decode import ExampleError, decode_sequence_example
+from recordmill.format.example import encode_frames
+from recordmill.format.framing import frame
+from recordmill.format.schema import feature_spec
+from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_any
 from tests.test_example import field, kind_of, rows_of

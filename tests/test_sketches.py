@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import batch
-from transforms.sketches import KEPT, Distinct, TopValues
+from recordmill.transforms.model import batch
+from recordmill.transforms.statistics.sketches import KEPT, Distinct, TopValues
 
 WORDS = st.lists(st.text("abc", max_size=3), max_size=60)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.files import Location
-from recordmill.staging import Staging
-from transforms import spill
-from transforms.reshuffle import sort_pieces
+from recordmill.job.staging import Staging
+from recordmill.storage.files import Location
+from recordmill.transforms.staged import spill
+from recordmill.transforms.writing.reshuffle import sort_pieces
 
 ROWS = st.lists(
     st.tuples(

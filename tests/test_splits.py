@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.splits import AssignSplits, apportion, assign
 from tests.beam_results import results
-from transforms import batch
-from transforms.splits import AssignSplits, apportion, assign
 
 THREE = {"train": 0.8, "validation": 0.15, "test": 0.05}
 WORDS = st.text(max_size=4)

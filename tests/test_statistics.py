@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from transforms import batch
-from transforms.statistics import CLASSES, Statistics, columns_of
-from transforms.statistics_proto import to_bytes
+from recordmill.transforms.model import batch
+from recordmill.transforms.statistics.dataset_statistics import CLASSES, Statistics, columns_of
+from recordmill.transforms.statistics.statistics_proto import to_bytes
 
 DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
 MAMMOGRAPHY = DATA / "mammography" / "mammography.csv"

@@ -14,10 +14,10 @@ from google.protobuf import text_format
 from PIL import Image
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
-from pipelines.cli import main
-from recordmill.files import Location
-from recordmill.schema_rules import load as load_rules
-from recordmill.verify import verify
+from recordmill.checking.verify import verify
+from recordmill.pipelines.cli import main
+from recordmill.profile.schema_rules import load as load_rules
+from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept, make, run
 
 DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"

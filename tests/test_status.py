@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from pipelines import cli
-from pipelines.flink_commands import cancel_main, status_main
 from recordmill.errors import ConfigError, RunError
-from recordmill.files import Location
-from recordmill.staging import Staging, Verdict
+from recordmill.job.staging import Staging, Verdict
+from recordmill.pipelines import cli
+from recordmill.pipelines.commands.flink_commands import cancel_main, status_main
+from recordmill.storage.files import Location
 from tests.make_dataset import make_dataset
 
 

@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill.transforms.balancing.stratify import find_strata, majority, split_cuts, too_small
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.quota import Histogram, Threshold
+from recordmill.transforms.model.splits import Strata, apportion, assign, assign_strata, split_ranks
 from tests.beam_results import results
-from transforms import batch
-from transforms.quota import Histogram, Threshold
-from transforms.splits import (
-    Strata,
-    apportion,
-    assign,
-    assign_strata,
-    split_ranks,
-)
-from transforms.stratify import find_strata, majority, split_cuts, too_small
 
 SEED = 4
 FRACTIONS = {"train": 0.7, "validation": 0.2, "test": 0.1}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli import main
+from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
 from tests.tensorflow_reads import parse

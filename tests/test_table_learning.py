@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.transforms.encoders.table_learning import NUMBERS_FILE, TableAnalysis
+from recordmill.transforms.encoders.table_options import TableOptions, parts_of
+from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
+from recordmill.transforms.model import batch
+from recordmill.transforms.planning.analyze import add_up
 from tests.texts import context_of
-from transforms import batch
-from transforms.analyze import add_up
-from transforms.encoders.table_learning import NUMBERS_FILE, TableAnalysis
-from transforms.encoders.table_options import TableOptions, parts_of
-from transforms.encoders.tables import TableCheck, TableEncoder
 
 NUMBERS = st.lists(
     st.one_of(st.none(), st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), st.integers(-9, 9)),

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.cli import main
+from recordmill.pipelines.cli import main
+from recordmill.transforms.encoders.tokenization.word_pattern import (
+    SPLIT_WORDS,
+    SPLIT_WORDS_REWRITE,
+)
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
 from tests.tensorflow_reads import parse
 from tests.texts import SMS, sms
-from transforms.encoders.word_pattern import SPLIT_WORDS, SPLIT_WORDS_REWRITE
 
 MESSAGES = ("--input", SMS, "--format", "tsv", "--seed", 7)
 

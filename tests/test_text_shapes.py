@@ -11,17 +11,17 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cli import main
+from recordmill.pipelines.cli import main
+from recordmill.transforms.encoders.text.chunks import TextCutter
+from recordmill.transforms.encoders.text.packing import end_each, pack
+from recordmill.transforms.encoders.tokenization.subwords import load_subwords, read_tokenizer_file
+from recordmill.transforms.encoders.tokenization.text_options import FROM_FILE, TextOptions
+from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 from tests.image_runs import Made, encoders_kept, run
 from tests.tensorflow_reads import parse
 from tests.test_text import make
 from tests.text_models import MESSAGES, save_bpe, save_byte_bpe, save_sentencepiece
 from tests.texts import SAMPLES, SMS, context_of, rows_of, sms
-from transforms.encoders.chunks import TextCutter
-from transforms.encoders.packing import end_each, pack
-from transforms.encoders.subwords import load_subwords, read_tokenizer_file
-from transforms.encoders.text_options import FROM_FILE, TextOptions
-from transforms.encoders.tokenizers import tokenize
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 LONG = [" ".join(MESSAGES[at : at + 9]) for at in range(0, 900, 9)]

@@ -17,16 +17,17 @@ import pyarrow.parquet
 import pytest
 
 from recordmill.errors import ConfigError, Reason, Reject, RunError
-from recordmill.files import ChangedInputError, Location
 from recordmill.processes import pool
-from transforms import batch
-from transforms.kind import Layout, RowSource
-from transforms.sources import references, text_files
-from transforms.sources.row_format import RowFormat
-from transforms.sources.row_inputs import holds_rows
-from transforms.sources.rows import READ_BYTES
-from transforms.sources.text_trees import TextTree
-from transforms.sources.texts import TextRows
+from recordmill.storage.files import ChangedInputError, Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout, RowSource
+from recordmill.transforms.sources.files import references
+from recordmill.transforms.sources.row_formats import text_files
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.rows import READ_BYTES
+from recordmill.transforms.sources.rows.row_inputs import holds_rows
+from recordmill.transforms.sources.rows.text_trees import TextTree
+from recordmill.transforms.sources.rows.texts import TextRows
 
 SYSTEM = ["__key__", "__label__", "__group__", "__split__"]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import recordmill
-from recordmill.files import MissingError
-from recordmill.framing import frame
-from recordmill.manifest import ManifestError
-from recordmill.tfrecord_files import FileDamagedError
+from recordmill.format.framing import frame
+from recordmill.format.manifest import ManifestError
+from recordmill.reading.tfrecord_files import FileDamagedError
+from recordmill.storage.files import MissingError
 from tests.make_dataset import example, make_dataset
 
 OTHERS = {

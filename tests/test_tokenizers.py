@@ -11,20 +11,20 @@ import tensorflow as tf
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.texts import SAMPLES, listed, rows_of, sms, strings
-from transforms import batch
-from transforms.encoders.farmhash import fingerprint64
-from transforms.encoders.ragged import Flat, string_array, string_bytes
-from transforms.encoders.same_text import SameText, duplicate_hash
-from transforms.encoders.terms import count_by_row, terms_of
-from transforms.encoders.text_augment import augment_words
-from transforms.encoders.tokenizers import (
+from recordmill.transforms.encoders.text.duplicate_texts import SameText, duplicate_hash
+from recordmill.transforms.encoders.text.text_augment import augment_words
+from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
+from recordmill.transforms.encoders.tokenization.tokenizers import (
     characters,
     lower,
     normalize,
     split_whitespace,
     tokenize,
 )
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.farmhash import fingerprint64
+from recordmill.transforms.model.ragged import Flat, string_array, string_bytes
+from tests.texts import SAMPLES, listed, rows_of, sms, strings
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n\t"), max_size=30)
 TEXTS = st.lists(TEXT, max_size=6)

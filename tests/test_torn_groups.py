@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
+from recordmill.transforms.checks.group_leakage import splits_of
+from recordmill.transforms.model import batch
 from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
-from transforms import batch
-from transforms.torn_groups import splits_of
 
 SPLITS = {"train": 0.5, "test": 0.5}
 

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.cli import main
 from recordmill.errors import ConfigError, Reason, RunError
-from recordmill.files import Location
-from recordmill.manifest import load
-from runners import direct
+from recordmill.format.manifest import load
+from recordmill.pipelines.cli import main
+from recordmill.runners import direct
+from recordmill.storage.files import Location
+from recordmill.transforms.images import DecodeAndResizeImages, ReadImages
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model.splits import AssignSplits
+from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 from tests.beam_results import results
 from tests.folders import make_folder
 from tests.tiny import TinyEncoder, tiny_rows
-from transforms.encoders.image_options import ImageOptions
-from transforms.images import DecodeAndResizeImages, ReadImages
-from transforms.splits import AssignSplits
-from transforms.tfrecord import WriteToTFRecord
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "pipelines.md"
 CLASSES = {"cat": 20, "dog": 6}

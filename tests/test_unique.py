@@ -5,9 +5,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from recordmill.transforms.checks.unique_keys import (
+    complain,
+    find_repeated_keys,
+    partition_hashes,
+    repeated,
+)
+from recordmill.transforms.model import batch
 from tests.beam_results import results
-from transforms import batch
-from transforms.unique import complain, find_repeated_keys, partition_hashes, repeated
 
 
 def rows(keys, hashes=None):

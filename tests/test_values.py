@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import values
+from recordmill.pipelines.options import values
 
 
 @pytest.mark.parametrize(

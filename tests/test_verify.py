@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill import shard_index
-from recordmill.files import Location
-from recordmill.framing import frame
-from recordmill.manifest import Manifest, ManifestError, digest_of
-from recordmill.shard_check import Damage
-from recordmill.verify import Report, verify
+from recordmill.checking.shard_check import Damage
+from recordmill.checking.verify import Report, verify
+from recordmill.format import shard_index
+from recordmill.format.framing import frame
+from recordmill.format.manifest import Manifest, ManifestError, digest_of
+from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, Row, flowers, make_dataset, rewrite
 
 TRAIN = "train.tfrecord-00000-of-00002"

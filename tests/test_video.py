@@ -13,7 +13,7 @@ import tensorflow as tf
 from PIL import Image
 
 import recordmill
-from recordmill.files import Location
+from recordmill.storage.files import Location
 from tests.films import (
     CLOSED_GOP,
     difference,
@@ -94,7 +94,7 @@ def number_of(key: str) -> int:
 
 
 def run_tool(*argv: object) -> int:
-    from pipelines.cli import main
+    from recordmill.pipelines.cli import main
 
     return main([str(one) for one in argv])
 
@@ -365,15 +365,15 @@ def test_raw_clips_are_arrays(size, mode, tmp_path) -> None:
 
 def test_all_frames_of_a_clip_are_varied_alike(tmp_path) -> None:
     """Where all frames are the same, they are after it; and it is no other than of a picture."""
-    from recordmill.loading import pictures
+    from recordmill.loading import images
 
     frame = tf.constant(picture(3, height=40, width=60))
     clip = tf.stack([frame] * 3)
     for names in (["flip"], ["crop"], ["rotate", "flip"], ["brightness", "contrast"]):
         for number in range(4):
             seed = tf.constant([7, number], tf.int64)
-            varied = pictures.augment(clip, names, seed)
-            single = pictures.augment(frame, names, seed)
+            varied = images.augment(clip, names, seed)
+            single = images.augment(frame, names, seed)
             for one in varied:
                 np.testing.assert_array_equal(one, single)
 

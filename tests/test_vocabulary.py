@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from recordmill.errors import RunError
-from tests.test_words import standardize
-from tests.texts import SAMPLES, context_of, listed, rows_of, sms, store, strings
-from transforms import batch
-from transforms.encoders.text import TextEncoder
-from transforms.encoders.text_options import LEARNING, TextOptions
-from transforms.encoders.tokenizers import tokenize
-from transforms.encoders.vocabulary import (
+from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.tokenization.text_options import LEARNING, TextOptions
+from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
+from recordmill.transforms.encoders.tokenization.vocabulary import (
     IDF_FILE,
     TOKENS_FILE,
     Vocabulary,
     VocabularyAnalysis,
     load_vocabulary,
 )
-from transforms.kind import Analysis
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Analysis
+from tests.test_words import standardize
+from tests.texts import SAMPLES, context_of, listed, rows_of, sms, store, strings
 
 MESSAGES = [text for _, text in sms()]
 

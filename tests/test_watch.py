@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from pipelines.watch import JobProgress
-from recordmill.files import Location
-from recordmill.staging import Listing, Part, Staging, to_json
+from recordmill.job.staging import Listing, StagedPart, Staging, to_json
+from recordmill.pipelines.watch import JobProgress
+from recordmill.storage.files import Location
 
 PLAN = {"splits": {"train": {"records": 100, "bytes": 5000}}, "rejected": 2}
 
@@ -51,7 +51,7 @@ def test_a_plan_without_records_has_nothing_to_write(tmp_path):
 
 def test_parts_are_counted_once_however_many_they_became(tmp_path):
     place = staging(tmp_path)
-    parts = tuple(Part(name=f"listing/part-{n:05d}.arrow", rows=5, bytes=9) for n in range(3))
+    parts = tuple(StagedPart(name=f"listing/part-{n:05d}.arrow", rows=5, bytes=9) for n in range(3))
     listing = Listing(
         parts=parts, fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
     )

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
-from transforms import batch
-from transforms.kind import Layout
-from transforms.time_survey import SERIES, TIME, TimeSurvey, buckets_of
-from transforms.window_options import LabelRule, WindowOptions
-from transforms.windows import (
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout
+from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.windowing.time_spans import SERIES, TIME, TimeSurvey, buckets_of
+from recordmill.transforms.windowing.windows import (
     Clock,
     WindowCutter,
     layout_of,

@@ -8,11 +8,14 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from recordmill.transforms.encoders.tokenization.tokenizers import words
+from recordmill.transforms.encoders.tokenization.word_pattern import (
+    SPLIT_WORDS,
+    SPLIT_WORDS_REWRITE,
+)
+from recordmill.transforms.encoders.tokenization.words import find_words
 from tests.texts import SAMPLES, listed, sms, strings
 from tests.unicode_words import break_class, words_by_unicode
-from transforms.encoders.tokenizers import words
-from transforms.encoders.word_pattern import SPLIT_WORDS, SPLIT_WORDS_REWRITE
-from transforms.encoders.words import find_words
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 # What stands side by side decides, so that few characters meet often.

@@ -13,18 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.decode import decode_example
 from recordmill.errors import Reject, RunError
-from recordmill.files import Location, StorageError
-from recordmill.framing import read_frames
-from recordmill.shard_index import read_index
-from recordmill.staging import Part, Staging
+from recordmill.format.decode import decode_example
+from recordmill.format.framing import read_frames
+from recordmill.format.shard_index import read_index
+from recordmill.job.staging import StagedPart, Staging
+from recordmill.storage.files import Location, StorageError
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.planning.plan import TASK_BYTES, Estimate, Plan, SplitPlan
+from recordmill.transforms.staged import spill
+from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing.publish import close_ledger
+from recordmill.transforms.writing.shard_writer import ShardWriter, encode_in_order
 from tests.tiny import TinyEncoder
-from transforms import batch, spill, write
-from transforms.kind import Context
-from transforms.plan import TASK_BYTES, Estimate, Plan, SplitPlan
-from transforms.publish import close_ledger
-from transforms.write import ShardWriter, encode_in_order
 
 SHARD = ("train", 0)
 VALUES = st.sampled_from([b"good", b"fine", b"bad", b"skip", b""])
@@ -66,7 +68,7 @@ def plan_for(rows, *, task_rows=2, shards=1):
 def threads(monkeypatch):
     """Threads in the place of processes: quick, and as free in their order."""
     with Threads(4) as pool:
-        monkeypatch.setattr(write, "shared_pool", lambda workers: pool)
+        monkeypatch.setattr(shard_writer, "shared_pool", lambda workers: pool)
         yield pool
 
 
@@ -120,7 +122,7 @@ def test_a_shard(tmp_path_factory, values, copies, task_rows, compression):
     rows = rows_of(values, copies=copies)
     plan = plan_for(rows, task_rows=task_rows)
     with Threads(3) as pool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write, "shared_pool", lambda workers: pool)
+        patch.setattr(shard_writer, "shared_pool", lambda workers: pool)
         info = write_rows(writer, rows, plan=plan)
     order = batch.sort_order(batch.order_ranks(rows, seed=5), rows)
     ordered = rows.take(pa.array(order)).to_pylist()
@@ -161,7 +163,7 @@ def test_a_shard(tmp_path_factory, values, copies, task_rows, compression):
 
 
 def _part(rows):
-    return Part(name="part", rows=rows, bytes=0)
+    return StagedPart(name="part", rows=rows, bytes=0)
 
 
 class Late:
@@ -202,13 +204,13 @@ def ahead(values, pool, *, record_bytes=TASK_BYTES):
         shards=1,
         estimate=Estimate(record_bytes=record_bytes, input_bytes=TASK_BYTES, seconds=0),
     )
-    packed = write.pack_encoder(TinyEncoder(), Context(seed=0))
+    packed = shard_writer.pack_encoder(TinyEncoder(), Context(seed=0))
     rows = rows_of(values)
     return encode_in_order(rows, packed=packed, split=split, compression="none", pool=pool)
 
 
 def in_flight():
-    return write._budget._tasks, write._budget._bytes
+    return shard_writer._budget._tasks, shard_writer._budget._bytes
 
 
 def test_results_come_in_order_though_they_are_ready_in_any():
@@ -297,7 +299,7 @@ def test_a_finished_shard_is_reused(writer, monkeypatch):
     first = write_rows(writer, rows)
     place = shard_of(writer, first).local_path
     before = os.stat(place)
-    monkeypatch.setattr(write, "shared_pool", None)  # nothing is encoded
+    monkeypatch.setattr(shard_writer, "shared_pool", None)  # nothing is encoded
     again = write_rows(writer, rows.take(pa.array([3, 1, 0, 2, 7, 6, 5, 4])), pieces=1)
     assert again == first
     after = os.stat(place)

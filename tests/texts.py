@@ -8,8 +8,8 @@ import pathlib
 
 import pyarrow as pa
 
-from transforms import batch
-from transforms.kind import Artifact, Context
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Artifact, Context
 
 SMS = pathlib.Path(__file__).parents[2] / "shared" / "data" / "sms_spam" / "SMSSpamCollection"
 

@@ -16,9 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Filtered, Reason, RecordError, Reject, RunError
-from recordmill.features import Feature, Features
-from recordmill.files import Location
-from transforms.kind import Artifact, Context, Encoded, Layout, Listed, Sorted, Sorter
+from recordmill.format.features import Feature, Features
+from recordmill.storage.files import Location
+from recordmill.transforms.model.data_type import (
+    Artifact,
+    Context,
+    Encoded,
+    Layout,
+    ListingPart,
+    OutcomeCollector,
+    RowOutcome,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +39,7 @@ class TinySource:
     groups: tuple[str | None, ...] | None = None
     splits: tuple[str | None, ...] | None = None
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         count = len(self.rows)
         for at in range(0, count, self.part):
             rows = self.rows[at : at + self.part]
@@ -45,7 +53,7 @@ class TinySource:
                 "__split__": pa.array(splits, pa.string()),
                 "value": pa.array([value for _, _, value in rows], pa.binary()),
             }
-            yield Listed(rows=pa.RecordBatch.from_pydict(columns))
+            yield ListingPart(rows=pa.RecordBatch.from_pydict(columns))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,14 +68,14 @@ class TinySections:
     unique_keys: bool = True
     notes: tuple[str, ...] = ()
 
-    def scan(self) -> Iterator[Listed]:
+    def scan(self) -> Iterator[ListingPart]:
         for at in range(0, len(self.rows), self.section):
             columns = {
                 "__key__": pa.array([f"rows@{at}"]),
                 **{name: pa.nulls(1, pa.string()) for name in _UNKNOWN},
                 "__start__": pa.array([at]),
             }
-            yield Listed(rows=pa.RecordBatch.from_pydict(columns))
+            yield ListingPart(rows=pa.RecordBatch.from_pydict(columns))
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         del parts, keep
@@ -75,7 +83,7 @@ class TinySections:
         columns = pa.schema([*fields, ("value", pa.binary())])
         return Layout(columns=columns, labelled=True, grouped=False, presplit=False)
 
-    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[Listed]:
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         del layout
         for start in sections["__start__"].to_pylist():
             end = min(start + self.section, len(self.rows))
@@ -86,9 +94,9 @@ class TinySections:
                 ]
                 good = tuple(row for row in some if row[2])
                 for listed in TinySource(rows=good).scan():
-                    yield Listed(rows=listed.rows, rejects=rejects)
+                    yield ListingPart(rows=listed.rows, rejects=rejects)
                 if not good:
-                    yield Listed(rejects=rejects)
+                    yield ListingPart(rejects=rejects)
 
 
 _UNKNOWN = ("__label__", "__group__", "__split__")
@@ -148,7 +156,7 @@ class TinyEncoder:
         return {"tiny": "1"}
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
-        sorter = Sorter("encode")
+        sorter = OutcomeCollector("encode")
         for row, (key, value) in enumerate(
             zip(rows["__key__"].to_pylist(), rows["value"].to_pylist(), strict=True)
         ):
@@ -212,8 +220,8 @@ class TinyPacker(TinyEncoder):
 class TinyCheck:
     """Rejects values that begin with `early`."""
 
-    def check(self, rows: pa.RecordBatch) -> Sorted:
-        sorter = Sorter("check")
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
+        sorter = OutcomeCollector("check")
         for row, (key, value) in enumerate(
             zip(rows["__key__"].to_pylist(), rows["value"].to_pylist(), strict=True)
         ):

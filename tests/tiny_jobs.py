@@ -3,11 +3,11 @@
 import pathlib
 from typing import Any
 
-from pipelines.config import CommonConfig
-from pipelines.job import Job, Outcome
-from runners import direct
+from recordmill.pipelines.job import Job, JobOutcome
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.runners import direct
+from recordmill.transforms.model.data_type import Analysis, Chunker, DataType, Duplicates, Source
 from tests.tiny import TinyCheck, TinyEncoder, TinyPacker
-from transforms.kind import Analysis, Cutter, Duplicates, Kind, Source
 
 
 def tiny_job(
@@ -17,14 +17,14 @@ def tiny_job(
     check: bool = False,
     duplicates: Duplicates | None = None,
     analysis: Analysis | None = None,
-    cutter: Cutter | None = None,
+    cutter: Chunker | None = None,
     packed: bool = False,
     unit: str = "input",
     **options: Any,
 ) -> Job:
     """A job as the command line would make it; options are those of CommonConfig."""
     config = CommonConfig(input="/nowhere", output=str(output), **options)
-    kind = Kind(
+    kind = DataType(
         name="tiny",
         source=source,
         encoder=TinyPacker() if packed else TinyEncoder(),
@@ -37,7 +37,7 @@ def tiny_job(
     return Job(config, kind)
 
 
-def run(job: Job, *, workers: int = 1) -> Outcome:
+def run(job: Job, *, workers: int = 1) -> JobOutcome:
     """Runs a job on Beam's runner."""
     return job.run(
         lambda road: direct.run(road.build, workers=workers), on_listed=lambda rows: None

@@ -15,15 +15,15 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
 from recordmill.errors import Reject
-from recordmill.files import Location
 from recordmill.processes.pool import shared_pool
-from transforms import batch, coders  # noqa: F401  (coders: registers the batch's coder)
-from transforms.encode import encode_columns, pack_encoder
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.images import ImageEncoder
-from transforms.kind import Context, Source
-from transforms.sources.folders import FileTree
-from transforms.sources.listings import FileList, is_listing
+from recordmill.storage.files import Location
+from recordmill.transforms.encoders.images import ImageEncoder
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model.data_type import Context, Source
+from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.rows.listings import FileList, is_listing
+from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder
 
 _REJECTS = "rejects"
 _CHUNK = 64  # pictures of a task, and of a batch that comes out: a few MiB

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import apache_beam as beam
 
 from benchmarks.peers.work import list_keys, make_example, make_picture, number_labels
-from runners import direct
+from recordmill.runners import direct
 
 
 def encode(key: str, folder: str, numbers: Mapping[str, int]) -> bytes:

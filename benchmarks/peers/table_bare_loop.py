@@ -21,7 +21,7 @@ from tfx_bsl.coders.example_coder import (  # type: ignore[import-untyped]
 )
 
 from benchmarks.rows import LABEL, LABELS, NUMBERS
-from recordmill.framing import HEAD, TAIL, frame_heads, mask_crcs
+from recordmill.format.framing import HEAD, TAIL, frame_heads, mask_crcs
 
 _ROWS = 1 << 14  # Examples encoded at once
 

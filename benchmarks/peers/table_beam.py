@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.peers.table_work import make_example
 from benchmarks.rows import LABELS
-from runners import direct
+from recordmill.runners import direct
 
 Row = tuple[list[float], int]  # numbers and label
 Scale = tuple[np.ndarray, np.ndarray]  # mean and deviation, float64[6]

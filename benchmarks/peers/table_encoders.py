@@ -22,7 +22,7 @@ from tfx_bsl.coders.example_coder import (  # type: ignore[import-untyped]
 from benchmarks.measure import bar, two_cores
 from benchmarks.peers.table_bare_loop import as_lists
 from benchmarks.rows import NUMBERS
-from recordmill.example import encode_examples, encode_frames
+from recordmill.format.example import encode_examples, encode_frames
 from recordmill.processes.environment import VARIABLES
 
 _ROWS = 1 << 14  # of a record batch

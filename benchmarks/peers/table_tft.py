@@ -17,7 +17,7 @@ import tensorflow_transform.beam as tft_beam  # type: ignore[import-untyped]
 from tfx_bsl.public import tfxio  # type: ignore[import-untyped]
 
 from benchmarks.rows import KEY, LABEL, LABELS, NUMBERS
-from runners import direct
+from recordmill.runners import direct
 
 _COLUMNS = {
     KEY: tf.io.FixedLenFeature([], tf.string),

@@ -22,9 +22,9 @@ from pyarrow import csv
 
 from benchmarks.documents import LENGTH, VOCABULARY
 from benchmarks.peers.processes import FORK, PROCESSES, finish, shard, started
-from recordmill.example import encode_frames
-from recordmill.weave import Ints
-from transforms.encoders.tokenizers import tokenize
+from recordmill.format.example import encode_frames
+from recordmill.format.row_assembly import Ints
+from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 
 _ROWS = 1 << 14  # Examples encoded at once
 

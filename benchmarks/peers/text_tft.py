@@ -18,7 +18,7 @@ import tensorflow_transform.beam as tft_beam  # type: ignore[import-untyped]
 from tfx_bsl.public import tfxio  # type: ignore[import-untyped]
 
 from benchmarks.documents import LENGTH, VOCABULARY
-from runners import direct
+from recordmill.runners import direct
 
 _COLUMNS = {
     "label": tf.io.FixedLenFeature([], tf.string),

@@ -6,9 +6,9 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from recordmill.varint import encode_varint
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.pixels import Picture, process
+from recordmill.format.varint import encode_varint
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.pixels import Picture, process
 
 OPTIONS = ImageOptions(size=(224, 224))  # JPEG, quality 90
 

@@ -28,9 +28,9 @@ with DAG(
     BeamRunPythonPipelineOperator(
         task_id="photos",
         py_interpreter=os.environ.get("RECORDMILL_PYTHON", "/opt/recordmill/bin/python"),
-        # python -m pipelines.images
+        # python -m recordmill.pipelines.images
         py_options=["-m"],
-        py_file="pipelines.images",
+        py_file="recordmill.pipelines.images",
         runner="DirectRunner",  # or FlinkRunner, with "flink_master" among the options
         pipeline_options={
             "input": "{{ var.value.recordmill_input }}",

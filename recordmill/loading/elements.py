@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.loading import pictures
+from recordmill.loading import images
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.parse import Tensors
 from recordmill.loading.selection import Selection
@@ -67,7 +67,7 @@ class Elements:
     def _normalized(self, name: str, value: Any) -> Any:
         if self.options.normalize is None or name not in self.selection.pixels:
             return value
-        return pictures.normalize(value, self.options.normalize)
+        return images.normalize(value, self.options.normalize)
 
 
 def _first_or(values: Any, default: int) -> Any:

@@ -17,7 +17,7 @@ from recordmill.loading.options import (
     weights_of,
 )
 from recordmill.loading.sources import sources_of
-from recordmill.reader import Folder
+from recordmill.reading.reader import Folder
 
 
 def load(

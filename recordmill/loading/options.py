@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.files import Location
-from recordmill.split_names import TRAIN
+from recordmill.format.split_names import TRAIN
+from recordmill.storage.files import Location
 
 Padding = Literal["pad", "ragged"]
 Normalize = Literal["unit", "signed", "imagenet"]

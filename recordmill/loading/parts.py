@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from recordmill import dealing
+from recordmill.checking.shard_check import compare, measure
 from recordmill.errors import ConfigError
-from recordmill.files import Location
-from recordmill.manifest import FileInfo, Manifest, Shard
-from recordmill.reader import DatasetDamagedError
-from recordmill.shard_check import compare, measure
-from recordmill.split_names import in_order
+from recordmill.format.manifest import FileInfo, Manifest, Shard
+from recordmill.format.split_names import in_order
+from recordmill.reading import worker_sharding
+from recordmill.reading.reader import DatasetDamagedError
+from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Piece:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
+class HostPart:
     """What one host reads of a split.
 
     padding: records at its end that only fill up, so that all hosts have equally many; they are
@@ -62,7 +62,7 @@ def part_of(
     *,
     shard: tuple[int, int] | None,
     drop_remainder: bool,
-) -> Part:
+) -> HostPart:
     """Cuts a split into ranges for hosts, of which no two are of different length.
 
     shard: hosts, and which of them this is. drop_remainder: leave out what is over, instead of
@@ -76,8 +76,8 @@ def part_of(
         every, longest = range(records // hosts * hosts), 0
     else:
         every, longest = range(records), -(-records // hosts)
-    mine = dealing.part_of(every, hosts, index)
-    return Part(
+    mine = worker_sharding.part_of(every, hosts, index)
+    return HostPart(
         pieces=tuple(_between(whole, mine.start, mine.stop)),
         first=next((piece for piece in whole if piece.count), None),
         padding=max(0, longest - len(mine)),

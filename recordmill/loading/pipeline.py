@@ -10,13 +10,13 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.errors import ConfigError
-from recordmill.loading import parse, pictures, stream
+from recordmill.loading import images, parse, stream
 from recordmill.loading.cache_files import claim
 from recordmill.loading.elements import Elements
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.parse import Tensors
 from recordmill.loading.selection import channels_of
-from recordmill.loading.sources import Source, weights_of_classes
+from recordmill.loading.sources import LoadedDataset, weights_of_classes
 
 _PARALLEL = min(len(os.sched_getaffinity(0)), 16)  # more batches at once take more memory
 _AHEAD = 2  # elements that wait for the training
@@ -29,7 +29,9 @@ class Pipeline:
     to be cached or sorted by length, and pictures and arrays of different size, come one by one.
     """
 
-    def __init__(self, options: LoadOptions, sources: Sequence[Source], *, is_mix: bool) -> None:
+    def __init__(
+        self, options: LoadOptions, sources: Sequence[LoadedDataset], *, is_mix: bool
+    ) -> None:
         first = sources[0]
         self._options = options
         self._sources = sources
@@ -104,7 +106,7 @@ class Pipeline:
         )
         return elements if in_batches or options.batch_size is None else self._batched(elements)
 
-    def _records(self, source: Source, seed: Any) -> Any:
+    def _records(self, source: LoadedDataset, seed: Any) -> Any:
         """Dataset of the payloads of an epoch, or of what is cached of them, padding at its end."""
         options, part, compression = self._options, source.part, source.manifest.compression
         drawn = seed if options.shuffle else None
@@ -120,7 +122,7 @@ class Pipeline:
         padding = stream.padding(part, compression=compression)
         return records.concatenate(padding.map(self._decoded) if options.cache else padding)
 
-    def _cache(self, source: Source) -> Any:
+    def _cache(self, source: LoadedDataset) -> Any:
         """Dataset of the features of records, in the order of the files."""
         records = stream.epoch(source.part, compression=source.manifest.compression)
         decoded = records.map(self._decoded, num_parallel_calls=_PARALLEL)
@@ -129,7 +131,7 @@ class Pipeline:
             return decoded.cache()
         return decoded.cache(claim(f"{path}-{self._name(source)}"))
 
-    def _name(self, source: Source) -> str:
+    def _name(self, source: LoadedDataset) -> str:
         """Of what is cached of a source: another one where something else would be."""
         what = (
             *(source.manifest.digest, source.part, sorted(self._features.items())),
@@ -208,14 +210,14 @@ class Pipeline:
     def _one_picture(self, name: str, content: Any) -> Any:
         feature, size = self._features[name], self._options.image_size
         shape = feature.raw_shape or (None, None, channels_of(feature))
-        picture = pictures.decode(content, shape, is_jpeg=self._is_jpeg)
-        return picture if size is None else pictures.resize(picture, size)
+        picture = images.decode(content, shape, is_jpeg=self._is_jpeg)
+        return picture if size is None else images.resize(picture, size)
 
     def _varied(self, picture: Any, *, number: Any, seed: Any) -> Any:
         """It, as it comes in the epoch of this seed as the record of this number."""
         if not self._options.augment:
             return picture
-        return pictures.augment(picture, self._options.augment, tf.stack([seed, number]))
+        return images.augment(picture, self._options.augment, tf.stack([seed, number]))
 
     def _shape(self, name: str) -> tuple[int | None, ...]:
         """Of a picture, or a clip, as far as it is the same for all."""

@@ -7,29 +7,29 @@ import os
 from collections.abc import Mapping, Sequence
 
 from recordmill.errors import ConfigError
-from recordmill.files import Location
+from recordmill.format.manifest import Manifest, class_weights, load
+from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
-from recordmill.loading.parts import Part, check_files, part_of, shards_of
+from recordmill.loading.parts import HostPart, check_files, part_of, shards_of
 from recordmill.loading.selection import Selection, select
-from recordmill.manifest import Manifest, class_weights, load
-from recordmill.reader import Folder
-from recordmill.split_names import TRAIN
+from recordmill.reading.reader import Folder
+from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Source:
+class LoadedDataset:
     """A dataset, what this host reads of it, and its share in what is mixed."""
 
     place: str
     manifest: Manifest
     selection: Selection
-    part: Part
+    part: HostPart
     weight: float
 
 
 def sources_of(
     weights: Mapping[Folder, float], options: LoadOptions, *, verify: bool
-) -> list[Source]:
+) -> list[LoadedDataset]:
     """Looks at datasets, by their folders, before a record is read.
 
     Raises:
@@ -43,19 +43,19 @@ def sources_of(
     return sources
 
 
-def _source(folder: Folder, weight: float, options: LoadOptions, verify: bool) -> Source:
+def _source(folder: Folder, weight: float, options: LoadOptions, verify: bool) -> LoadedDataset:
     location = folder if isinstance(folder, Location) else Location.parse(os.fspath(folder))
     manifest = load(location)
     shards = shards_of(manifest, options.split)
     selection = select(manifest, options)
     check_files(location, shards, checksums=verify)
     part = part_of(location, shards, shard=options.shard, drop_remainder=options.drop_remainder)
-    return Source(
+    return LoadedDataset(
         place=str(location), manifest=manifest, selection=selection, part=part, weight=weight
     )
 
 
-def _check_alike(one: Source, other: Source) -> None:
+def _check_alike(one: LoadedDataset, other: LoadedDataset) -> None:
     """Raises ConfigError."""
     here, there = one.selection.parsed, other.selection.parsed
     chosen = one.selection.inputs
@@ -74,7 +74,7 @@ def _check_alike(one: Source, other: Source) -> None:
         )
 
 
-def weights_of_classes(sources: Sequence[Source], split: str) -> list[float]:
+def weights_of_classes(sources: Sequence[LoadedDataset], split: str) -> list[float]:
     """By the number of the class: with them all have the same total in what is drawn of train.
 
     Of datasets without train they are those of the split.

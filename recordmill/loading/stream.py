@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.framing import Compression
-from recordmill.loading.parts import Part, Piece
+from recordmill.format.framing import Compression
+from recordmill.loading.parts import HostPart, Piece
 
 # Of records that wait to be drawn from. They come in an order that is random already, as a dataset
 # is written; this makes it another one in each epoch.
@@ -26,7 +26,7 @@ _SEED = 87654321  # what TensorFlow takes where there is none of tf.random.set_s
 
 
 def epoch(
-    part: Part, *, compression: Compression, seed: Any = None, buffer: int | None = None
+    part: HostPart, *, compression: Compression, seed: Any = None, buffer: int | None = None
 ) -> Any:
     """Dataset of payloads, string[]: all records of a part, without padding.
 
@@ -40,13 +40,13 @@ def epoch(
     return records.shuffle(size, seed=seed + 1, reshuffle_each_iteration=False)
 
 
-def padding(part: Part, *, compression: Compression) -> Any:
+def padding(part: HostPart, *, compression: Compression) -> Any:
     """Dataset of payloads: those that only fill up."""
     first = [] if part.first is None else [part.first]
     return _read(first, compression).take(1).repeat(part.padding)
 
 
-def buffer_of(part: Part) -> int:
+def buffer_of(part: HostPart) -> int:
     """How many records to draw from: those that take 64 MiB, and 10,000 at most."""
     most = min(_BUFFER_RECORDS, int(_BUFFER_BYTES / max(part.record_bytes, 1)))
     return max(1, min(most, part.read))

@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 from recordmill.errors import ConfigError
-from runners.flink import parent_watchdog
-from runners.flink.jar import ENTRY_CLASS
-from runners.flink.rest import Cluster
+from recordmill.runners.flink import parent_watchdog
+from recordmill.runners.flink.jar import ENTRY_CLASS
+from recordmill.runners.flink.rest import Cluster
 
 _HOST = "127.0.0.1"
 _MAIN_FAILED = b'\nException in thread "main"'

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Literal
 
 from recordmill.errors import ConfigError
-from runners.flink.rest import Cluster
-from runners.workers.pool import PORT, WorkerPool
+from recordmill.runners.flink.rest import Cluster
+from recordmill.runners.workers.pool import PORT, WorkerPool
 
 Environment = Literal["external", "process", "docker", "loopback"]
 _WORKER_PROGRAM = "recordmill-worker"

@@ -26,15 +26,15 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
-from runners.beam_options import CachedViewOptions
-from runners.failures import parse_failure
-from runners.flink.embedded import EmbeddedFlink, find_java
-from runners.flink.environments import choose_environment, serve_environment
-from runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
-from runners.flink.options import FlinkOptions
-from runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus
-from runners.workers import versions
-from runners.workers.pool import WorkerPool
+from recordmill.runners.beam_options import CachedViewOptions
+from recordmill.runners.failures import parse_failure
+from recordmill.runners.flink.embedded import EmbeddedFlink, find_java
+from recordmill.runners.flink.environments import choose_environment, serve_environment
+from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
+from recordmill.runners.flink.options import FlinkOptions
+from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus
+from recordmill.runners.workers import versions
+from recordmill.runners.workers.pool import WorkerPool
 
 _POLL_SECONDS = 0.5
 # Interval of full status requests: Flink refreshes its details every 3 s, at some cost of CPU.

@@ -15,8 +15,8 @@ from apache_beam.options.pipeline_options import (
 )
 
 from recordmill.errors import ConfigError
-from runners.flink.environments import Environment
-from runners.flink.rest import Cluster
+from recordmill.runners.flink.environments import Environment
+from recordmill.runners.flink.rest import Cluster
 
 _NO_CLUSTER = ("", "[local]", "[auto]")  # Beam's values for a Flink embedded in this machine
 

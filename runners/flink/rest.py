@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from recordmill.errors import ConfigError, RunError
-from runners.failures import WORKER_ERROR_PREFIX, parse_failure
+from recordmill.runners.failures import WORKER_ERROR_PREFIX, parse_failure
 
 _CLEAN_END = frozenset({"FINISHED", "CANCELED"})
 TERMINAL = _CLEAN_END | {"FAILED"}

@@ -35,7 +35,7 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format, text_format
 
-from runners.workers import versions
+from recordmill.runners.workers import versions
 
 _PROVISION_TIMEOUT = 60  # s
 _PARENT_CHECK_SECONDS = 1.0  # interval of the checks for the parent process

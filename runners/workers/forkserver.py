@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from recordmill.processes import environment
-from runners.permanent_imports import lasting
+from recordmill.runners.permanent_imports import lasting
 
-_BOOT = "runners.workers.boot"
+_BOOT = "recordmill.runners.workers.boot"
 
 
 def main(modules: Sequence[str]) -> None:

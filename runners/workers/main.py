@@ -8,6 +8,6 @@ from recordmill.processes import environment
 def main() -> int:
     """Run a worker until the runner stops it, and return its exit code."""
     environment.set_up()
-    from runners.workers import boot  # imports Beam, and NumPy and Arrow with it
+    from recordmill.runners.workers import boot  # imports Beam, and NumPy and Arrow with it
 
     return boot.main()

@@ -150,7 +150,9 @@ class _WorkerForkserver:
     """The process from which workers are forked (`forkserver.main`)."""
 
     def __init__(self, imports: Sequence[str], log: IO[bytes] | None) -> None:
-        start = f"from runners.workers import forkserver; forkserver.main({list(imports)!r})"
+        start = (
+            f"from recordmill.runners.workers import forkserver; forkserver.main({list(imports)!r})"
+        )
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self._process = subprocess.Popen(
             # -P: modules in the current folder must not shadow ours.

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines import images
-from transforms.encoders.images import ImageEncoder
+from recordmill.pipelines import images
+from recordmill.transforms.encoders.images import ImageEncoder
 
 
 class BrokenEncoder(ImageEncoder):

@@ -84,7 +84,7 @@ class Job:
 
 def start(
     *arguments: str,
-    program: Sequence[str] = ("-m", "pipelines.cli"),
+    program: Sequence[str] = ("-m", "recordmill"),
     cwd: pathlib.Path = ROOT,
     **environment: str,
 ) -> subprocess.Popen[str]:

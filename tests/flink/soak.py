@@ -20,8 +20,8 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
-from recordmill.files import Location
-from recordmill.manifest import load
+from recordmill.format.manifest import load
+from recordmill.storage.files import Location
 from tests.flink.jobs import (
     CLOTHING,
     FOLDER,

@@ -1,6 +1,6 @@
 """From an object store to an object store on Flink, of whose requests 2 % fail."""
 
-from recordmill.files import Location
+from recordmill.storage.files import Location
 from tests.flink.jobs import Job
 from tests.s3_server import CREDENTIALS, s3_server
 from tests.test_s3 import files, fill

@@ -14,8 +14,8 @@ PROGRAM = """
 import sys
 import apache_beam as beam
 import shipped
-from runners.flink.job import FlinkJob
-from runners.flink.options import FlinkOptions
+from recordmill.runners.flink.job import FlinkJob
+from recordmill.runners.flink.options import FlinkOptions
 
 master, jar, setup, folder = sys.argv[1:]
 options = FlinkOptions(

@@ -191,7 +191,7 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
     for number in range(3):
         (photos / "a" / f"{number}.jpg").write_bytes(source.read_bytes())
     program = (
-        "import sys; from pipelines import job, cli; real = job.stage_listing\n"
+        "import sys; from recordmill.pipelines import job, cli; real = job.stage_listing\n"
         "def listed(*args, **kw):\n"
         f"    found = real(*args, **kw); open({str(photos / 'a' / '1.jpg')!r}, 'ab').write(b'x')\n"
         "    return found\n"
@@ -210,7 +210,7 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
 
 def test_a_bug_is_told_in_the_words_of_python(flink, tmp_path):
     program = (
-        "import sys; from pipelines import cli\n"
+        "import sys; from recordmill.pipelines import cli\n"
         "from tests.flink import broken; broken.install(); sys.exit(cli.main(sys.argv[1:]))"
     )
     job = Job(tmp_path / "out").on(flink, "loopback")

@@ -2,7 +2,7 @@ import pickle
 
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 
-from runners.beam_options import CachedViewOptions
+from recordmill.runners.beam_options import CachedViewOptions
 
 
 def test_a_view_is_made_once_and_shares_the_values():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.failures import parse_failure, strip_stage
+from recordmill.runners.failures import parse_failure, strip_stage
 
 _BUG = """\
 java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 7: Traceback (most recent call last):
@@ -32,7 +32,7 @@ _OURS = """\
 java.lang.RuntimeException: Error received from SDK harness for instruction 3: Traceback (most recent call last):
   File "apache_beam/runners/worker/sdk_worker.py", line 312, in _execute
     response = task()
-recordmill.storage_errors.ChangedInputError: photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command again, it lists the input anew [while running 'Shards/Write-ptransform-9']
+recordmill.storage.storage_errors.ChangedInputError: photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command again, it lists the input anew [while running 'Shards/Write-ptransform-9']
 
 \tat org.apache.beam.runners.fnexecution.control.FnApiControlClient.onNext(FnApiControlClient.java:180)
 """  # noqa: E501
@@ -54,7 +54,7 @@ Caused by: java.lang.Exception
         (_BUG, "ValueError", "no such thing: [1, 2]", "ValueError: no such thing: [1, 2]"),
         (
             _OURS,
-            "recordmill.storage_errors.ChangedInputError",
+            "recordmill.storage.storage_errors.ChangedInputError",
             "photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command"
             " again, it lists the input anew",
             None,

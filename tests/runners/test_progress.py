@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.progress import Meter, Pace, Snapshot, Watcher, duration, fitting_line, line
+from recordmill.runners.progress import Meter, Pace, Snapshot, Watcher, duration, fitting_line, line
 
 
 class Terminal(io.StringIO):

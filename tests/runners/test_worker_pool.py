@@ -14,8 +14,8 @@ import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from recordmill.errors import ConfigError
-from runners.workers import boot, versions
-from runners.workers.pool import WorkerPool
+from recordmill.runners.workers import boot, versions
+from recordmill.runners.workers.pool import WorkerPool
 
 _TIMEOUT = 60  # s
 
@@ -90,8 +90,8 @@ def test_workers_end_with_the_pool(tmp_path):
 
 def test_workers_end_when_the_pool_is_killed(tmp_path):
     program = (
-        "import sys; from runners.workers.pool import WorkerPool\n"
-        "from tests.runners.test_worker_pool import start\n"
+        "import sys; from tests.test_worker_pool import start\n"
+        "from recordmill.runners.workers.pool import *\n"
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
         "    (worker,) = pool._all_workers()\n"
@@ -160,7 +160,7 @@ def test_a_worker_removes_the_folders_of_dead_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = (
         "import sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
-        "from runners.workers.boot import _make_worker_folder\n"
+        "from recordmill.runners.workers.boot import _make_worker_folder\n"
         "print(_make_worker_folder(), flush=True)\n"
         "sys.stdin.read()"
     )

@@ -15,9 +15,9 @@ import tempfile
 import numpy as np
 
 from benchmarks.measure import machine, python, run
-from recordmill.files import Location
-from recordmill.manifest import load
-from recordmill.reader import read
+from recordmill.format.manifest import load
+from recordmill.reading.reader import read
+from recordmill.storage.files import Location
 from tests.soak.command import DifferenceError
 
 _LIMIT = 1 << 30  # bytes of the whole tree of processes
@@ -57,7 +57,15 @@ def measure(name: str, size: int, folder: pathlib.Path) -> None:
     for first in range(0, planes, height):
         write(source / f"{first:06d}.npy", first, min(height, planes - first))
     command = python(
-        *("pipelines.cli", "arrays", "--input", source, "--output", folder / "out", "--quiet"),
+        *(
+            "recordmill.pipelines.cli",
+            "arrays",
+            "--input",
+            source,
+            "--output",
+            folder / "out",
+            "--quiet",
+        ),
         *("--splits", "train=0.9,validation=0.05,test=0.05", *options),
     )
     measured = run(command, memory=True)

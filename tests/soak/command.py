@@ -46,7 +46,7 @@ class ImagesCommand:
 
     def start(self) -> subprocess.Popen[str]:
         """Starts it in a session of its own."""
-        return start(python("pipelines.cli", *self.arguments), hash_seed=self.hash_seed)
+        return start(python("recordmill", *self.arguments), hash_seed=self.hash_seed)
 
     def finish(self) -> None:
         """Runs it to its end. Raises DifferenceError if it does not do its work."""
@@ -112,7 +112,7 @@ def state(output: pathlib.Path, known: Mapping[str, bytes]) -> str:
       DifferenceError: it is another one, or `recordmill verify` finds damage.
     """
     result = subprocess.run(
-        python("pipelines.cli", "verify", "--dataset", output),
+        python("recordmill", "verify", "--dataset", output),
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -30,9 +30,9 @@ from PIL import Image
 
 from benchmarks.measure import ROOT, SHARED, FailedError, python
 from recordmill.errors import RecordError
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.pixels import Picture, process
 from tests.soak.command import end
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.pixels import Picture, process
 
 _FOLDERS = ("odd_images/pillow", "odd_images/exif", "photos")
 _BATCH = 500  # cases per process

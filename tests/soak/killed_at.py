@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any
 
-from pipelines import cli
+from recordmill.pipelines import cli
 
 _CHANGES = {"os.rename": 2, "os.remove": 1, "os.rmdir": 1, "os.mkdir": 2}  # event: index of dir_fd
 _BEGINS = "/side"

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from benchmarks.measure import python, run
-from recordmill.files import Location
-from recordmill.manifest import load
-from recordmill.reader import read
+from recordmill.format.manifest import load
+from recordmill.reading.reader import read
+from recordmill.storage.files import Location
 from tests.soak.command import DifferenceError
 
 _WINDOW, _STRIDE = 64, 32
@@ -44,7 +44,15 @@ def measure(rows: int, series: int, folder: pathlib.Path) -> None:
     expected = write(rows, series, source)
     splits = "time" if series == 1 else "series"
     command = python(
-        *("pipelines.cli", "sensor", "--input", source, "--output", folder / "out", "--quiet"),
+        *(
+            "recordmill.pipelines.cli",
+            "sensor",
+            "--input",
+            source,
+            "--output",
+            folder / "out",
+            "--quiet",
+        ),
         *("--time-column", "time", "--series-column", "series", "--split-by", splits),
         *("--window", _WINDOW, "--stride", _STRIDE, "--splits", "train=1"),
     )

@@ -17,9 +17,9 @@ import tokenizers
 
 from benchmarks.documents import FILE, TOKENIZER_FILE, train_tokenizer, write_documents
 from benchmarks.measure import python, run
-from recordmill.files import Location
-from recordmill.manifest import load
-from recordmill.reader import read
+from recordmill.format.manifest import load
+from recordmill.reading.reader import read
+from recordmill.storage.files import Location
 from tests.soak.command import DifferenceError
 
 _PACK = 2048
@@ -92,7 +92,15 @@ def measure(megabytes: int, folder: pathlib.Path) -> None:
         for _ in range(megabytes * 10**6 // len(some) + 1):
             sink.write(some)
     command = python(
-        *("pipelines.cli", "text", "--input", source, "--output", folder / "out", "--quiet"),
+        *(
+            "recordmill.pipelines.cli",
+            "text",
+            "--input",
+            source,
+            "--output",
+            folder / "out",
+            "--quiet",
+        ),
         *("--tokenizer", "words", "--max-length", _LENGTH),
     )
     measured = run(command, memory=True)
@@ -105,7 +113,10 @@ def measure(megabytes: int, folder: pathlib.Path) -> None:
 
 
 def _make(output: pathlib.Path, *options: object) -> None:
-    run(python("pipelines.cli", "text", "--output", output, "--quiet", *options), memory=False)
+    run(
+        python("recordmill", "text", "--output", output, "--quiet", *options),
+        memory=False,
+    )
 
 
 def _encode(tokenizer: pathlib.Path, texts: Sequence[str]) -> list[list[int]]:

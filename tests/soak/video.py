@@ -18,9 +18,9 @@ from PIL import Image
 
 from benchmarks.films import SOURCES, make_film
 from benchmarks.measure import machine, python, run
-from recordmill.files import Location
-from recordmill.manifest import load
-from recordmill.reader import read
+from recordmill.format.manifest import load
+from recordmill.reading.reader import read
+from recordmill.storage.files import Location
 from tests.films import difference, frames_of, resized
 from tests.soak.command import DifferenceError
 
@@ -51,7 +51,15 @@ def measure(source: pathlib.Path, minutes: float, folder: pathlib.Path) -> None:
     path = folder / source.name
     frames = make_film(path, source, times=max(round(minutes * 60 / seconds), 1))
     command = python(
-        *("pipelines.cli", "video", "--input", path, "--output", folder / "out", "--quiet"),
+        *(
+            "recordmill.pipelines.cli",
+            "video",
+            "--input",
+            path,
+            "--output",
+            folder / "out",
+            "--quiet",
+        ),
         *("--size", _SIDE, "--resize-mode", "stretch", "--splits", "train=1"),
         *("--clip-frames", _FRAMES, "--clip-stride", _STRIDE),
     )

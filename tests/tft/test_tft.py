@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from pipelines.cli import main
+from recordmill.pipelines.cli import main
 from tests.flink.conftest import flink  # noqa: F401  (a fixture)
 from tests.flink.jobs import Job
 from tests.image_runs import Made

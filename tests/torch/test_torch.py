@@ -14,10 +14,10 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler, default_collate
 
 import recordmill
-from recordmill.decode import decode_example
 from recordmill.errors import ConfigError
-from recordmill.features import Feature
-from recordmill.manifest import ManifestError
+from recordmill.format.decode import decode_example
+from recordmill.format.features import Feature
+from recordmill.format.manifest import ManifestError
 from tests.make_dataset import Row, flowers, make_dataset
 from tests.reading_page import pictures_dataset, python_of
 
@@ -69,8 +69,8 @@ def numbers(loader: DataLoader) -> list[int]:
 @pytest.fixture
 def small_blocks(monkeypatch) -> None:
     """As if the records were many: nine blocks of twelve, a buffer of eight."""
-    monkeypatch.setattr("recordmill.torch_records._BLOCK_BYTES", 12 * 130)
-    monkeypatch.setattr("recordmill.torch_records._BUFFER_BYTES", 8 * 130)
+    monkeypatch.setattr("recordmill.reading.torch_records._BLOCK_BYTES", 12 * 130)
+    monkeypatch.setattr("recordmill.reading.torch_records._BUFFER_BYTES", 8 * 130)
 
 
 @COMPRESSIONS

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
-from transforms.casts import Cast, check_target
+from recordmill.transforms.model.casts import Cast, check_target
 
 ArrayFormat = Literal["raw", "values"]
 Nan = Literal["keep", "reject", "zero"]

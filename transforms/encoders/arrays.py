@@ -16,20 +16,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.features import DType, Feature, Features
-from recordmill.weave import offsets_of
-from transforms import batch
-from transforms.casts import cast_array
-from transforms.encoders.array_options import ArrayOptions
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import binary_array, fixed_lists, string_array
-from transforms.kind import Context, Encoded, Sorter
-from transforms.sources.array_cut import ArrayCut
-from transforms.sources.array_file import ArrayFile
-from transforms.sources.array_formats import open_arrays
-from transforms.sources.arrays import ARRAY, AT, FILE, NAME, TO, Declared
-from transforms.sources.npy import Stored
-from transforms.user_columns import user_fields, with_users
+from recordmill.format.features import DType, Feature, Features
+from recordmill.format.row_assembly import offsets_of
+from recordmill.transforms.encoders.array_options import ArrayOptions
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.casts import cast_array
+from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector
+from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
+from recordmill.transforms.model.user_columns import user_fields, with_users
+from recordmill.transforms.sources.arrays.array_file import ArrayFile
+from recordmill.transforms.sources.arrays.array_formats import open_arrays
+from recordmill.transforms.sources.arrays.arrays import ARRAY, AT, FILE, NAME, TO, Declared
+from recordmill.transforms.sources.arrays.chunking import ArrayCut
+from recordmill.transforms.sources.arrays.npy import Stored
 
 Array = npt.NDArray[Any]
 
@@ -117,7 +117,7 @@ class ArrayEncoder:
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Reads every array, file by file; what cannot be read is left out."""
-        sorter = Sorter("encode")
+        sorter = OutcomeCollector("encode")
         arrays: list[Array] = []
         found = self._read(rows)
         for row, key in enumerate(rows[batch.KEY].to_pylist()):

@@ -14,14 +14,15 @@ import PIL
 import pyarrow as pa
 from PIL import features as pillow_features
 
-from recordmill.features import Feature, Features
-from transforms import batch
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import binary_array, fixed_lists, string_array
-from transforms.kind import Context, Encoded, Sorted
-from transforms.sources import films
-from transforms.sources.clip_rows import (
+from recordmill.format.features import Feature, Features
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
+from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
+from recordmill.transforms.model.user_columns import user_fields, with_users
+from recordmill.transforms.sources.video import video_decoder
+from recordmill.transforms.sources.video.clip_rows import (
     END,
     FILM,
     HEIGHT,
@@ -31,7 +32,6 @@ from transforms.sources.clip_rows import (
     WIDTH,
     pictures_of,
 )
-from transforms.user_columns import user_fields, with_users
 
 _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
 
@@ -101,9 +101,9 @@ class ClipEncoder:
 
     def versions(self) -> Mapping[str, str]:
         """Of all that decodes, scales or codes: a different release may round differently."""
-        found = films.versions()
+        found = video_decoder.versions()
         if self.pictures.image_format == "jpeg":
-            found["simplejpeg"] = films.jpegs().__version__
+            found["simplejpeg"] = video_decoder.jpegs().__version__
         elif self.pictures.image_format == "png":
             found["pillow"] = PIL.__version__
             for name, feature in _CODERS.items():
@@ -148,6 +148,6 @@ class ClipEncoder:
         steps = {} if raw else dict.fromkeys(("image/encoded", "image/timestamp"), self.frames)
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
-            rows=Sorted(kept=np.arange(count)),
+            rows=RowOutcome(kept=np.arange(count)),
             steps=steps,
         )

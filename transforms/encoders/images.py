@@ -11,20 +11,26 @@ import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
-from recordmill.features import Feature, Features
-from recordmill.files import open_file, read_file
-from transforms import batch
-from transforms.annotations import OBJECTS
-from transforms.encoders import resample
-from transforms.encoders.augment import check_names, generator_for
-from transforms.encoders.headers import read_header
-from transforms.encoders.image_options import ImageOptions
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.objects import ObjectOptions, Objects, object_features
-from transforms.encoders.pixels import Picture, process
-from transforms.encoders.ragged import binary_array
-from transforms.kind import Context, Encoded, Sorted, Sorter, needs_classes
-from transforms.user_columns import user_fields, with_users
+from recordmill.format.features import Feature, Features
+from recordmill.storage.files import open_file, read_file
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
+from recordmill.transforms.imaging import resample
+from recordmill.transforms.imaging.augment import check_names, generator_for
+from recordmill.transforms.imaging.headers import read_header
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.pixels import Picture, process
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import OBJECTS
+from recordmill.transforms.model.data_type import (
+    Context,
+    Encoded,
+    OutcomeCollector,
+    RowOutcome,
+    needs_classes,
+)
+from recordmill.transforms.model.ragged import binary_array
+from recordmill.transforms.model.user_columns import user_fields, with_users
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,9 +39,9 @@ class HeaderCheck:
 
     options: ImageOptions
 
-    def check(self, rows: pa.RecordBatch) -> Sorted:
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Opens every file, and reads of it what its header takes."""
-        sorter = Sorter("check")
+        sorter = OutcomeCollector("check")
         for row, (key, path, size, mtime) in enumerate(_references(rows)):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
@@ -58,9 +64,9 @@ class PictureHeaders:
         sides = [pa.field(f"image/{name}", pa.int64()) for name in ("height", "width", "channels")]
         return pa.schema([pa.field("image/format", pa.string()), *sides])
 
-    def read(self, rows: pa.RecordBatch) -> tuple[Sorted, pa.RecordBatch]:
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
         """Of the pictures as they are before anything is made of them; the format in lower case."""
-        sorter = Sorter("check")
+        sorter = OutcomeCollector("check")
         found = []
         for row, (key, path, size, mtime) in enumerate(_references(rows)):
             try:
@@ -163,9 +169,9 @@ class ImageEncoder:
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Reads every file named, in the order of the rows; what cannot be read is left out."""
-        sorter = Sorter("encode")
+        sorter = OutcomeCollector("encode")
         pictures: list[Picture] = []
-        objects = None if self.objects is None else Objects(rows, self.objects)
+        objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
         splits = rows.column(batch.SPLIT).to_pylist()
         for row, (key, path, size, mtime) in enumerate(_references(rows)):

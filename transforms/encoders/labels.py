@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.features import Feature
-from transforms.encoders.ragged import string_array
-from transforms.kind import Context
+from recordmill.format.features import Feature
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.ragged import string_array
 
 
 def label_feature(*, unlabelled: bool) -> Feature:

@@ -17,8 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Filtered, Reason, RecordError
-from recordmill.features import Feature
-from transforms.annotations import (
+from recordmill.format.features import Feature
+from recordmill.transforms.encoders.labels import label_numbers
+from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
+from recordmill.transforms.imaging.geometry import Size
+from recordmill.transforms.imaging.pixels import Picture
+from recordmill.transforms.model.annotations import (
     AREA,
     CAPTIONS,
     CLASS,
@@ -27,12 +31,8 @@ from transforms.annotations import (
     SEGMENTATION,
     SIDES,
 )
-from transforms.encoders.affine import IDENTITY, Affine, Floats
-from transforms.encoders.geometry import Size
-from transforms.encoders.labels import label_numbers
-from transforms.encoders.pixels import Picture
-from transforms.encoders.ragged import list_array
-from transforms.kind import Context
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.ragged import list_array
 
 OverEdge = Literal["clip", "drop", "reject"]
 Frame = Literal["auto", "stored", "upright"]
@@ -164,7 +164,7 @@ class _Placed(NamedTuple):
     to_picture: Affine
 
 
-class Objects:
+class PlacedObjects:
     """The objects of some rows, and where they are on the pictures of those that are kept."""
 
     def __init__(self, rows: pa.RecordBatch, options: ObjectOptions) -> None:
@@ -264,7 +264,7 @@ class Objects:
 
 
 def object_features(rows: pa.Schema) -> dict[str, Feature]:
-    """What `Objects.columns` makes of rows of these columns."""
+    """What `PlacedObjects.columns` makes of rows of these columns."""
     text = Feature(dtype="string", shape=_ANY, kind="text")
     declared: dict[str, Feature] = {}
     if CAPTIONS in rows.names:

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RunError, did_you_mean
-from recordmill.features import Feature, Features
-from recordmill.files import Location
-from recordmill.weave import Ints, offsets_of
-from transforms import batch
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import list_array
-from transforms.kind import Artifact, Context, Encoded, Sorted
-from transforms.user_columns import is_list, user_feature, user_fields
+from recordmill.format.features import Feature, Features
+from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.storage.files import Location
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Artifact, Context, Encoded, RowOutcome
+from recordmill.transforms.model.ragged import list_array
+from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
 
 FOLDER = "transform_fn"  # in the dataset: what tft.TFTransformOutput reads
 FEATURES_FILE = f"{FOLDER}/features.json"  # what it makes
@@ -93,7 +93,7 @@ class PreprocessedEncoder:
         columns = apply({field.name: rows[field.name] for field in user_fields(rows.schema)})
         if context.labels:
             columns["label"] = label_numbers(rows[batch.LABEL], context)
-        kept = Sorted(kept=np.arange(len(rows)))
+        kept = RowOutcome(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 
 

@@ -1,7 +1,7 @@
 """What is learned of a table's columns from the records of train.
 
 All of it is counted, so that it is the same whatever the parts that rows come in: sums of values
-and of their squares as integers (`transforms.moments`), how many values there are by their first
+and of their squares as integers (`statistics.moments`), how many values there are by their first
 bits, how often each text comes.
 """
 
@@ -21,15 +21,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
-from transforms import batch
-from transforms.encoders.artifacts import read_artifact
-from transforms.encoders.ragged import string_array
-from transforms.encoders.table_options import LEARNED_VALUES, MEAN, MEDIAN, Recipe, TableOptions
-from transforms.encoders.vocabulary import Vocabulary, most_frequent
-from transforms.first_bits import FirstBits, prefixes_of
-from transforms.kind import Artifact
-from transforms.moments import Moments, digits, from_digits
-from transforms.user_columns import flat
+from recordmill.transforms.encoders.table_options import (
+    LEARNED_VALUES,
+    MEAN,
+    MEDIAN,
+    Recipe,
+    TableOptions,
+)
+from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary, most_frequent
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.artifacts import read_artifact
+from recordmill.transforms.model.data_type import Artifact
+from recordmill.transforms.model.ragged import string_array
+from recordmill.transforms.model.user_columns import flat
+from recordmill.transforms.statistics.bit_histogram import FirstBits, prefixes_of
+from recordmill.transforms.statistics.moments import Moments, digits, from_digits
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,7 +81,7 @@ def filled(recipe: Recipe, column: pa.Array) -> pa.Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Numbers:
+class LearnedNumbers:
     """What was learned of a column of numbers.
 
     fill: what stands where there was nothing, None where that stays so. mean, deviation, least,
@@ -90,20 +96,20 @@ class Numbers:
     boundaries: tuple[float, ...] = ()
 
 
-def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, Numbers]:
+def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, LearnedNumbers]:
     """By column; read once per process."""
     return _load_numbers(artifacts[NUMBERS_FILE]) if NUMBERS_FILE in artifacts else {}
 
 
 @functools.lru_cache(maxsize=4)
-def _load_numbers(artifact: Artifact) -> Mapping[str, Numbers]:
+def _load_numbers(artifact: Artifact) -> Mapping[str, LearnedNumbers]:
     return parse_numbers(read_artifact(artifact))
 
 
-def parse_numbers(content: bytes) -> Mapping[str, Numbers]:
+def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:
     """What the file of numbers holds, by column."""
     return {
-        column: Numbers(**(one | {"boundaries": tuple(one["boundaries"])}))
+        column: LearnedNumbers(**(one | {"boundaries": tuple(one["boundaries"])}))
         for column, one in json.loads(content).items()
     }
 
@@ -243,7 +249,7 @@ def _count_floats(
             yield (which, _PREFIX, str(prefix)), count
 
 
-def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numbers | None:
+def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> LearnedNumbers | None:
     """None where there is no value to learn from."""
     missing = found.get((_MISSING,), 0)
     fill = None
@@ -252,7 +258,7 @@ def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numb
         if fill is None:
             return None
     if recipe.last is None:
-        return Numbers(fill=fill)
+        return LearnedNumbers(fill=fill)
     moments = _moments(_COMPUTED, found)
     extremes = [float.fromhex(what[2]) for what in found if what[:2] == (_COMPUTED, _EXTREME)]
     prefixes = _histogram(_COMPUTED, found)
@@ -263,7 +269,7 @@ def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Numb
         prefixes[int(prefixes_of(computed)[0])] += missing
     if not moments.count:
         return None
-    return Numbers(
+    return LearnedNumbers(
         fill=fill,
         mean=moments.mean,
         deviation=moments.deviation,

@@ -12,13 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.features import Feature, Features
-from transforms import batch
-from transforms.encoders.farmhash import fingerprint64
-from transforms.encoders.labels import label_feature, label_numbers
-from transforms.encoders.ragged import fixed_lists
-from transforms.encoders.table_learning import (
-    Numbers,
+from recordmill.format.features import Feature, Features
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.table_learning import (
+    LearnedNumbers,
     compute,
     filled,
     load_numbers,
@@ -27,7 +24,7 @@ from transforms.encoders.table_learning import (
     text_of,
     vocabulary_file,
 )
-from transforms.encoders.table_options import (
+from recordmill.transforms.encoders.table_options import (
     MEAN,
     MEDIAN,
     NUMBERED,
@@ -37,9 +34,18 @@ from transforms.encoders.table_options import (
     Recipe,
     TableOptions,
 )
-from transforms.encoders.vocabulary import Vocabulary
-from transforms.kind import Context, Encoded, Sorted, Sorter
-from transforms.user_columns import flat, is_list, merged, user_feature, user_fields
+from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector, RowOutcome
+from recordmill.transforms.model.farmhash import fingerprint64
+from recordmill.transforms.model.ragged import fixed_lists
+from recordmill.transforms.model.user_columns import (
+    flat,
+    is_list,
+    merged,
+    user_feature,
+    user_fields,
+)
 
 _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "year": pc.year,
@@ -61,7 +67,7 @@ class TableCheck:
 
     options: TableOptions
 
-    def check(self, rows: pa.RecordBatch) -> Sorted:
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
         bad: dict[int, str] = {}
         recipes = self.options.recipes()
         for field in user_fields(rows.schema):
@@ -70,8 +76,8 @@ class TableCheck:
                 for row, why in _unfit(rows[field.name], recipe):
                     bad.setdefault(row, f"column {field.name!r}: {why}")
         if not bad:
-            return Sorted(kept=np.arange(len(rows)))
-        sorter = Sorter("check")
+            return RowOutcome(kept=np.arange(len(rows)))
+        sorter = OutcomeCollector("check")
         keys = rows[batch.KEY]
         for row in range(len(rows)):
             if row in bad:
@@ -144,7 +150,7 @@ class TableEncoder:
             columns["label"] = label_numbers(rows[batch.LABEL], context)
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
-            rows=Sorted(kept=np.arange(len(rows))),
+            rows=RowOutcome(kept=np.arange(len(rows))),
             steps=steps,
         )
 
@@ -310,7 +316,7 @@ def _cook(recipe: Recipe, column: pa.Array, context: Context) -> dict[str, pa.Ar
     if recipe.indicator:
         made[f"{name}/missing"] = column.is_null().cast(pa.int64())
     if recipe.is_numeric:
-        learned = load_numbers(context.artifacts).get(name, Numbers())
+        learned = load_numbers(context.artifacts).get(name, LearnedNumbers())
         return made | {name: _cook_numbers(recipe, column, learned)}
     column = filled(recipe, column)
     match recipe.last:
@@ -330,7 +336,7 @@ def _cook(recipe: Recipe, column: pa.Array, context: Context) -> dict[str, pa.Ar
     return made
 
 
-def _cook_numbers(recipe: Recipe, column: pa.Array, learned: Numbers) -> pa.Array:
+def _cook_numbers(recipe: Recipe, column: pa.Array, learned: LearnedNumbers) -> pa.Array:
     """float32[n], int64[n] of buckets; null where there was nothing, and nothing stands for it."""
     values, missing = numbers_of(column)
     fill = learned.fill

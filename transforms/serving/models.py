@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 
-class Lines(tf.Module):
+class LookupLines(tf.Module):
     """The lines of a file, by which tokens and values are found."""
 
     def __init__(self, path: pathlib.Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from transforms.encoders.table_learning import Numbers
-from transforms.encoders.table_options import NUMBERED, DatePart, Recipe
-from transforms.serving.models import Lines, argument_names
+from recordmill.transforms.encoders.table_learning import LearnedNumbers
+from recordmill.transforms.encoders.table_options import NUMBERED, DatePart, Recipe
+from recordmill.transforms.serving.models import LookupLines, argument_names
 
 NONE = -1  # of a bucket, a hash or a part of a date
 
@@ -32,7 +32,7 @@ class TableTransform(tf.Module):
         self,
         recipes: Mapping[str, Recipe],
         *,
-        numbers: Mapping[str, Numbers],
+        numbers: Mapping[str, LearnedNumbers],
         vocabularies: Mapping[str, pathlib.Path],
         rename: Mapping[str, str] | None = None,
         window: int | None = None,
@@ -41,7 +41,7 @@ class TableTransform(tf.Module):
         self._recipes = dict(recipes)
         self._numbers = dict(numbers)
         self._rename = dict(rename or {})
-        self._lines = {column: Lines(path) for column, path in vocabularies.items()}
+        self._lines = {column: LookupLines(path) for column, path in vocabularies.items()}
         self._in_windows = window is not None
         shape = [None] if window is None else [None, window]
         names = argument_names(self._recipes)
@@ -90,7 +90,7 @@ class TableTransform(tf.Module):
 
     def _number(self, recipe: Recipe, column: tf.Tensor) -> tf.Tensor:
         """In float64, as the dataset's, and in the end float32."""
-        learned = self._numbers.get(recipe.column, Numbers())
+        learned = self._numbers.get(recipe.column, LearnedNumbers())
         fill = learned.fill
         if fill is None and recipe.impute is not None:
             fill = float(recipe.impute)

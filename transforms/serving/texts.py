@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from transforms.encoders.text_options import TextOptions
-from transforms.encoders.word_pattern import SPLIT_WORDS, SPLIT_WORDS_REWRITE
-from transforms.serving.models import Lines
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.encoders.tokenization.word_pattern import (
+    SPLIT_WORDS,
+    SPLIT_WORDS_REWRITE,
+)
+from recordmill.transforms.serving.models import LookupLines
 
 _TEXTS = [tf.TensorSpec([None], tf.string, name="texts")]
 
@@ -36,7 +39,7 @@ class TextTransform(tf.Module):
         self._options = options
         self._rename = dict(rename or {})
         if vocabulary is not None:
-            self._lines = Lines(vocabulary)
+            self._lines = LookupLines(vocabulary)
         self._idf = None if idf is None else tf.constant(idf, tf.float64)
 
     @tf.function(input_signature=_TEXTS, autograph=False)  # type: ignore[untyped-decorator]

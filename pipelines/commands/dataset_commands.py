@@ -1,0 +1,251 @@
+"""Commands on a finished dataset: `recordmill verify` and `recordmill inspect`.
+
+Both raise ConfigError for wrong usage and RunError where there is nothing that they could read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import recordmill
+from recordmill.checking import inspection, verify
+from recordmill.checking.shard_check import Damage, ShardReport
+from recordmill.errors import ConfigError, RunError
+from recordmill.format import manifest
+from recordmill.format.decode import Value, decoder
+from recordmill.format.manifest import ManifestError
+from recordmill.format.shard_index import IndexDamagedError
+from recordmill.pipelines.commands.in_processes import in_processes
+from recordmill.pipelines.options.declaration import Group, option, parse_command
+from recordmill.pipelines.terminal import distances, report
+from recordmill.profile import statistics_file
+from recordmill.profile.statistics_file import STATISTICS, SliceView, load_compared
+from recordmill.reading.reader import Place
+from recordmill.runners.progress import Snapshot, Watcher
+from recordmill.storage.files import Location
+
+_DATASET = Group(10, "Dataset")
+_RECORD = Group(20, "One record")
+_OUTPUT = Group(30, "How it is shown")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    """Options of `recordmill verify`."""
+
+    dataset: str = option(
+        group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
+    )
+    deep: bool = option(False, group=_DATASET, help="Decode every picture, too.")
+    workers: int = option(0, group=_DATASET, help="Processes; 0 is one per core.")
+    json: bool = option(False, group=_OUTPUT, help="Print all damages as JSON.")
+    quiet: bool = option(False, group=_OUTPUT, help="Print damages only, and no progress.")
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise ConfigError(f"--workers: expected 0 or more, got {self.workers}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InspectConfig:
+    """Options of `recordmill inspect`."""
+
+    dataset: str = option(
+        group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
+    )
+    split: str = option(
+        "train", group=_RECORD, metavar="NAME", help="Split that --record counts in."
+    )
+    record: int | None = option(
+        None, group=_RECORD, help="Show this record of the split, counted from 0."
+    )
+    save: str | None = option(
+        None,
+        group=_RECORD,
+        metavar="FILE",
+        help="Write the record's picture to a file; it gets the extension of its format. In a"
+        " folder that is there it is named after the record's key.",
+    )
+    compare_with: str | None = option(
+        None,
+        group=_DATASET,
+        metavar="FOLDER",
+        help="Another dataset: say how far this one is from it.",
+    )
+    json: bool = option(False, group=_OUTPUT, help="Print JSON.")
+
+    def __post_init__(self) -> None:
+        if self.compare_with is not None and self.record is not None:
+            raise ConfigError("--compare-with is about datasets, --record about one record")
+        if self.save is not None and self.record is None:
+            raise ConfigError("--save: expected --record N, whose picture to save")
+
+
+def verify_main(argv: Sequence[str]) -> int:
+    """Reads a dataset again, every byte of it, and names what is damaged.
+
+    Example:
+      recordmill verify --dataset out --deep
+    """
+    config = parse_command(VerifyConfig, argv, verify_main)
+    dataset = Location.parse(config.dataset)
+    with _reading(lambda error: _say_unread(config, error)):
+        shards = sum(len(split.shards) for split in manifest.load(dataset).splits.values())
+        counted = _Counted(shards)
+        with Watcher(counted.snapshot, quiet=config.quiet):
+            found = verify.verify(
+                dataset,
+                deep=config.deep,
+                run=functools.partial(in_processes, workers=config.workers),
+                on_progress=counted.add,
+            )
+    if config.json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    elif not (config.quiet and found.ok):
+        report.show(report.verification(found, dataset=dataset))
+    return 0 if found.ok else 1
+
+
+def inspect_main(argv: Sequence[str]) -> int:
+    """Shows what is in a dataset, or one record of it.
+
+    Example:
+      recordmill inspect --dataset out
+      recordmill inspect --dataset out --split test --record 12 --save picture.jpg
+    """
+    config = parse_command(InspectConfig, argv, inspect_main)
+    dataset = Location.parse(config.dataset)
+    with _reading(lambda error: _say_json(config, {"error": _problem(error)})):
+        if config.record is not None:
+            return _inspect_record(dataset, config, config.record)
+        summary = inspection.inspect(dataset, compared=_compared(config))
+    if config.json:
+        print(json.dumps(summary.to_json(), indent=2, ensure_ascii=False))
+    else:
+        tables = distances.tables(summary.skew, summary.drift, other=config.compare_with)
+        report.show(report.inspection(summary, dataset=dataset, distances=tables))
+    return 0
+
+
+def _compared(config: InspectConfig) -> Mapping[str, SliceView] | None:
+    """The statistics that --compare-with means. Raises ConfigError."""
+    if config.compare_with is None:
+        return None
+    if STATISTICS not in manifest.load(Location.parse(config.dataset)).files:
+        raise ConfigError(
+            f"--compare-with: {config.dataset} has no {STATISTICS}; expected a dataset that was"
+            " made with --statistics"
+        )
+    return statistics_file.parse(load_compared(config.compare_with))
+
+
+def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> int:
+    stated = manifest.load(dataset)
+    try:
+        records = recordmill.open(dataset, config.split)
+        if number < 0:
+            raise IndexError(
+                f"expected a record of {config.split} from 0 to {len(records) - 1}, got {number}"
+            )
+        found, payload = records.place(number), records.payload(number)
+    except (ManifestError, IndexDamagedError):
+        raise
+    except (ValueError, IndexError) as error:
+        raise ConfigError(str(error)) from error
+    example = decoder(stated.features)(payload)
+    values = inspection.describe_record(
+        example, stated.features, labels=stated.labels, label_offset=stated.label_offset
+    )
+    saved = None
+    if config.save is not None:
+        # Before anything is printed: with --json stdout holds one object, also where this fails.
+        saved = _save(example, stated, _file_for(config.save, found))
+    if config.json:
+        facts = {name: getattr(found, name) for name in ("key", "label", "copy", "file", "number")}
+        print(json.dumps({**facts, "features": dict(values)}, indent=2, ensure_ascii=False))
+        return 0
+    report.show(report.record(found, values))
+    if saved is not None:
+        print(f"Its picture is in {saved}")
+    return 0
+
+
+def _file_for(save: str, found: Place) -> pathlib.Path:
+    """The file that --save means: in a folder, the last part of the key (`1`, `1-copy2`)."""
+    path = pathlib.Path(save)
+    if not path.is_dir() and not save.endswith("/"):
+        return path
+    name = pathlib.PurePosixPath(pathlib.PurePosixPath(found.key).name.lstrip(".") or "record")
+    copy = f"-copy{found.copy}" if found.copy else ""
+    return path / f"{name.stem}{copy}{name.suffix}"
+
+
+def _save(
+    example: Mapping[str, Value], stated: manifest.Manifest, path: pathlib.Path
+) -> pathlib.Path:
+    try:
+        return inspection.save_picture(example, stated.features, path)
+    except ValueError as error:
+        raise ConfigError(f"--save: {error}") from error
+    except OSError as error:
+        raise RunError(f"--save: cannot write {path}: {error.strerror or error}") from error
+
+
+class _Counted:
+    """Counts shards as they are verified."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._reports: list[ShardReport] = []
+
+    def add(self, done: ShardReport) -> None:
+        self._reports.append(done)
+
+    def snapshot(self) -> Snapshot:
+        done = self._reports[:]
+        return Snapshot(
+            phase="verifying",
+            done=len(done),
+            total=self._total,
+            records=sum(one.records for one in done),
+            bytes=sum(one.bytes for one in done),
+            rejects=None,
+            unit="shards",
+        )
+
+
+@contextlib.contextmanager
+def _reading(on_error: Callable[[Exception], None]) -> Iterator[None]:
+    """What cannot be read is the run's trouble, not a wrong option; `on_error` is told first."""
+    try:
+        yield
+    except (ManifestError, IndexDamagedError) as error:
+        on_error(error)
+        raise RunError(_problem(error)) from error
+    except RunError as error:
+        on_error(error)
+        raise
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, IndexDamagedError):
+        return f"an index is damaged, `recordmill verify` says which: {error}"
+    return str(error)
+
+
+def _say_unread(config: VerifyConfig, error: Exception) -> None:
+    """The report on what could not be read to its end: one damage, of the manifest or of all."""
+    file = manifest.MANIFEST if isinstance(error, ManifestError) else "."
+    damage = Damage(file=file, what=_problem(error))
+    found = verify.Report(shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,))
+    _say_json(config, found.to_json())
+
+
+def _say_json(config: VerifyConfig | InspectConfig, data: object) -> None:
+    if config.json:
+        print(json.dumps(data, indent=2, ensure_ascii=False))

@@ -1,0 +1,187 @@
+"""`recordmill export-transform`: what texts or columns went through, as a model to serve."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from recordmill.errors import ConfigError, RunError
+from recordmill.format.manifest import Manifest, ManifestError, file_info, load
+from recordmill.pipelines.options.columns import table_options
+from recordmill.pipelines.options.declaration import Group, option, parse_command
+from recordmill.storage.files import Location, shown
+from recordmill.transforms.encoders.table_learning import (
+    NUMBERS_FILE,
+    LearnedNumbers,
+    parse_numbers,
+    vocabulary_file,
+)
+from recordmill.transforms.encoders.tokenization.text_options import (
+    SUBWORDS,
+    TextOptions,
+    Tokenizer,
+)
+from recordmill.transforms.encoders.tokenization.vocabulary import IDF_FILE, TOKENS_FILE
+
+_MODEL = Group(10, "Model")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportConfig:
+    """Options of `recordmill export-transform`."""
+
+    dataset: str = option(
+        group=_MODEL,
+        metavar="FOLDER",
+        help="Folder of a dataset of text, table or sensor: a path, or s3://, gs://.",
+    )
+    output: str = option(
+        group=_MODEL, metavar="FOLDER", help="Folder to make, for the SavedModel: a local path."
+    )
+
+
+def export_transform_main(argv: Sequence[str]) -> int:
+    """Writes what texts or columns became in a dataset as a TensorFlow SavedModel.
+
+    Example:
+      recordmill export-transform --dataset out --output model
+    """
+    config = parse_command(ExportConfig, argv, export_transform_main)
+    output = Location.parse(config.output)
+    if not output.is_local:
+        raise ConfigError(f"--output {config.output}: expected a local folder; copy it from there")
+    if output.exists():
+        raise ConfigError(f"--output {config.output}: is there already; name a new folder")
+    dataset = Location.parse(config.dataset)
+    try:
+        manifest = load(dataset)
+    except ManifestError as error:
+        raise RunError(str(error)) from error
+    export = _EXPORTS.get(str(manifest.options.get("kind")))
+    if export is None:
+        raise ConfigError(
+            f"expected a dataset of {', '.join(_EXPORTS)}, got one of"
+            f" {manifest.options.get('kind')}: of other kinds there is nothing to export"
+        )
+    if "preprocessing_fn" in manifest.options:
+        raise ConfigError(
+            "a function of your own made the dataset's features: what it became is in"
+            " transform_fn/, as a SavedModel already"
+        )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it tells of graphics cards at length
+    place = pathlib.Path(output.local_path)
+    with tempfile.TemporaryDirectory(prefix="recordmill-export-") as name:
+        folder = pathlib.Path(name)
+        try:
+            what = export(dataset, manifest, folder)
+        except ImportError as error:
+            raise ConfigError(
+                "a SavedModel is made with TensorFlow: pip install 'recordmill[train]'"
+            ) from error
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(folder / "model", place)
+    print(f"a SavedModel of {what} written to {shown(output)}")
+    return 0
+
+
+def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
+    options = text_options(manifest)
+    from recordmill.transforms.serving import models, texts
+
+    vocabulary = idf = None
+    if TOKENS_FILE in manifest.files:
+        vocabulary = folder / "tokens.txt"
+        vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
+    if IDF_FILE in manifest.files:
+        idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
+    transform = texts.TextTransform(
+        options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
+    )
+    models.save(transform, folder / "model")
+    return ", ".join(sorted(options.outcome))
+
+
+def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
+    recipes = table_options(manifest.options).recipes()
+    if not recipes:
+        raise ConfigError("the dataset's columns are as they were: there is nothing to export")
+    from recordmill.transforms.serving import models, tables
+
+    numbers: Mapping[str, LearnedNumbers] = {}
+    if NUMBERS_FILE in manifest.files:
+        numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
+    vocabularies: dict[str, pathlib.Path] = {}
+    for column in recipes:
+        name = vocabulary_file(column)
+        if name in manifest.files:
+            vocabularies[column] = folder / f"{len(vocabularies)}.txt"
+            vocabularies[column].write_bytes(_read(dataset, manifest, name))
+    transform = tables.TableTransform(
+        recipes,
+        numbers=numbers,
+        vocabularies=vocabularies,
+        rename=manifest.options.get("rename", {}),
+        window=manifest.options.get("window"),
+    )
+    models.save(transform, folder / "model")
+    return ", ".join(sorted(recipes))
+
+
+def text_options(manifest: Manifest) -> TextOptions:
+    """Those that a dataset was made with, as far as a model can do them.
+
+    Raises:
+      ConfigError: they take what TensorFlow has not.
+    """
+    written: Mapping[str, Any] = manifest.options
+    names = {field.name for field in dataclasses.fields(TextOptions)} - {"tokenizer", "augment"}
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in written.items()
+        if name in names
+    }
+    # One text in, one record out.
+    given |= {"pack": None, "end_token": None, "chunk": None, "chunk_overlap": 0}
+    tokenizer = None if "tokenizer" not in written else str(written["tokenizer"]).split(" ")[0]
+    if tokenizer is not None and tokenizer not in get_args(Tokenizer):
+        raise ConfigError(f"the dataset is of a tokenizer {tokenizer!r} that is not known here")
+    options = TextOptions(tokenizer=tokenizer, **given)  # type: ignore[arg-type]
+    if options.splitter in SUBWORDS and "tokens" in options.outcome:
+        raise ConfigError(
+            f"--tokenizer {options.splitter}: TensorFlow by itself cannot split texts so; serve the"
+            " model in vocabulary/ with its own library"
+        )
+    if "embeddings" in written:
+        raise ConfigError(
+            "--embeddings: the table is no part of the dataset, so its vectors cannot be given;"
+            " export a dataset made without it"
+        )
+    if options.unicode != "none":
+        raise ConfigError(
+            f"--unicode {options.unicode}: TensorFlow by itself cannot normalise texts; export a"
+            " dataset of texts that are normal already"
+        )
+    return options
+
+
+_EXPORTS = {"text": _export_text, "table": _export_table, "sensor": _export_table}
+
+
+def _read(dataset: Location, manifest: Manifest, name: str) -> bytes:
+    content = (dataset / name).read_bytes()
+    if file_info(content) != manifest.files[name]:
+        raise RunError(f"{shown(dataset / name)} is damaged: recordmill verify says more")
+    return content
+
+
+if __name__ == "__main__":
+    sys.exit(export_transform_main(sys.argv[1:]))

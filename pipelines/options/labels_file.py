@@ -1,0 +1,28 @@
+"""--labels-file: class names, one a line, in the order of their numbers."""
+
+from __future__ import annotations
+
+from recordmill.errors import ConfigError
+from recordmill.storage.files import Location, StorageError
+
+
+def read_labels(path: str | None) -> tuple[str, ...] | None:
+    """The names in a file; None where there is no file.
+
+    Raises:
+      ConfigError: it cannot be read, or has no name, or one twice.
+    """
+    if path is None:
+        return None
+    try:
+        lines = Location.parse(path).read_bytes().decode().split("\n")
+    except (StorageError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--labels-file: cannot read {path!r}: {error}") from error
+    labels = [label for line in lines if (label := line.removesuffix("\r"))]
+    repeated = sorted({label for label in labels if labels.count(label) > 1})
+    if not labels or repeated:
+        raise ConfigError(
+            f"--labels-file: expected class names, one a line, each once, got"
+            f" {f'{repeated[0]!r} twice' if repeated else 'none'} in {path!r}"
+        )
+    return tuple(labels)

@@ -1,0 +1,53 @@
+"""How far splits and datasets are apart, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from recordmill.pipelines.terminal.tables import clean, count_of, name_of, new_table, stack
+from recordmill.profile.drift import Comparison, Distance
+
+_SHOWN = 5
+_LEAST = 0.0005  # what is less shows as 0.000
+
+
+def tables(
+    skew: Comparison | None, drift: Comparison | None, *, other: str | None
+) -> list[RenderableType]:
+    """The columns in which splits, and two datasets, differ most. other: the one compared with."""
+    found = []
+    if skew is not None and skew.distances:
+        found.append(_table("skew between splits", skew, of_splits=True))
+    if drift is not None:
+        lines = [f"column {clean(name)} {why}" for name, why in drift.other]
+        told = Text("\n".join([f"Drift is from {clean(other)}.", *lines]), style="dim")
+        found.append(stack(_table("drift", drift, of_splits=False), told))
+    return found
+
+
+def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
+    before, here = ("before", "now")
+    if of_splits:
+        before, here = clean(found.distances[0].reference), "there"
+    table = new_table(title, "distance", before, here, words=["where most"])
+    shown = [one for one in found.distances[:_SHOWN] if one.infinity_norm >= _LEAST]
+    for one in shown:
+        table.add_row(_named(one, of_splits=of_splits), *_cells(one))
+    more = len(found.distances) - len(shown)
+    if more:
+        told = count_of(more, "smaller one" if shown else "column")
+        table.add_row(Text(f"... {told}{'' if shown else ', and none differs'}", style="dim"))
+    return table
+
+
+def _named(one: Distance, *, of_splits: bool) -> Text:
+    name = name_of(one.column)
+    return name.append(f" ({clean(one.records)})", style="dim") if of_splits else name
+
+
+def _cells(one: Distance) -> Sequence[str]:
+    before, now = one.shares
+    return f"{one.infinity_norm:.3f}", f"{before:.1%}", f"{now:.1%}", clean(one.where)

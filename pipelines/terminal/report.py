@@ -1,0 +1,403 @@
+"""What a command says when it is done: plans, datasets, rejects and damages as tables.
+
+Pure functions from data to what rich can print.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, Literal
+
+from rich.console import Console, Group, RenderableType
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from recordmill.checking.inspection import RejectSummary, Summary
+from recordmill.checking.verify import Report
+from recordmill.errors import Reject
+from recordmill.format.manifest import INPUT, Manifest
+from recordmill.format.split_names import in_order
+from recordmill.pipelines.terminal.tables import clean, count_of, line, name_of, new_table, stack
+from recordmill.reading.reader import Place
+from recordmill.runners.progress import duration
+
+Label = str | None
+Stages = Mapping[str, Mapping[Label, int]]  # records by class, at each stage of _MEANING
+
+_ENDS = 10  # classes shown at either end of a long table
+_EXAMPLES = 3  # rejects shown of a reason
+_DAMAGES = 20
+_FILE_WIDTH = 100  # of what is no terminal
+_MEANING = {
+    "found": "before balancing",
+    "balanced": "planned after it",
+    "written": "in the dataset",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanSplit:
+    """A split that is going to be written.
+
+    records: with copies. bytes: estimated, all shards together.
+    classes: {label: (records before, records after balancing)}; None are those without a label.
+    """
+
+    records: int
+    copies: int
+    shards: int
+    bytes: int
+    classes: Mapping[Label, tuple[int, int]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanView:
+    """What a job is going to write, and about how many seconds that takes."""
+
+    splits: Mapping[str, PlanSplit]
+    seconds: float
+
+    @classmethod
+    def from_json(cls, plan: Mapping[str, Any], *, workers: int = 1) -> PlanView:
+        """From plan.json, which estimates the seconds of one worker."""
+        splits = {}
+        for name, split in plan["splits"].items():
+            before, after = dict(split["before"]), dict(split["after"])
+            splits[name] = PlanSplit(
+                records=split["records"],
+                copies=split["copies"],
+                shards=split["shards"],
+                bytes=split["bytes"],
+                classes={
+                    label: (before.get(label, 0), after.get(label, 0))
+                    for label in {**before, **after}
+                },
+            )
+        seconds = sum(split["seconds"] for split in plan["splits"].values())
+        return cls(splits=splits, seconds=seconds / workers)
+
+
+def show(*parts: RenderableType, stream: IO[str] | None = None) -> None:
+    """Prints to a stream, by default stdout; a file gets lines of 100 columns."""
+    stream = sys.stdout if stream is None else stream
+    width = None if stream.isatty() else _FILE_WIDTH
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
+    for part in parts:
+        # Lines with paths are longer than the console is wide, so that they can be copied.
+        console.print(part, crop=False)
+
+
+def plan_table(plan: PlanView) -> RenderableType:
+    """What --dry-run prints."""
+    table = new_table("split", "records", "of them copies", "shards", "about")
+    for name in in_order(plan.splits):
+        split = plan.splits[name]
+        table.add_row(
+            name_of(name),
+            f"{split.records:,}",
+            f"{split.copies:,}",
+            f"{split.shards:,}",
+            decimal(split.bytes),
+        )
+    last = Text(f"To write this takes about {duration(plan.seconds)}.")
+    classes = {
+        name: _stages(found=_which(split.classes, 0), balanced=_which(split.classes, 1))
+        for name, split in plan.splits.items()
+    }
+    return stack(table, _classes_table(classes), last)
+
+
+def closing(
+    manifest: Manifest,
+    *,
+    output: object,
+    plan: PlanView | None = None,
+    rejects: Iterable[Reject] = (),
+    seconds: float | None = None,
+    distances: Sequence[RenderableType | None] = (),
+) -> RenderableType:
+    """What a job prints at its end; with `plan` also the classes before balancing.
+
+    distances: tables of how far splits and datasets are apart.
+    """
+    rates = manifest.fill_rates
+    table = new_table("split", "records", "shards", "size", *(["filled"] if rates else []))
+    for name in in_order(manifest.splits):
+        split = manifest.splits[name]
+        table.add_row(
+            name_of(name),
+            f"{split.records:,}",
+            f"{len(split.shards):,}",
+            decimal(split.bytes),
+            *_filled(rates, name),
+        )
+    classes = {}
+    for name, split in manifest.splits.items():
+        written = _with_unlabelled(split.classes, split.records)
+        planned = plan.splits[name].classes if plan and name in plan.splits else {}
+        classes[name] = _stages(
+            found=_which(planned, 0) or written,
+            balanced=_which(planned, 1) or written,
+            written=written,
+        )
+    took = "" if seconds is None else f" in {duration(seconds)}"
+    records = sum(split.records for split in manifest.splits.values())
+    last = line(f"{count_of(records, 'record')} written to ", (clean(output), "bold"), took)
+    return stack(
+        table,
+        None if rates else _classes_table(classes, labels=manifest.labels),
+        _ledger(manifest),
+        rejects_table(sum_up(rejects)),
+        *distances,
+        *_notes(manifest),
+        last,
+    )
+
+
+def sum_up(rejects: Iterable[Reject]) -> dict[str, RejectSummary]:
+    """Rejects by reason, the most frequent first, with the first ones of each as examples."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    for reject in rejects:
+        counts[reject.reason] += 1
+        if counts[reject.reason] <= _EXAMPLES:
+            examples[reject.reason].append(dataclasses.asdict(reject))
+    return {
+        reason: RejectSummary(count=count, examples=tuple(examples[reason]))
+        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    }
+
+
+def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None:
+    """Why records were rejected, with examples; None where none was."""
+    if not rejects:
+        return None
+    table = new_table("rejected as", "records", words=["for example"])
+    for reason, some in rejects.items():
+        lines = [
+            Text.assemble(clean(one["key"]), (f"  {clean(one['detail'])}", "dim"))
+            for one in some.examples[:_EXAMPLES]
+        ]
+        table.add_row(reason, f"{some.count:,}", Text("\n").join(lines))
+    return table
+
+
+def inspection(
+    summary: Summary, *, dataset: object, distances: Sequence[RenderableType | None] = ()
+) -> RenderableType:
+    """What `recordmill inspect` prints."""
+    manifest = summary.manifest
+    facts = Table.grid(padding=(0, 2))
+    options = ", ".join(f"{name}={value}" for name, value in sorted(manifest.options.items())
+                        if value not in (None, False, [], {}))  # fmt: skip
+    for fact, value in [
+        ("dataset", dataset),
+        ("digest", manifest.digest),
+        ("seed", manifest.seed),
+        ("options", options),
+        ("encoders", ", ".join(f"{name} {v}" for name, v in sorted(manifest.encoders.items()))),
+    ]:
+        facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
+
+    titles = ["records", "of them copies", "shards", "size", "a shard's size"]
+    splits = new_table("split", *titles, *(["filled"] if manifest.fill_rates else []))
+    for name in in_order(summary.splits):
+        split = summary.splits[name]
+        least, middle, most = split.shard_bytes
+        each = decimal(middle) if least == most else f"{decimal(least)} to {decimal(most)}"
+        splits.add_row(
+            name_of(name),
+            f"{split.records:,}",
+            f"{split.copies:,}",
+            f"{split.shards:,}",
+            decimal(split.bytes),
+            each if split.shards else "",
+            *_filled(manifest.fill_rates, name),
+        )
+
+    features = new_table("feature", words=["type", "shape", "kind"])
+    for name, feature in sorted(manifest.features.items()):
+        features.add_row(
+            name_of(name),
+            feature.raw_dtype or feature.dtype,
+            _shape(feature.shape if feature.raw_shape is None else feature.raw_shape),
+            feature.kind,
+        )
+    classes = {
+        name: {"written": _with_unlabelled(split.classes, split.records)}
+        for name, split in manifest.splits.items()
+    }
+    return stack(
+        facts,
+        splits,
+        _classes_table(classes, labels=manifest.labels, weights=manifest.class_weights),
+        features,
+        _ledger(manifest),
+        rejects_table(summary.rejects),
+        *distances,
+        *_notes(manifest),
+    )
+
+
+def record(found: Place, values: Sequence[tuple[str, str]]) -> RenderableType:
+    """One record: where it comes from, and its features as `describe_record` gives them."""
+    facts = Table.grid(padding=(0, 2))
+    copy = f", copy {found.copy}" if found.copy else ""
+    for fact, value in [
+        ("key", found.key + copy),
+        ("label", "(no class)" if found.label is None else found.label),
+        ("stands in", f"{found.file}, record {found.number} ({found.split})"),
+    ]:
+        facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
+    table = new_table("feature", words=["value"])
+    for name, value in values:
+        table.add_row(name_of(name), Text(clean(value), overflow="fold"))
+    return stack(facts, table)
+
+
+def verification(report: Report, *, dataset: object) -> RenderableType:
+    """What `recordmill verify` prints: the damages, if any, and one line that sums up."""
+    damages = [line(clean(damage)) for damage in report.damages[:_DAMAGES]]
+    more = len(report.damages) - len(damages)
+    if more:
+        damages.append(Text(f"... and {more:,} more; --json lists all", style="dim"))
+    verdict = ("no damage", "green")
+    if report.damages:
+        count = len(report.damages)
+        verdict = (f"{count:,} damage{'s' if count > 1 else ''}", "bold red")
+    read = count_of(report.records, "record") + f", {count_of(report.shards, 'shard')}"
+    last = line(
+        f"{clean(dataset)}: {read}, {decimal(report.bytes)}"
+        f"{', every picture decoded' if report.deep else ''}: ",
+        verdict,
+    )
+    return Group(*damages, last)
+
+
+def _classes_table(
+    splits: Mapping[str, Stages],
+    *,
+    labels: Iterable[str] = (),
+    weights: Mapping[str, float] | None = None,
+) -> RenderableType | None:
+    """Records of each class and split; the largest and the smallest where there are many.
+
+    labels: classes that show even where no split has records of them.
+    """
+    splits = {name: splits[name] for name in in_order(splits)}
+    totals: Counter[Label] = Counter(dict.fromkeys(labels, 0))
+    for stages in splits.values():
+        for label in {label for counts in stages.values() for label in counts}:
+            totals[label] += max(counts.get(label, 0) for counts in stages.values())
+    named = [n for label, n in totals.items() if label is not None]
+    if not named or (totals[None] and not any(named)):
+        return None
+    columns = [
+        (clean(name) if len(stages) == 1 else f"{clean(name)}\n{stage}", counts)
+        for name, stages in splits.items()
+        for stage, counts in stages.items()
+    ]
+    table = new_table("class", *(title for title, _ in columns), *(["weight"] if weights else []))
+    rows = sorted(totals.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
+    hidden = len(rows) - 2 * _ENDS
+    for place, (label, _) in enumerate(rows):
+        # To hide one row takes as much room as to show it.
+        if hidden > 1 and _ENDS <= place < _ENDS + hidden:
+            if place == _ENDS:
+                table.add_row(Text(f"... {hidden:,} more between", style="dim"))
+            continue
+        cells = [f"{counts.get(label, 0):,}" for _, counts in columns]
+        if weights:
+            cells.append("" if label is None else f"{weights.get(label, 0):.3g}")
+        table.add_row(name_of(label), *cells)
+    used = {stage for stages in splits.values() if len(stages) > 1 for stage in stages}
+    meant = [f"{stage}: {what}" for stage, what in _MEANING.items() if stage in used]
+    return Group(table, Text("; ".join(meant), style="dim")) if meant else table
+
+
+def _stages(**stages: Mapping[Label, int]) -> Stages:
+    """The last stage alone where all have the same counts, and no stage that changed nothing."""
+    *_, last = stages
+    kept = {"found": stages["found"]}
+    changed = False
+    for (_, before), (stage, counts) in itertools.pairwise(stages.items()):
+        differs = Counter(before) != Counter(counts)
+        changed = changed or differs
+        if differs or (changed and stage == last):
+            kept[stage] = counts
+    return kept if changed else {last: stages[last]}
+
+
+def _which(classes: Mapping[Label, tuple[int, int]], place: Literal[0, 1]) -> dict[Label, int]:
+    """The counts before balancing (0) or after it (1)."""
+    return {label: counts[place] for label, counts in classes.items()}
+
+
+def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, int]:
+    counts: dict[Label, int] = dict(classes.items())
+    if missing := records - sum(classes.values()):
+        counts[None] = missing
+    return counts
+
+
+def _ledger(manifest: Manifest) -> Text:
+    """A line each of inputs, records and copies: `9 inputs: 8 taken as records, 1 rejected`.
+
+    Before the colon stands the sum of what comes after it.
+    """
+    inputs, records = manifest.ledger.inputs, manifest.ledger.records
+    copies, unit = manifest.ledger.copies, manifest.ledger.unit
+    listed = inputs.read + inputs.rejected + inputs.filtered
+    sums = [
+        _sum(
+            count_of(listed, "input"),
+            {
+                "taken as records" if unit == INPUT else f"taken for {unit}s": inputs.read,
+                "rejected": inputs.rejected,
+                "filtered": inputs.filtered,
+            },
+        ),
+        _sum(
+            count_of(records.made, "record" if unit == INPUT else unit),
+            {
+                "written": records.written,
+                "rejected": records.rejected,
+                "filtered": records.filtered,
+                "dropped": records.dropped,
+            },
+        ),
+    ]
+    if manifest.ledger.packs is not None:
+        sums.append(count_of(manifest.ledger.packs, "pack"))
+    if (objects := manifest.ledger.objects) is not None:
+        written = {"written": objects.written, "left out": objects.dropped}
+        sums.append(_sum(count_of(objects.made, "object"), written))
+    if copies.planned:
+        planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
+        sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
+    return Text("\n".join(sums))
+
+
+def _sum(total: str, parts: Mapping[str, int]) -> str:
+    counts = [f"{count:,} {what}" for what, count in parts.items() if count]
+    return f"{total}: {', '.join(counts)}" if counts else total
+
+
+def _filled(rates: Mapping[str, float], split: str) -> list[str]:
+    """The cells of a column that is there where records are packed only."""
+    if not rates:
+        return []
+    return [f"{rates[split]:.1%}" if split in rates else ""]
+
+
+def _notes(manifest: Manifest) -> list[RenderableType]:
+    return [Text(f"Note: {clean(note)}") for note in manifest.notes]
+
+
+def _shape(shape: Sequence[int | None]) -> str:
+    return " x ".join("any" if size is None else str(size) for size in shape)

@@ -1,0 +1,309 @@
+"""What is in a dataset and in a record of it, as plain data for a command line to print."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import pathlib
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from recordmill.format.decode import Value
+from recordmill.format.features import Feature, Features
+from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, index_name, load
+from recordmill.format.shard_index import read_index
+from recordmill.profile import drift, statistics_file
+from recordmill.profile.drift import Comparison
+from recordmill.profile.statistics_file import SliceView
+from recordmill.storage.files import Location
+
+_EXAMPLES = 3  # rejects shown of each reason
+_VALUES = 8  # numbers shown of a feature
+_CHARACTERS = 200  # shown of a text
+_EXTENSIONS = {"JPEG": ".jpg", "TIFF": ".tif"}  # where it is not the format's name
+# Modes of Pillow by (dtype, channels); it has none for more than 8 bits and colour.
+_MODES = {("uint8", 1): "L", ("uint8", 2): "LA", ("uint8", 3): "RGB", ("uint8", 4): "RGBA"}
+_MODES |= {("uint16", 1): "I;16"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassCount:
+    """Records of a class, and how many of them are oversampled copies."""
+
+    records: int
+    copies: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitSummary:
+    """shard_bytes: (smallest, median, largest), zeros where there is no shard.
+
+    unlabelled: records, and copies among them, that have no class.
+    """
+
+    records: int
+    copies: int
+    bytes: int
+    shards: int
+    shard_bytes: tuple[int, int, int]
+    classes: Mapping[str, ClassCount]
+    unlabelled: ClassCount
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RejectSummary:
+    """Rejects of one reason: how many, and lines of the first ones."""
+
+    count: int
+    examples: tuple[Mapping[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A dataset at a glance. skew: between its splits; drift: from another dataset; None where
+    there are no statistics to compare.
+    """
+
+    manifest: Manifest
+    splits: Mapping[str, SplitSummary]
+    rejects: Mapping[str, RejectSummary]
+    skew: Comparison | None = None
+    drift: Comparison | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        manifest = self.manifest
+        return {
+            "digest": manifest.digest,
+            "seed": manifest.seed,
+            "options": dict(manifest.options),
+            "features": {name: feature.to_json() for name, feature in manifest.features.items()},
+            "labels": list(manifest.labels),
+            "class_weights": dict(manifest.class_weights),
+            "splits": {name: dataclasses.asdict(split) for name, split in self.splits.items()},
+            "ledger": manifest.ledger.to_json(),
+            "rejects": {name: dataclasses.asdict(some) for name, some in self.rejects.items()},
+            "encoders": dict(manifest.encoders),
+            "fill_rates": dict(manifest.fill_rates),
+            "notes": list(manifest.notes),
+            "skew": None if self.skew is None else self.skew.to_json(),
+            "drift": None if self.drift is None else self.drift.to_json(),
+        }
+
+
+def inspect(dataset: Location, *, compared: Mapping[str, SliceView] | None = None) -> Summary:
+    """Reads the manifest, the rejects, the statistics, and two columns of each index; no shard.
+
+    compared: the statistics of another dataset.
+
+    Raises:
+      ManifestError: there is no dataset, or its statistics cannot be understood.
+      IndexDamagedError, StorageError: an index or the rejects cannot be read.
+    """
+    manifest = load(dataset)
+    splits = {
+        name: _split(dataset, name, split, manifest.labels)
+        for name, split in manifest.splits.items()
+    }
+    slices = statistics_file.read(dataset, manifest)
+    return Summary(
+        manifest=manifest,
+        splits=splits,
+        rejects=_rejects(dataset, manifest),
+        skew=None if slices is None else drift.skew(slices),
+        drift=None if slices is None or compared is None else drift.drift(compared, slices),
+    )
+
+
+def _split(dataset: Location, name: str, split: SplitInfo, labels: Sequence[str]) -> SplitSummary:
+    copies: Counter[str | None] = Counter()
+    for number in range(len(split.shards)):
+        place = dataset / index_name(name, number, len(split.shards))
+        index = read_index(place, columns=["label", "copy"])
+        is_copy = np.asarray(index["copy"]) > 0
+        copies.update(index["label"].filter(is_copy).to_pylist())
+    sizes = [shard.bytes for shard in split.shards] or [0]
+    return SplitSummary(
+        records=split.records,
+        copies=copies.total(),
+        bytes=split.bytes,
+        shards=len(split.shards),
+        shard_bytes=(min(sizes), int(statistics.median(sizes)), max(sizes)),
+        classes={
+            label: ClassCount(records=split.classes.get(label, 0), copies=copies[label])
+            for label in labels
+        },
+        unlabelled=ClassCount(
+            records=split.records - sum(split.classes.values()), copies=copies[None]
+        ),
+    )
+
+
+def _rejects(dataset: Location, manifest: Manifest) -> dict[str, RejectSummary]:
+    if REJECTS not in manifest.files:
+        return {}
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[Mapping[str, str]]] = {}
+    with (dataset / REJECTS).open_input() as file:
+        for line in file:
+            reject = json.loads(line)
+            reason = reject["reason"]
+            counts[reason] += 1
+            if counts[reason] <= _EXAMPLES:
+                examples.setdefault(reason, []).append(reject)
+    return {
+        reason: RejectSummary(count=count, examples=tuple(examples[reason]))
+        for reason, count in counts.most_common()
+    }
+
+
+def describe_record(
+    example: Mapping[str, Value],
+    features: Features,
+    *,
+    labels: Sequence[str] = (),
+    label_offset: int = 0,
+) -> list[tuple[str, str]]:
+    """(feature, its values as a line of text), sorted by name."""
+    names = {label_offset + place: label for place, label in enumerate(labels)}
+    return [
+        (name, _described(example.get(name), feature, names))
+        for name, feature in sorted(features.items())
+    ]
+
+
+def _described(values: Value, feature: Feature, names: Mapping[int, str]) -> str:
+    if values is None or not len(values):
+        return "absent"
+    shown = [_text(value, feature, names) for value in values[:_VALUES]]
+    more = f", ... ({len(values)} values)" if len(values) > _VALUES else ""
+    return ", ".join(shown) + more
+
+
+def _text(value: Any, feature: Feature, names: Mapping[int, str]) -> str:
+    match feature.kind:
+        case "label":
+            return f"{value} ({names.get(int(value), 'no class')})"
+        case "image":
+            return _picture_text(value)
+        case "raw":
+            shape = "x".join(str(size or "?") for size in feature.raw_shape or ())
+            return f"{feature.raw_dtype} {shape or 'value'}, {len(value)} bytes"
+    if isinstance(value, bytes):
+        text = value.decode(errors="backslashreplace")
+        return text if len(text) <= _CHARACTERS else f"{text[:_CHARACTERS]}..."
+    return f"{value:g}" if feature.dtype == "float32" else str(value)
+
+
+def _picture_text(content: bytes) -> str:
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            what = f"{picture.format} {picture.width}x{picture.height} {picture.mode}"
+    except OSError:
+        what = "no picture"
+    return f"{what}, {len(content)} bytes"
+
+
+def save_picture(
+    example: Mapping[str, Value],
+    features: Features,
+    path: pathlib.Path,
+) -> pathlib.Path:
+    """Writes the picture of a record to a file and returns its path.
+
+    An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
+    uint16 stretched to 0..255); of a clip its first frame. The extension becomes that of the
+    content.
+
+    Raises:
+      ValueError: the record has no picture, or an array that is none.
+    """
+    for name, feature in _picture_features(features):
+        values = example.get(name)
+        if not isinstance(values, list) or not values:
+            continue
+        if feature.kind == "image":
+            return _write(path, values[0])
+        feature = _with_sizes(
+            feature, [n for one in feature.shape_features for n in _sizes(example, one)]
+        )
+        picture = _as_picture(_array(values[0], feature, name), name)
+        content = io.BytesIO()
+        picture.save(content, "PNG")
+        return _write(path, content.getvalue())
+    raise ValueError(
+        "the record has no picture: expected a feature of kind image, or raw with a shape,"
+        f" got {', '.join(sorted(features))}"
+    )
+
+
+def _picture_features(features: Features) -> Iterator[tuple[str, Feature]]:
+    """Encoded pictures first: an array may be anything."""
+    for kind in ("image", "raw"):
+        yield from ((name, f) for name, f in sorted(features.items()) if f.kind == kind)
+
+
+def _sizes(example: Mapping[str, Value], name: str) -> list[int | None]:
+    values = example.get(name)
+    return values.tolist() if isinstance(values, np.ndarray) and len(values) else [None]
+
+
+def _with_sizes(feature: Feature, sizes: Sequence[int | None]) -> Feature:
+    """Pixels whose shape varies, with the shape that their own record states."""
+    shape = feature.raw_shape or ()
+    if len(shape) != len(sizes):
+        return feature
+    stated = (a if a is not None else b for a, b in zip(shape, sizes, strict=True))
+    return dataclasses.replace(feature, raw_shape=tuple(stated))
+
+
+def _write(path: pathlib.Path, content: bytes) -> pathlib.Path:
+    with Image.open(io.BytesIO(content)) as picture:
+        name = str(picture.format)
+    # `heron.2024` has no extension, but a name with a point in it.
+    stem = path.stem if path.suffix.lower() in Image.registered_extensions() else path.name
+    target = path.with_name(stem + _EXTENSIONS.get(name, f".{name.lower()}"))
+    target.write_bytes(content)
+    return target
+
+
+def _array(content: bytes, feature: Feature, name: str) -> npt.NDArray[Any]:
+    """The array of a raw feature; one unknown dimension follows from the number of bytes."""
+    shape = feature.raw_shape or ()
+    unknown = shape.count(None)
+    if feature.raw_dtype is None or unknown > 1:
+        raise ValueError(
+            f"the shape of {name} is not known: {feature.raw_dtype} {list(shape)}; expected at most"
+            f" one None, or features that tell it"
+        )
+    flat = np.frombuffer(content, np.dtype(feature.raw_dtype).newbyteorder("<"))
+    known = math.prod(size for size in shape if size is not None)
+    if flat.size % max(known, 1) or (not unknown and flat.size != known):
+        raise ValueError(f"{name} has {flat.size} values, which do not fill {list(shape)}")
+    return flat.reshape([-1 if size is None else size for size in shape])
+
+
+def _as_picture(array: npt.NDArray[Any], name: str) -> Image.Image:
+    """[height, width] or [height, width, 1..4]; of a clip, [frames, ...], the first frame."""
+    if array.ndim == 4 and len(array):
+        array = array[0]
+    if array.ndim == 3 and array.shape[-1] == 1:
+        array = array[..., 0]
+    channels = array.shape[-1] if array.ndim == 3 else 1
+    if array.ndim not in (2, 3) or channels > 4 or not array.size:
+        raise ValueError(
+            f"{name} is no picture: expected [height, width] or [height, width, 1 to 4],"
+            f" got {list(array.shape)}"
+        )
+    if (array.dtype.name, channels) not in _MODES:
+        low, high = float(array.min()), float(array.max())
+        array = ((array - low) * (255 / ((high - low) or 1))).astype(np.uint8)
+    size = (array.shape[1], array.shape[0])
+    return Image.frombytes(_MODES[array.dtype.name, channels], size, array.tobytes())

@@ -1,0 +1,249 @@
+"""One shard against the manifest and its index: every byte, every record."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.checking.conformance import Conformance, NonconformingError
+from recordmill.checking.split_leakage import Hashes
+from recordmill.format.decode import ExampleError
+from recordmill.format.features import Features
+from recordmill.format.framing import HEAD, TAIL, Compression, Frame, FrameError, read_frames
+from recordmill.format.hashing import HashingReader
+from recordmill.format.manifest import FileInfo, Shard
+from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.storage.files import Location, MissingError
+
+if TYPE_CHECKING:
+    pass
+
+_BLOCK = 1 << 20  # bytes read and hashed at once
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Damage:
+    """What is wrong with a file, or with the first bad record in it.
+
+    record: its number in the file, from 0. offset: of its frame, in bytes of the uncompressed
+    stream. key: its name, by the index.
+    """
+
+    file: str
+    what: str
+    record: int | None = None
+    offset: int | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        place = [self.file]
+        if self.record is not None:
+            place.append(f"record {self.record}")
+        if self.offset is not None:
+            place.append(f"byte {self.offset}")
+        if self.key is not None:
+            place.append(f"key {self.key!r}")
+        return f"{', '.join(place)}: {self.what}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardTask:
+    """All that is needed to check one shard in another process."""
+
+    dataset: Location
+    split: str
+    shard: Shard
+    index: str
+    compression: Compression
+    features: Features
+    labels: tuple[str, ...]
+    label_offset: int
+    deep: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardReport:
+    """What was found in a shard.
+
+    originals: records by class without their copies, by the index.
+    """
+
+    split: str
+    file: str
+    records: int
+    bytes: int
+    damages: tuple[Damage, ...]
+    hashes: Hashes
+    originals: Mapping[str, int]
+
+
+def verify_shard(task: ShardTask) -> ShardReport:
+    """Reads one shard and its index, both to the end."""
+    index, damages = check_index(task)
+    content = None
+    try:
+        with (task.dataset / task.shard.file).open_input() as file:
+            content = _read_shard(file, task, index)
+    except MissingError:
+        damages.append(Damage(file=task.shard.file, what="the file is missing"))
+    else:
+        damages += content.damages
+    return ShardReport(
+        split=task.split,
+        file=task.shard.file,
+        records=content.records if content else 0,
+        bytes=content.bytes if content else 0,
+        damages=tuple(damages),
+        hashes=Hashes.together([]) if index is None else Hashes.of(index),
+        originals={} if index is None else _originals(index),
+    )
+
+
+def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
+    """The index, where there is one to hold against the records."""
+    shard = task.shard
+    try:
+        index = read_index(task.dataset / task.index)
+    except MissingError:
+        return None, [Damage(file=task.index, what="the file is missing")]
+    except IndexDamagedError as error:
+        return None, [Damage(file=task.index, what=str(error))]
+    if index.num_rows != shard.records:
+        what = f"has {index.num_rows} rows, the manifest says {shard.records} records"
+        return None, [Damage(file=task.index, what=what)]
+    counted = _count(index["label"])
+    stated = Counter(shard.classes)
+    differing = sorted(label for label in counted | stated if counted[label] != stated[label])
+    damages = [
+        Damage(
+            file=shard.file,
+            what=f"holds {counted[label]} records of class {label!r},"
+            f" the manifest says {stated[label]}",
+        )
+        for label in differing
+    ]
+    return index, damages
+
+
+def _originals(index: pa.Table) -> Counter[str]:
+    return _count(index.filter(pc.equal(index["copy"], 0))["label"])
+
+
+def _count(labels: pa.ChunkedArray) -> Counter[str]:
+    return Counter(label for label in labels.to_pylist() if label is not None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Content:
+    records: int
+    bytes: int
+    damages: tuple[Damage, ...]
+
+
+def _read_shard(file: BinaryIO, task: ShardTask, index: pa.Table | None) -> _Content:
+    """One pass over the file: its checksum and its records come from the same bytes."""
+    shard = task.shard
+    hashing = HashingReader(file)
+    stream = io.BufferedReader(hashing, _BLOCK)
+    records, whole, damage = _check_records(stream, task, index)
+    while stream.read(_BLOCK):  # what stands after a damage is hashed, too
+        pass
+    damages = [] if damage is None else [damage]
+    if whole and records != shard.records:
+        what = f"holds {records} records, the manifest says {shard.records}"
+        damages.append(Damage(file=shard.file, what=what))
+    stated = FileInfo(bytes=shard.bytes, sha256=shard.sha256)
+    damages += compare(shard.file, found=hashing.info, stated=stated)
+    return _Content(records=records, bytes=hashing.info.bytes, damages=tuple(damages))
+
+
+def _check_records(
+    stream: BinaryIO, task: ShardTask, index: pa.Table | None
+) -> tuple[int, bool, Damage | None]:
+    """How many records can be read, whether they are all, and the first bad one."""
+    conformance = Conformance(
+        task.features, labels=task.labels, label_offset=task.label_offset, deep=task.deep
+    )
+    rows = _rows(index)
+    records, damage = 0, None
+    try:
+        for frame in read_frames(stream, compression=task.compression):
+            row = next(rows, None)
+            if damage is None:
+                what = _check_record(frame, row, task, conformance)
+                if what is not None:
+                    damage = _damage(task, records, frame.offset, row, what)
+            records += 1
+    except FrameError as error:
+        row = next(rows, None)
+        damage = damage or _damage(task, error.record, error.offset, row, error.what)
+        return records, False, damage
+    return records, True, damage
+
+
+class _Row(NamedTuple):
+    """A row of the index."""
+
+    key: str
+    label: str | None
+    copy: int
+    offset: int
+    length: int
+
+
+def _rows(index: pa.Table | None) -> Iterator[_Row]:
+    if index is None:
+        return iter(())
+    return map(_Row, *(index[name].to_pylist() for name in _Row._fields))
+
+
+def _damage(task: ShardTask, record: int, offset: int, row: _Row | None, what: str) -> Damage:
+    key = row.key if row else None
+    return Damage(file=task.shard.file, record=record, offset=offset, key=key, what=what)
+
+
+def _check_record(
+    frame: Frame, row: _Row | None, task: ShardTask, conformance: Conformance
+) -> str | None:
+    """What is wrong with a record."""
+    if row is not None:
+        length = HEAD + len(frame.payload) + TAIL
+        if (row.offset, row.length) != (frame.offset, length):
+            return (
+                f"is {length} bytes at byte {frame.offset},"
+                f" the index says {row.length} at {row.offset}"
+            )
+        if row.copy and task.split != "train":
+            return f"copy {row.copy} of a record, but only train may hold copies"
+    try:
+        example = conformance.decode(frame.payload)
+        conformance.check(example)
+        if row is not None:
+            conformance.check_label(example, row.label)
+    except (ExampleError, NonconformingError) as error:
+        return str(error)
+    return None
+
+
+def compare(file: str, *, found: FileInfo, stated: FileInfo) -> list[Damage]:
+    if found == stated:
+        return []
+    if found.bytes != stated.bytes:
+        what = f"is {found.bytes} bytes, the manifest says {stated.bytes}"
+    else:
+        what = f"has the sha256 {found.sha256}, the manifest says {stated.sha256}"
+    return [Damage(file=file, what=f"{what}: it changed after it was written")]
+
+
+def measure(file: BinaryIO) -> FileInfo:
+    """Reads a stream to its end."""
+    hashing = HashingReader(file)
+    while hashing.read(_BLOCK):
+        pass
+    return hashing.info

@@ -1,0 +1,205 @@
+"""The files that let `tfds.builder_from_directory` open a dataset as if TFDS had written it.
+
+Measured with tensorflow-datasets 4.9.10; the JSON is that of its dataset_info.proto and
+feature.proto. It cannot read gzip, and needs the shape of an array up to one dimension.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from recordmill.format.features import Feature, Features
+from recordmill.format.manifest import SplitInfo
+from recordmill.format.schema import fixed_shape
+
+_CLASSES = "tensorflow_datasets.core.features"
+# What tf.io.decode_raw understands; TFDS reads uint64 as int64 and casts the bits.
+_RAW_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsFiles:
+    """Files by name, and what the reader of the manifest should know about them."""
+
+    files: Mapping[str, bytes]
+    notes: tuple[str, ...] = ()
+
+
+def tfds_files(
+    *,
+    features: Features,
+    labels: Sequence[str],
+    label_offset: int,
+    compression: str,
+    splits: Mapping[str, SplitInfo],
+) -> TfdsFiles:
+    """dataset_info.json, features.json and a file of names per label, or a note why not."""
+    if compression != "none":
+        return TfdsFiles(
+            files={}, notes=(f"no TFDS files: TFDS cannot read {compression} TFRecords",)
+        )
+    if any(feature.sequence for feature in features.values()):
+        why = "TFDS would leave out the feature lists of SequenceExamples"
+        return TfdsFiles(files={}, notes=(f"no TFDS files: {why}",))
+    notes = []
+    named = bool(labels)
+    if named and label_offset != 0:
+        notes.append(
+            "TFDS shows labels as plain numbers:"
+            f" it has no place for the label offset {label_offset}"
+        )
+        named = False
+    elif not all(_fits_a_line(label) for label in labels):
+        notes.append(
+            "TFDS shows labels as plain numbers: a class name is empty, or has line breaks or"
+            " spaces at an end, which its file of names cannot hold"
+        )
+        named = False
+    connectors = {}
+    for name, feature in sorted(features.items()):
+        connectors[name], note = _connector(feature, len(labels) if named else 0)
+        if note:
+            notes.append(f"TFDS shows {name} as bytes: {note}")
+    names = "".join(f"{label}\n" for label in labels).encode()
+    name_files = {
+        f"{name.replace('/', '.')}.labels.txt": names
+        for name, feature in features.items()
+        if named and feature.kind == "label"
+    }
+    top = {
+        "pythonClassName": f"{_CLASSES}.features_dict.FeaturesDict",
+        "featuresDict": {"features": connectors},
+    }
+    files = {
+        "dataset_info.json": _json(_dataset_info(features, splits)),
+        "features.json": _json(top),
+        **name_files,
+    }
+    return TfdsFiles(files=files, notes=tuple(notes))
+
+
+def _dataset_info(features: Features, splits: Mapping[str, SplitInfo]) -> Json:
+    info: Json = {
+        "name": "recordmill",
+        "version": "1.0.0",
+        "fileFormat": "tfrecord",
+        "splits": [
+            {
+                "name": name,
+                "filepathTemplate": "{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+                "numBytes": str(split.bytes),
+                "shardLengths": [str(shard.records) for shard in split.shards],
+            }
+            for name, split in sorted(splits.items())
+            if split.shards
+        ],
+    }
+    supervised = _supervised(features)
+    if supervised:
+        items = [{"featureKey": name} for name in supervised]
+        info["supervisedKeys"] = {"tuple": {"items": items}}
+    return info
+
+
+def _supervised(features: Features) -> tuple[str, str] | None:
+    """What as_supervised gives: the one picture, array or text, and the one label."""
+
+    def single(kind: str) -> str | None:
+        names = [name for name, f in features.items() if f.kind == kind and f.shape == ()]
+        return names[0] if len(names) == 1 else None
+
+    label = single("label")
+    content = single("image") or single("raw") or single("text")
+    return (content, label) if content and label else None
+
+
+def _connector(feature: Feature, classes: int) -> tuple[Json, str | None]:
+    """The JSON of a feature connector, and why it is not the one its kind asks for."""
+    element, note = _element(feature, classes)
+    if feature.shape == ():
+        return element, note
+    shape = fixed_shape(feature)
+    if shape is not None and "tensor" in element:
+        return _tensor(feature.dtype, shape), note
+    if len(feature.shape) > 1 and None not in feature.shape[1:] and "tensor" in element:
+        return _tensor(feature.dtype, feature.shape), note  # as many rows as there are values for
+    sequence = {
+        "pythonClassName": f"{_CLASSES}.sequence_feature.Sequence",
+        "sequence": {
+            "feature": element,
+            "length": str(int(np.prod(shape, dtype=np.int64)) if shape is not None else -1),
+        },
+    }
+    return sequence, note
+
+
+def _element(feature: Feature, classes: int) -> tuple[Json, str | None]:
+    """The connector of one value of the feature."""
+    match feature.kind:
+        case "label" if classes:
+            return {
+                "pythonClassName": f"{_CLASSES}.class_label_feature.ClassLabel",
+                "classLabel": {"numClasses": str(classes)},
+            }, None
+        case "text":
+            return {"pythonClassName": f"{_CLASSES}.text_feature.Text", "text": {}}, None
+        case "image":
+            # Three channels, as by TFDS' own default: it converts grey and drops alpha.
+            return {
+                "pythonClassName": f"{_CLASSES}.image_feature.Image",
+                "image": {"dtype": "uint8", "shape": _shape((None, None, 3))},
+            }, None
+        case "raw":
+            note = _raw_note(feature)
+            if note is None and feature.raw_dtype is not None and feature.raw_shape is not None:
+                dtype = np.dtype(feature.raw_dtype).name
+                return _tensor(dtype, feature.raw_shape, encoding="bytes"), None
+            return _tensor("string", ()), note
+    return _tensor(feature.dtype, ()), None
+
+
+def _raw_note(feature: Feature) -> str | None:
+    """Why TFDS cannot decode an array."""
+    if feature.raw_dtype is None or feature.raw_shape is None:
+        return "the dtype and shape of its arrays are not declared"
+    if np.dtype(feature.raw_dtype).name not in _RAW_DTYPES:
+        return f"it cannot decode arrays of {feature.raw_dtype}"
+    if feature.shape_is_open:
+        return "it can work out one unknown dimension of an array, not more"
+    if feature.shape != ():
+        return "a record holds several arrays"
+    return None
+
+
+def _tensor(dtype: str, shape: tuple[int | None, ...], *, encoding: str = "none") -> Json:
+    # A Scalar has no encoding: it would look for a number.
+    name = "tensor_feature.Tensor" if shape or encoding != "none" else "scalar.Scalar"
+    return {
+        "pythonClassName": f"{_CLASSES}.{name}",
+        "tensor": {"dtype": dtype, "encoding": encoding, "shape": _shape(shape)},
+    }
+
+
+def _shape(shape: tuple[int | None, ...]) -> Json:
+    if not shape:
+        return {}
+    return {"dimensions": [str(-1 if size is None else size) for size in shape]}
+
+
+def _fits_a_line(label: str) -> bool:
+    """Whether TFDS reads a name back as it is: it splits at line breaks and strips."""
+    return label == label.strip() != "" and "\n" not in label and "\r" not in label
+
+
+def _json(data: Json) -> bytes:
+    return (json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2) + "\n").encode()

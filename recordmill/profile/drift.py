@@ -1,0 +1,227 @@
+"""How far two groups of records are apart, column by column, by their statistics.
+
+The distance is that of tensorflow_metadata's `infinity_norm`: of the frequencies of categories, or
+of ten buckets of numbers that hold equally many of the reference, the largest difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.format.split_names import TRAIN
+from recordmill.profile.statistics_file import WHOLE, ColumnView, SliceView
+
+Floats = npt.NDArray[np.float64]
+Kind = Literal["skew", "drift"]
+
+_BUCKETS = 10
+_TOLERANCE = 1e-9
+_TINY = float(np.finfo(np.float64).tiny)  # the bucket of 0 has bounds nearer to 0 than this
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Distance:
+    """How far a column of some records is from the same column of the reference.
+
+    kind: skew is between splits, drift between datasets. reference, records: which are compared, by
+    the name of their slice.
+    infinity_norm: 0 to 1. jensen_shannon: divergence, 0 to 1 (bits). where: the value or the bucket
+    that differs most, its share in the reference and here. missing: the share of records without
+    the column, in the reference and here.
+    """
+
+    kind: Kind
+    column: str
+    reference: str
+    records: str
+    infinity_norm: float
+    jensen_shannon: float
+    where: str
+    shares: tuple[float, float]
+    missing: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """distances: the largest first. other: columns that cannot be compared, and why."""
+
+    distances: tuple[Distance, ...] = ()
+    other: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "distances": [one.to_json() for one in self.distances],
+            "other": [{"column": column, "why": why} for column, why in self.other],
+        }
+
+
+def skew(slices: Mapping[str, SliceView]) -> Comparison:
+    """Of each other split from train, or from the first by name where there is no train."""
+    splits = sorted(name for name in slices if name != WHOLE)
+    if len(splits) < 2:
+        return Comparison()
+    reference = TRAIN if TRAIN in splits else splits[0]
+    found = [
+        compare(slices, slices, kind="skew", reference=reference, records=name)
+        for name in splits
+        if name != reference
+    ]
+    return Comparison(distances=_largest_first(d for one in found for d in one.distances))
+
+
+def drift(before: Mapping[str, SliceView], now: Mapping[str, SliceView]) -> Comparison:
+    """Of a dataset from an earlier one, all splits together."""
+    if WHOLE not in before or WHOLE not in now:
+        return Comparison()
+    return compare(before, now, kind="drift", reference=WHOLE, records=WHOLE)
+
+
+def compare(
+    before: Mapping[str, SliceView],
+    now: Mapping[str, SliceView],
+    *,
+    kind: Kind,
+    reference: str,
+    records: str,
+) -> Comparison:
+    """Of a slice of one dataset from a slice of another, column by column."""
+    ones, others = before[reference].columns, now[records].columns
+    distances, other = [], []
+    for name in sorted({*ones, *others}):
+        if name not in others:
+            other.append((name, "is not there any more"))
+        elif name not in ones:
+            other.append((name, "is new"))
+        else:
+            one_view, two_view = ones[name], others[name]
+            shares = _shares(one_view, two_view)
+            if shares is None:
+                other.append((name, _why_not(one_view, two_view)))
+                continue
+            names, one, two = shares
+            most = int(np.argmax(np.abs(one - two)))
+            distances.append(
+                Distance(
+                    kind=kind,
+                    column=name,
+                    reference=reference,
+                    records=records,
+                    infinity_norm=float(abs(one[most] - two[most])),
+                    jensen_shannon=_jensen_shannon(*_with_others(one, two)),
+                    where=names[most],
+                    shares=(float(one[most]), float(two[most])),
+                    missing=(_missing(one_view), _missing(two_view)),
+                )
+            )
+    return Comparison(distances=_largest_first(distances), other=tuple(other))
+
+
+def _largest_first(distances: Iterable[Distance]) -> tuple[Distance, ...]:
+    return tuple(sorted(distances, key=lambda d: (-d.infinity_norm, d.column, d.records)))
+
+
+def _missing(column: ColumnView) -> float:
+    records = column.records + column.missing
+    return column.missing / records if records else 0.0
+
+
+def _why_not(before: ColumnView, now: ColumnView) -> str:
+    if not before.values or not now.values:
+        return "has no value on one side"
+    if (before.categories is None) != (now.categories is None):
+        return "was numbers and is text, or the reverse"
+    return "is of bytes"
+
+
+def _shares(before: ColumnView, now: ColumnView) -> tuple[list[str], Floats, Floats] | None:
+    """(names, shares before, shares now) of categories or buckets; None where there are none."""
+    if not before.values or not now.values:
+        return None
+    if before.categories is not None and now.categories is not None:
+        # A longer list on one side would say nothing of the other.
+        names = sorted({*before.categories, *now.categories})
+        pairs = [(before.categories.get(n, 0.0), now.categories.get(n, 0.0)) for n in names]
+        if not names:
+            return None
+        counts = np.array(pairs).T
+        return names, counts[0] / before.values, counts[1] / now.values
+    if before.buckets is None or now.buckets is None:
+        return None
+    edges = _edges(before)
+    odd = sorted({*before.odd, *now.odd})
+    names = [*_bucket_names(edges), *odd]
+    one, two = (
+        np.array([*np.diff(_held_below(view, edges)), *(view.odd.get(n, 0.0) for n in odd)])
+        for view in (before, now)
+    )
+    return names, one / before.values, two / now.values
+
+
+def _edges(reference: ColumnView) -> list[float]:
+    """Between buckets of the reference that hold a tenth of it each; infinite at the ends."""
+    edges: list[float] = []
+    buckets = reference.buckets or ()
+    total = sum(held for _, _, held in buckets)
+    least, held = None, 0.0
+    for low, high, count in buckets:
+        least = low if least is None else least
+        held += count
+        if held * _BUCKETS >= total:
+            edges += [least, high]
+            least, held = None, 0.0
+    if least is not None:
+        edges += [least, buckets[-1][1]]
+    return [-math.inf, *sorted(set(edges)), math.inf]
+
+
+def _held_below(column: ColumnView, edges: list[float]) -> Floats:
+    """How many values are less than each edge; within a bucket they are spread evenly."""
+    places, held = [], [0.0]
+    for low, high, count in column.buckets or ():
+        places += [low, high]
+        held += [held[-1] + count, held[-1] + count]
+    if not places:
+        return np.zeros(len(edges))
+    return np.interp(edges, places, held[:-1])
+
+
+def _bucket_names(edges: list[float]) -> Iterator[str]:
+    for low, high in itertools.pairwise(0.0 if abs(x) < _TINY else x for x in edges):
+        if low == -math.inf:
+            yield f"below {high:.4g}"
+        elif high == math.inf:
+            yield f"{low:.4g} and above"
+        else:
+            yield f"{low:.4g} to {high:.4g}"
+
+
+def _with_others(one: Floats, two: Floats) -> tuple[Floats, Floats]:
+    """Shares that sum to 1: where not all are known, those not known of both come together."""
+    rests = 1 - one.sum(), 1 - two.sum()
+    if max(rests) < _TOLERANCE:
+        return one, two
+    known = (one > 0) & (two > 0)
+    return (
+        np.append(one[known], 1 - one[known].sum()),
+        np.append(two[known], 1 - two[known].sum()),
+    )
+
+
+def _jensen_shannon(one: Floats, two: Floats) -> float:
+    """The divergence of shares, in bits."""
+    middle = (one + two) / 2
+    total = 0.0
+    for part in (one, two):
+        there = part > 0
+        total += float(np.sum(part[there] * np.log2(part[there] / middle[there])))
+    return min(max(total / 2, 0.0), 1.0)

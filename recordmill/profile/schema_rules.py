@@ -1,0 +1,331 @@
+"""What a tensorflow_metadata Schema asks of the columns of an input, as plain data.
+
+Source: tensorflow_metadata/proto/v0/schema.proto, and TFDV's validation of statistics by it. What
+is not understood is an error, as a limit that nobody looks at is worse than none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from recordmill.errors import ConfigError
+from recordmill.storage.files import Location, StorageError
+
+FLAG = "--schema"
+
+Type = Literal["INT", "FLOAT", "BYTES"]
+_TYPES: Mapping[int, Type] = {1: "BYTES", 2: "INT", 3: "FLOAT"}
+# Those of a feature that data need not have, and of one that it has. Source: TFDV's feature_util.
+_IGNORED = {"PLANNED", "ALPHA", "DEPRECATED", "DEBUG_ONLY", "DISABLED"}
+_VALID = {"UNKNOWN_STAGE", "BETA", "PRODUCTION"}
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Range:
+    """Numbers from least to most, either of which may be any. whole: integers, compared as such;
+    others are compared as float32, as the schema has them. nan, infinite: whether these may be.
+    """
+
+    whole: bool
+    least: float | None = None
+    most: float | None = None
+    nan: bool = True
+    infinite: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Words:
+    """Texts that may be."""
+
+    values: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Truth:
+    """0 and 1, or of a column of texts these two."""
+
+    true: str | None = None
+    false: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limit:
+    """How far a column may be from the one it is compared with."""
+
+    infinity_norm: float | None = None
+    jensen_shannon: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColumnRules:
+    """What is asked of one column.
+
+    min_fraction, min_count: of the records that have it; with a fraction of 1 each has to. values:
+    how many each of these has, at least and at most. mass: the fraction of all values that are in
+    the domain; with 1 each has to be. unique: different values, at least and at most.
+    """
+
+    name: str
+    type: Type | None = None
+    min_fraction: float = 0.0
+    min_count: int = 0
+    values: tuple[int, int | None] = (0, None)
+    domain: Range | Words | Truth | None = None
+    mass: float = 1.0
+    unique: tuple[int, int | None] = (0, None)
+    drift: Limit = Limit()
+    skew: Limit = Limit()
+
+    @property
+    def required(self) -> bool:
+        return self.min_fraction >= 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What is asked of an input.
+
+    columns: by name, in the order of the schema. ignored: columns that may be there or not.
+    records: of the dataset, at least and at most. sha256: of the schema, comments and order of its
+    fields left aside.
+    """
+
+    columns: Mapping[str, ColumnRules]
+    ignored: frozenset[str] = frozenset()
+    records: tuple[int, int | None] = (0, None)
+    sha256: str = ""
+
+
+def load(path: str) -> Rules:
+    """Reads a schema in text format. Raises ConfigError."""
+    try:
+        text = Location.parse(path).read_bytes().decode()
+    except (StorageError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{FLAG}: cannot read {path!r}: {error}") from error
+    try:
+        return parse(text)
+    except _SyntaxError as error:
+        raise ConfigError(f"{FLAG} {path}:{error.line}: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{FLAG} {path}: {error}") from error
+
+
+class _SyntaxError(ConfigError):
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def parse(text: str) -> Rules:
+    """The rules of a schema in text format. Raises ConfigError for what is not understood."""
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    schema = schema_pb2.Schema()
+    try:
+        text_format.Parse(text, schema)
+    except text_format.ParseError as error:
+        raise _SyntaxError(
+            f"expected a tensorflow_metadata Schema in text format: {error}", error.GetLine() or 1
+        ) from error
+    _only(
+        schema,
+        "the schema",
+        ("feature", "string_domain", "int_domain", "float_domain", "dataset_constraints"),
+        harmless=("annotation", "represent_variable_length_as_ragged"),
+    )
+    shared = _shared_domains(schema)
+    columns: dict[str, ColumnRules] = {}
+    ignored = set()
+    for feature in schema.feature:
+        if not feature.name:
+            raise ConfigError("expected a name in each feature, got one without")
+        if feature.name in columns or feature.name in ignored:
+            raise ConfigError(f"feature {feature.name!r} stands here a second time")
+        stage = schema_pb2.LifecycleStage.Name(feature.lifecycle_stage)
+        if feature.deprecated or stage in _IGNORED:
+            ignored.add(feature.name)
+        elif stage in _VALID:
+            columns[feature.name] = _column(feature, shared)
+        else:
+            raise ConfigError(
+                f"feature {feature.name!r}: nothing here knows lifecycle_stage {stage}; expected"
+                f" one of {', '.join(sorted(_VALID | _IGNORED))}"
+            )
+    constraints = schema.dataset_constraints
+    _only(constraints, "dataset_constraints", ("min_examples_count", "max_examples_count"))
+    return Rules(
+        columns=columns,
+        ignored=frozenset(ignored),
+        records=_bounds(constraints, "min_examples_count", "max_examples_count"),
+        sha256=hashlib.sha256(schema.SerializeToString(deterministic=True)).hexdigest(),
+    )
+
+
+def _only(message: Any, where: str, known: tuple[str, ...], *, harmless: Any = ()) -> None:
+    """Raises ConfigError for a field that nothing here looks at; harmless: that need not be."""
+    for field, _ in message.ListFields():
+        if field.name not in (*known, *harmless):
+            raise ConfigError(
+                f"{where}{': ' if where else ''}nothing here knows {field.name}; expected some of"
+                f" {', '.join(known)}: take it out of the schema"
+            )
+
+
+def _bounds(message: Any, least: str, most: str) -> tuple[int, int | None]:
+    """At least and at most, of two fields that may be unset."""
+    bounds = (
+        getattr(message, least) if message.HasField(least) else 0,
+        getattr(message, most) if message.HasField(most) else None,
+    )
+    if bounds[1] is not None and bounds[1] < bounds[0]:
+        raise ConfigError(f"expected {least} up to {most}, got {bounds[0]} and {bounds[1]}")
+    return bounds
+
+
+def _shared_domains(schema: Any) -> dict[str, Any]:
+    """The domains that features name, by name."""
+    shared: dict[str, Any] = {}
+    for domain in (*schema.string_domain, *schema.int_domain, *schema.float_domain):
+        if not domain.name or domain.name in shared:
+            raise ConfigError(
+                f"expected domains of the schema to have a name each, got {domain.name!r} twice"
+                if domain.name
+                else "expected domains of the schema to have a name each, got one without"
+            )
+        shared[domain.name] = domain
+    return shared
+
+
+def _column(feature: Any, shared: Mapping[str, Any]) -> ColumnRules:
+    try:
+        return _read_column(feature, shared)
+    except ConfigError as error:
+        raise ConfigError(f"feature {feature.name!r}: {error}") from error
+
+
+_KNOWN = (
+    "name", "presence", "shape", "value_count", "type", "domain", "int_domain", "float_domain",
+    "string_domain", "bool_domain", "natural_language_domain", "distribution_constraints",
+    "unique_constraints", "skew_comparator", "drift_comparator", "lifecycle_stage",
+)  # fmt: skip
+
+
+def _read_column(feature: Any, shared: Mapping[str, Any]) -> ColumnRules:
+    _only(feature, "", _KNOWN, harmless=("annotation", "deprecated"))
+    kind = _TYPES.get(feature.type)
+    if feature.type and kind is None:
+        raise ConfigError(f"expected type {', '.join(_TYPES.values())}, got STRUCT")
+    presence = feature.presence
+    _only(presence, "presence", ("min_fraction", "min_count"))
+    if not 0 <= presence.min_fraction <= 1:
+        raise ConfigError(f"presence: expected min_fraction 0 to 1, got {presence.min_fraction:g}")
+    _only(feature.distribution_constraints, "distribution_constraints", ("min_domain_mass",))
+    mass = feature.distribution_constraints.min_domain_mass
+    if not 0 <= mass <= 1:
+        raise ConfigError(f"expected min_domain_mass 0 to 1, got {mass:g}")
+    _only(feature.unique_constraints, "unique_constraints", ("min", "max"))
+    domain = _domain(feature, shared)
+    _refuse_contradiction(domain, kind)
+    return ColumnRules(
+        name=feature.name,
+        type=kind,
+        min_fraction=presence.min_fraction,
+        min_count=presence.min_count,
+        values=_value_count(feature),
+        domain=domain,
+        mass=mass,
+        unique=_bounds(feature.unique_constraints, "min", "max"),
+        drift=_limit(feature.drift_comparator, "drift_comparator"),
+        skew=_limit(feature.skew_comparator, "skew_comparator"),
+    )
+
+
+def _value_count(feature: Any) -> tuple[int, int | None]:
+    match feature.WhichOneof("shape_type"):
+        case "shape":
+            for dim in feature.shape.dim:
+                if not dim.HasField("size"):
+                    raise ConfigError("shape: expected a size of each dim")
+            size = math.prod(dim.size for dim in feature.shape.dim)
+            return size, size
+        case "value_count":
+            return _bounds(feature.value_count, "min", "max")
+    return 0, None
+
+
+def _domain(feature: Any, shared: Mapping[str, Any]) -> Range | Words | Truth | None:
+    which = feature.WhichOneof("domain_info")
+    if which is None:
+        return None
+    found = getattr(feature, which)
+    if which == "domain":
+        if found not in shared:
+            names = ", ".join(map(repr, sorted(shared)))
+            raise ConfigError(f"the schema has no domain {found!r}; it has {names or 'none'}")
+        found = shared[found]
+    match found.DESCRIPTOR.name:
+        case "IntDomain":
+            _only(found, "int_domain", ("name", "min", "max"), harmless=("is_categorical",))
+            return _range(found, whole=True)
+        case "FloatDomain":
+            known = ("name", "min", "max", "disallow_nan", "disallow_inf")
+            _only(found, "float_domain", known, harmless=("is_categorical",))
+            return _range(found, whole=False)
+        case "StringDomain":
+            _only(found, "string_domain", ("name", "value"), harmless=("is_categorical",))
+            return Words(values=tuple(found.value))
+        case "BoolDomain":
+            _only(found, "bool_domain", ("name", "true_value", "false_value"))
+            return Truth(
+                true=found.true_value if found.HasField("true_value") else None,
+                false=found.false_value if found.HasField("false_value") else None,
+            )
+        case "NaturalLanguageDomain":  # any text, which columns of text are
+            _only(found, "natural_language_domain", ())
+    return None
+
+
+def _range(domain: Any, *, whole: bool) -> Range:
+    least = domain.min if domain.HasField("min") else None
+    most = domain.max if domain.HasField("max") else None
+    if whole and (least, most) == _INT64:
+        least = most = None
+    if least is not None and most is not None and not least <= most:
+        raise ConfigError(f"expected a min up to max, got {least:g} and {most:g}")
+    return Range(
+        whole=whole,
+        least=least,
+        most=most,
+        nan=whole or not domain.disallow_nan,
+        infinite=whole or not domain.disallow_inf,
+    )
+
+
+def _refuse_contradiction(domain: Range | Words | Truth | None, kind: Type | None) -> None:
+    """Raises ConfigError for a domain that no value of the type can be in."""
+    wrong = (
+        (isinstance(domain, Words) and kind not in (None, "BYTES"))
+        or (isinstance(domain, Range) and domain.whole and kind == "FLOAT")
+        or (isinstance(domain, Truth) and kind == "BYTES" and not (domain.true or domain.false))
+    )
+    if wrong:
+        names = {Words: "string_domain", Range: "int_domain", Truth: "bool_domain without texts"}
+        raise ConfigError(f"values of type {kind} are in no {names[type(domain)]}: change either")
+
+
+def _limit(comparator: Any, name: str) -> Limit:
+    _only(comparator, name, ("infinity_norm", "jensen_shannon_divergence"))
+    divergence = comparator.jensen_shannon_divergence
+    _only(comparator.infinity_norm, f"{name}.infinity_norm", ("threshold",))
+    _only(divergence, f"{name}.jensen_shannon_divergence", ("threshold",))
+    has_norm = comparator.infinity_norm.HasField("threshold")
+    return Limit(
+        infinity_norm=comparator.infinity_norm.threshold if has_norm else None,
+        jensen_shannon=divergence.threshold if divergence.HasField("threshold") else None,
+    )

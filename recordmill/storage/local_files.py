@@ -1,0 +1,137 @@
+"""Local files by plain `os` calls: any name (surrogateescape), and faster than pyarrow."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shutil
+import stat as modes
+import uuid
+from typing import TYPE_CHECKING, BinaryIO
+
+from recordmill.storage.stores import DirectoryEntry, Kind
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+# What filesystems answer that have no hard links.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+class LocalFiles:
+    """The local `Store`; raises plain OSError."""
+
+    def stat(self, path: str) -> DirectoryEntry | None:
+        try:
+            return _entry(os.path.basename(path), os.stat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list_dir(self, path: str) -> list[DirectoryEntry]:
+        entries = []
+        with os.scandir(path) as found:
+            for item in found:
+                try:
+                    entries.append(_entry(item.name, item.stat()))
+                except FileNotFoundError:
+                    # Taken away since it was listed, or a link that leads nowhere.
+                    with contextlib.suppress(FileNotFoundError):
+                        entries.append(_entry(item.name, item.stat(follow_symlinks=False)))
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def open_input(self, path: str) -> BinaryIO:
+        return io.FileIO(path, "rb")
+
+    def open_output(self, path: str) -> BinaryIO:
+        return io.FileIO(path, "wb")
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        # Not `open`, which takes longer than all the rest where little is read.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_exactly(descriptor, offset, length)
+        finally:
+            os.close(descriptor)
+
+    def write_bytes(self, path: str, data: ReadableBuffer) -> None:
+        temporary = _write_temporary(path, data)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        temporary = _write_temporary(path, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return _create_in_place(path, data)
+        finally:
+            os.unlink(temporary)
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        try:
+            os.replace(source, target)
+        except FileNotFoundError:
+            if not os.path.exists(target):
+                raise
+
+    def delete(self, path: str) -> None:
+        os.unlink(path)
+
+    def delete_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+
+def read_exactly(descriptor: int, offset: int, length: int) -> bytes:
+    """bytes[<= length] at `offset`; shorter only at the end of the file."""
+    data = os.pread(descriptor, length, offset)
+    # One call reads at most 2 GiB (read(2)), and network mounts may give less than asked.
+    while len(data) < length:
+        more = os.pread(descriptor, length - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _entry(name: str, status: os.stat_result) -> DirectoryEntry:
+    kind: Kind = "dir" if modes.S_ISDIR(status.st_mode) else "file"
+    return DirectoryEntry(name=name, kind=kind, size=status.st_size, mtime_ns=status.st_mtime_ns)
+
+
+def _write_temporary(path: str, data: ReadableBuffer) -> str:
+    """Writes beside `path` and returns the name; on disk before it gets its real name."""
+    temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return temporary
+
+
+def _create_in_place(path: str, data: bytes) -> bool:
+    """One creator wins, but a reader may see the content come about."""
+    try:
+        with open(path, "xb") as file:
+            file.write(data)
+    except FileExistsError:
+        return False
+    return True

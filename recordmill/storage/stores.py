@@ -1,0 +1,195 @@
+"""What a filesystem must be able to do, and the one kind that is not local: pyarrow's."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+T = TypeVar("T")
+Kind = Literal["file", "dir"]
+Guard = AbstractContextManager[None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DirectoryEntry:
+    """What stands in a folder; links are followed. size: bytes; mtime_ns: since the epoch."""
+
+    name: str
+    kind: Kind
+    size: int
+    mtime_ns: int
+
+
+class Store(Protocol):
+    """Operations on paths; they raise OSError or pa.ArrowException, `Location` says it in words."""
+
+    def stat(self, path: str) -> DirectoryEntry | None: ...
+    def list_dir(self, path: str) -> list[DirectoryEntry]: ...
+    def open_input(self, path: str) -> BinaryIO: ...
+    def open_output(self, path: str) -> BinaryIO: ...
+    def read_range(self, path: str, offset: int, length: int) -> bytes: ...
+    def write_bytes(self, path: str, data: ReadableBuffer) -> None: ...
+    def create_exclusive(self, path: str, data: bytes) -> bool: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def delete(self, path: str) -> None: ...
+    def delete_tree(self, path: str) -> None: ...
+    def make_dirs(self, path: str) -> None: ...
+
+
+class ArrowFiles:
+    """A `Store` over any pyarrow filesystem; paths are relative to `base`.
+
+    has_folders: whether a folder must be made before a file in it (HDFS). Object stores have none;
+    pyarrow would write an empty marker object for each.
+    """
+
+    def __init__(self, filesystem: Any, base: str, *, has_folders: bool) -> None:
+        self.filesystem = filesystem
+        self.base = base.rstrip("/")
+        self._has_folders = has_folders
+
+    def path(self, path: str) -> str:
+        """The path as the pyarrow filesystem wants it."""
+        return f"{self.base}/{path}".rstrip("/") if path else self.base or "/"
+
+    def stat(self, path: str) -> DirectoryEntry | None:
+        info = self.filesystem.get_file_info(self.path(path))
+        return None if info.type == fs.FileType.NotFound else entry(info)
+
+    def list_dir(self, path: str) -> list[DirectoryEntry]:
+        found = self.filesystem.get_file_info(fs.FileSelector(self.path(path)))
+        return sorted((entry(info) for info in found), key=lambda item: item.name)
+
+    def open_input(self, path: str) -> BinaryIO:
+        stream: BinaryIO = self.filesystem.open_input_file(self.path(path))
+        return stream
+
+    def open_output(self, path: str) -> BinaryIO:
+        # By itself pyarrow would pack what has .gz in its name.
+        stream: BinaryIO = self.filesystem.open_output_stream(self.path(path), compression=None)
+        return stream
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with self.filesystem.open_input_file(self.path(path)) as file:
+            data: bytes = patiently(file.read_at, length, offset)
+            return data
+
+    def write_bytes(self, path: str, data: ReadableBuffer) -> None:
+        with self.open_output(path) as file:
+            file.write(data)
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        if self.stat(path) is not None:
+            return False
+        self.write_bytes(path, data)
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        old, new = self.path(source), self.path(target)
+        try:
+            try:
+                self.filesystem.move(old, new)
+            except pa.ArrowNotImplementedError:
+                self.filesystem.copy_file(old, new)
+                self.filesystem.delete_file(old)
+        except OSError:  # a missing source is not always a FileNotFoundError: S3 says NO_SUCH_KEY
+            if self.stat(source) is not None or self.stat(target) is None:
+                raise
+
+    def delete(self, path: str) -> None:
+        self.filesystem.delete_file(self.path(path))
+
+    def delete_tree(self, path: str) -> None:
+        if self.stat(path) is not None:
+            self.filesystem.delete_dir(self.path(path))
+
+    def make_dirs(self, path: str) -> None:
+        if self._has_folders:
+            self.filesystem.create_dir(self.path(path), recursive=True)
+
+
+def entry(info: Any) -> DirectoryEntry:
+    """A pyarrow FileInfo as an Entry."""
+    return DirectoryEntry(
+        name=info.base_name,
+        kind="dir" if info.type == fs.FileType.Directory else "file",
+        size=info.size or 0,
+        mtime_ns=info.mtime_ns or 0,
+    )
+
+
+# What a store says when it may answer the next time.
+_PASSING = ("INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "REQUEST_TIMEOUT")
+_PAUSES = (0.1, 0.5, 2.0)  # s
+
+
+def patiently(call: Callable[..., T], *arguments: Any) -> T:
+    """Calls again where a store had no answer for the moment.
+
+    pyarrow does so by itself, but not where what it was to read is shorter than the words of the
+    error that came in its place.
+    """
+    for pause in _PAUSES:
+        try:
+            return call(*arguments)
+        except OSError as error:
+            if not any(word in str(error) for word in _PASSING):
+                raise
+        time.sleep(pause)
+    return call(*arguments)
+
+
+class ExplainedStream(io.RawIOBase):
+    """A raw stream of any store; `guard()` is a context that turns its errors into ours."""
+
+    def __init__(self, raw: Any, guard: Callable[[], Guard], *, reads: bool) -> None:
+        self._raw = raw
+        self._guard = guard
+        self._reads = reads
+
+    def readable(self) -> bool:
+        return self._reads
+
+    def writable(self) -> bool:
+        return not self._reads
+
+    def seekable(self) -> bool:
+        return self._reads
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        with self._guard():
+            return int(patiently(self._raw.readinto, buffer))
+
+    def readall(self) -> bytes:
+        with self._guard():
+            return bytes(patiently(self._raw.read))
+
+    def write(self, data: ReadableBuffer) -> int:
+        with self._guard():
+            return int(self._raw.write(data))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with self._guard():
+            return int(self._raw.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._raw.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                with self._guard():
+                    self._raw.close()
+            finally:
+                super().close()

@@ -1,0 +1,289 @@
+"""Texts as Examples: their tokens, how often terms come in them, and the text itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.format.features import Feature, Features
+from recordmill.format.row_assembly import Ints
+from recordmill.transforms.encoders.labels import label_feature, label_numbers
+from recordmill.transforms.encoders.text.embeddings import NAME, load_embeddings
+from recordmill.transforms.encoders.text.packing import end_each, pack
+from recordmill.transforms.encoders.text.text_augment import augment_words
+from recordmill.transforms.encoders.tokenization.subwords import (
+    has_subwords,
+    library_version,
+    load_subwords,
+)
+from recordmill.transforms.encoders.tokenization.terms import TermCounts, count_by_row, terms_of
+from recordmill.transforms.encoders.tokenization.text_options import (
+    SUBWORDS,
+    TextOptions,
+    TfidfNorm,
+)
+from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
+from recordmill.transforms.encoders.tokenization.vocabulary import (
+    TEXT,
+    TOKENS_FILE,
+    Vocabulary,
+    load_vocabulary,
+)
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
+from recordmill.transforms.model.ragged import (
+    DictionaryStrings,
+    fixed_lists,
+    list_array,
+    padded,
+    string_bytes,
+)
+from recordmill.transforms.model.user_columns import user_fields, with_users
+
+_PADDING = 0  # the id that fills up, but for a tokenizer's file that has its own
+_BYTES = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextEncoder:
+    """Turns the column `text` into the features of the options.
+
+    unlabelled: rows without a label may occur, and have no label feature.
+
+    A vocabulary that is learned, and a tokenizer's file, are artifacts of the context.
+    """
+
+    options: TextOptions
+    unlabelled: bool = False
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        """Raises ConfigError for a user column that no feature can hold, or of a feature's name.
+
+        The sizes of vocabularies stand in it only where the context has them.
+        """
+        if self.options.pack is not None:
+            return self._pack_features(context)
+        declared = self._text_features(context)
+        if context.labels:
+            declared["label"] = label_feature(unlabelled=self.unlabelled)
+        return with_users(declared, _carried(rows), where="input")
+
+    def _pack_features(self, context: Context) -> dict[str, Feature]:
+        shape = (self.options.pack,)
+        return {
+            "tokens": Feature(dtype="int64", shape=shape, kind="index", size=self._ids(context)),
+            "tokens/segments": Feature(dtype="int64", shape=shape),
+            "tokens/positions": Feature(dtype="int64", shape=shape),
+        }
+
+    def _text_features(self, context: Context) -> dict[str, Feature]:
+        options = self.options
+        declared: dict[str, Feature] = {}
+        lines = self._lines(context)
+        indices = Feature(dtype="int64", shape=(None,), kind="index", size=lines)
+        if "text" in options.outcome:
+            declared["text"] = Feature(dtype="string", kind="text")
+        if "tokens" in options.outcome:
+            length = options.max_length
+            size = self._ids(context)
+            declared["tokens"] = Feature(dtype="int64", shape=(length,), kind="index", size=size)
+            if length is not None:
+                declared["tokens/mask"] = Feature(dtype="int64", shape=(length,))
+                declared["tokens/length"] = Feature(dtype="int64")
+        if "bow" in options.outcome:
+            declared["bow/indices"] = indices
+            declared["bow/counts"] = Feature(dtype="int64", shape=(None,))
+        if "tfidf" in options.outcome and options.tfidf == "sparse":
+            declared["tfidf/indices"] = indices
+            declared["tfidf/values"] = Feature(dtype="float32", shape=(None,))
+        elif "tfidf" in options.outcome:
+            declared["tfidf"] = Feature(dtype="float32", shape=(lines,))
+        if "embeddings" in options.outcome:
+            width = load_embeddings(context.artifacts).width if NAME in context.artifacts else None
+            tokens = () if options.pooling == "mean" else (options.max_length,)
+            declared["embeddings"] = Feature(dtype="float32", shape=(*tokens, width))
+        return declared
+
+    def _lines(self, context: Context) -> int | None:
+        """Of the vocabulary; None where it is not known."""
+        if TOKENS_FILE not in context.artifacts:
+            return None
+        return len(load_vocabulary(context.artifacts).lines)
+
+    def _ids(self, context: Context) -> int | None:
+        """How many ids there are; None where it is not known."""
+        options = self.options
+        if options.splitter == "bytes":
+            return 1 + len(options.special_tokens) + _BYTES
+        if options.learns:
+            lines = self._lines(context)
+            return None if lines is None else 1 + options.oov_buckets + lines
+        known = has_subwords(context.artifacts)
+        return load_subwords(options, context.artifacts).size if known else None
+
+    def versions(self) -> Mapping[str, str]:
+        """Of what knows Unicode, or makes the ids."""
+        splitter = self.options.splitter
+        if splitter in SUBWORDS:
+            found = dict(library_version(self.options))
+        else:
+            found = {"pyarrow": pa.__version__} if splitter == "words" else {}
+        if self.options.unicode != "none":
+            found["unicode"] = unicodedata.unidata_version
+        return found
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Keeps every row: what is bad about a text, its source or a check has found."""
+        options = self.options
+        texts = normalize(rows[TEXT], options.unicode)
+        texts = augment_words(texts, rows, options.augment, seed=context.seed)
+        if options.pack is not None:
+            return self._pack(texts, rows[batch.KEY], context)
+        columns: dict[str, pa.Array] = {}
+        if "text" in options.outcome:
+            columns["text"] = texts
+        if options.outcome != {"text"}:
+            columns |= self._token_columns(texts, context)
+        if context.labels:
+            columns["label"] = label_numbers(rows[batch.LABEL], context)
+        columns |= {field.name: rows[field.name] for field in _carried(rows.schema)}
+        kept = RowOutcome(kept=np.arange(len(rows)))
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
+
+    def _pack(self, texts: pa.StringArray, keys: pa.StringArray, context: Context) -> Encoded:
+        """The ids of all texts in records of `options.pack`."""
+        options = self.options
+        assert options.pack is not None
+        ids, edges, padding = self._token_ids(texts, self._tokens(texts), context)
+        if options.end_token is not None:
+            ids, edges = end_each(ids, edges, self._end_id(context))
+        packs = pack(ids, edges, length=options.pack, padding=padding)
+        columns = {
+            "tokens": fixed_lists(packs.ids),
+            "tokens/segments": fixed_lists(packs.segments),
+            "tokens/positions": fixed_lists(packs.positions),
+        }
+        return Encoded(
+            columns=pa.RecordBatch.from_pydict(columns),
+            rows=RowOutcome(kept=np.arange(len(texts))),
+            names=packs.names(keys),
+            filled=(packs.used, packs.ids.size),
+        )
+
+    def _end_id(self, context: Context) -> int:
+        options = self.options
+        assert options.end_token is not None
+        if options.splitter in SUBWORDS:
+            found = load_subwords(options, context.artifacts).id_of(options.end_token)
+            assert found is not None  # refuse_impossible has seen to it
+            return found
+        others = options.oov_buckets if options.learns else 0
+        return 1 + others + options.special_tokens.index(options.end_token)
+
+    def _tokens(self, texts: pa.StringArray) -> DictionaryStrings | None:
+        """Split once for all features; None where no feature is of such tokens."""
+        options = self.options
+        if not options.learns and "embeddings" not in options.outcome:
+            return None
+        assert options.splitter is not None
+        return tokenize(texts, options.splitter)
+
+    def _token_ids(
+        self, texts: pa.StringArray, tokens: DictionaryStrings | None, context: Context
+    ) -> tuple[Ints, Ints, int]:
+        """Ids, where rows begin and end in them, and the one that pads."""
+        options = self.options
+        if options.learns:
+            assert tokens is not None
+            known = load_vocabulary(context.artifacts)
+            ids = known.ids(tokens.distinct, oov_buckets=options.oov_buckets)
+            return ids[tokens.codes], tokens.offsets, _PADDING
+        if options.splitter == "bytes":
+            data, edges = string_bytes(texts)
+            return data.astype(np.int64) + (1 + len(options.special_tokens)), edges, _PADDING
+        subwords = load_subwords(options, context.artifacts)
+        ids, edges = subwords.encode(texts, max_length=options.max_length)
+        return ids, edges, subwords.padding
+
+    def _token_columns(self, texts: pa.StringArray, context: Context) -> dict[str, pa.Array]:
+        options = self.options
+        tokens = self._tokens(texts)
+        columns: dict[str, pa.Array] = {}
+        if "tokens" in options.outcome:
+            columns |= self._id_columns(*self._token_ids(texts, tokens, context))
+        if "bow" in options.outcome or "tfidf" in options.outcome:
+            assert tokens is not None
+            known = load_vocabulary(context.artifacts)
+            columns |= self._term_columns(_count_lines(tokens, known, ngrams=options.ngrams), known)
+        if "embeddings" in options.outcome:
+            assert tokens is not None
+            table = load_embeddings(context.artifacts)
+            mean = options.pooling == "mean"
+            columns["embeddings"] = (
+                table.mean(tokens) if mean else table.of_tokens(tokens, length=options.max_length)
+            )
+        return columns
+
+    def _id_columns(self, ids: Ints, offsets: Ints, padding: int) -> dict[str, pa.Array]:
+        length = self.options.max_length
+        if length is None:
+            return {"tokens": list_array(ids, offsets)}
+        table, sizes = padded(ids, offsets, length=length, fill=padding)
+        mask = np.arange(length) < sizes[:, None]
+        return {
+            "tokens": fixed_lists(table),
+            "tokens/mask": fixed_lists(mask.astype(np.int64)),
+            "tokens/length": pa.array(sizes),
+        }
+
+    def _term_columns(self, counts: TermCounts, known: Vocabulary) -> dict[str, pa.Array]:
+        columns = {}
+        if "bow" in self.options.outcome:
+            columns["bow/indices"] = list_array(counts.indices, counts.offsets)
+            columns["bow/counts"] = list_array(counts.counts, counts.offsets)
+        if "tfidf" in self.options.outcome:
+            values = _weigh(counts, known, norm=self.options.tfidf_norm).astype(np.float32)
+            if self.options.tfidf == "sparse":
+                columns["tfidf/indices"] = list_array(counts.indices, counts.offsets)
+                columns["tfidf/values"] = list_array(values, counts.offsets)
+            else:
+                dense = np.zeros((len(counts.offsets) - 1, len(known.lines)), np.float32)
+                dense[counts.rows, counts.indices] = values
+                columns["tfidf"] = fixed_lists(dense)
+        return columns
+
+
+def _count_lines(tokens: DictionaryStrings, known: Vocabulary, *, ngrams: int) -> TermCounts:
+    """How often which line of the vocabulary comes in each row; what is in none, does not count."""
+    terms = terms_of(tokens, ngrams=ngrams)
+    lines = known.find(terms.distinct)[terms.codes]
+    found = lines >= 0
+    return count_by_row(
+        lines[found],
+        terms.rows[found],
+        size=len(known.lines),
+        number=len(tokens.offsets) - 1,
+    )
+
+
+def _weigh(counts: TermCounts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDArray[np.float64]:
+    """The count of each term times its inverse document frequency, float64[k].
+
+    norm: `l2` divides by the root of the sum of squares over the row.
+    """
+    assert known.idf is not None
+    values = counts.counts * known.idf[counts.indices]
+    if norm == "none":
+        return values
+    rows = counts.rows
+    squares = np.bincount(rows, weights=values**2, minlength=len(counts.offsets) - 1)
+    return values / np.sqrt(squares)[rows]
+
+
+def _carried(rows: pa.Schema) -> list[pa.Field]:
+    return [field for field in user_fields(rows) if field.name != TEXT]

@@ -1,0 +1,60 @@
+"""Texts that are too short or too long, found before planning."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.format.row_assembly import Ints
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
+from recordmill.transforms.encoders.tokenization.vocabulary import TEXT
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import RowOutcome
+from recordmill.transforms.model.ragged import string_bytes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextCheck:
+    """Finds the texts that are shorter or longer than the options allow."""
+
+    options: TextOptions
+
+    def check(self, rows: pa.RecordBatch) -> RowOutcome:
+        """Names for each text the first limit that it is beyond: characters before tokens."""
+        options = self.options
+        texts = normalize(rows[TEXT], options.unicode)
+        reasons = np.full(len(rows), -1)
+        names: list[str] = []
+        for unit in ("chars", "tokens"):
+            least, most = getattr(options, f"min_{unit}"), getattr(options, f"max_{unit}")
+            if least is None and most is None:
+                continue
+            lengths = _lengths(texts, unit, options)
+            for name, limit, beyond in (
+                (f"min-{unit}", least, lengths < (least or 0)),
+                (f"max-{unit}", most, lengths > (most or 0)),
+            ):
+                if limit is not None:
+                    reasons[(reasons < 0) & beyond] = len(names)
+                    names.append(name)
+        left_out = np.flatnonzero(reasons >= 0)
+        keys = rows[batch.KEY].take(pa.array(left_out)).to_pylist()
+        options_by_row = [names[reason] for reason in reasons[left_out].tolist()]
+        return RowOutcome(
+            kept=np.flatnonzero(reasons < 0),
+            filtered=list(zip(keys, options_by_row, strict=True)),
+        )
+
+
+def _lengths(texts: pa.StringArray, unit: str, options: TextOptions) -> Ints:
+    """Code points or tokens of each text, int64[n]."""
+    if unit == "chars":
+        return np.asarray(pc.utf8_length(texts)).astype(np.int64)
+    if options.splitter == "bytes":
+        return np.diff(string_bytes(texts)[1])
+    assert options.splitter is not None  # TextOptions sees to it
+    return tokenize(texts, options.splitter).counts

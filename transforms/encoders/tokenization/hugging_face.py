@@ -1,0 +1,134 @@
+"""A Hugging Face tokenizer: the ids of its library, without tokenizing twice what it splits off."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.transforms.encoders.tokenization.text_pieces import pieces, splits_at_spaces
+from recordmill.transforms.model.ragged import DictionaryStrings, flattened, picked, stretches
+
+_PADDING = ("[PAD]", "<pad>", "<|padding|>")  # tokens that tokenizer.json files pad with
+_KNOWN_PIECES = 1 << 18  # that are remembered
+_KNOWN_CHARS = 4 << 20
+
+
+class HuggingFace:
+    """A `tokenizers.Tokenizer`, as `Subwords`; edges: whether it adds its tokens for beginning and
+    end.
+    """
+
+    def __init__(self, tokenizer: Any, *, edges: bool) -> None:
+        self._tokenizer = tokenizer
+        padding = tokenizer.padding
+        ids = tokenizer.get_vocab(with_added_tokens=True)
+        usual = next((ids[token] for token in _PADDING if token in ids), 0)
+        self.padding: int = padding["pad_id"] if padding else usual
+        self.size = max(ids.values(), default=0) + 1
+        self._edges = edges
+        self.edges = tokenizer.num_special_tokens_to_add(is_pair=False) if edges else 0
+        self.by_chance = bool(getattr(tokenizer.model, "dropout", None))
+        tokenizer.no_padding()
+        self._ends = self._find_ends()
+        self._by_piece = splits_at_spaces(tokenizer) and self._ends is not None
+        self._known = _KnownPieces(tokenizer)
+        self._lock = threading.Lock()  # of what is known, and of how the tokenizer truncates
+
+    def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
+        with self._lock:
+            return self._encode(texts, max_length)
+
+    def _encode(self, texts: pa.StringArray, max_length: int | None) -> tuple[Ints, Ints]:
+        if self._by_piece and (max_length is None or max_length > self.edges):
+            return self._encode_pieces(texts, max_length)
+        if max_length is None:
+            self._tokenizer.no_truncation()
+        else:
+            self._tokenizer.enable_truncation(max_length)
+        encodings = self._tokenizer.encode_batch_fast(
+            texts.to_pylist(), add_special_tokens=self._edges
+        )
+        return flattened([encoding.ids for encoding in encodings])
+
+    def _encode_pieces(self, texts: pa.StringArray, max_length: int | None) -> tuple[Ints, Ints]:
+        ids, offsets = self._known.encode(pieces(texts))
+        if max_length is not None:
+            sizes = np.minimum(np.diff(offsets), max_length - self.edges)
+            ids = ids[stretches(offsets[:-1], sizes)]
+            offsets = offsets_of(sizes)
+        if not self.edges:
+            return ids, offsets
+        return self._with_ends(ids, offsets)
+
+    def _with_ends(self, ids: Ints, offsets: Ints) -> tuple[Ints, Ints]:
+        assert self._ends is not None
+        head, tail = self._ends
+        sizes = np.diff(offsets) + self.edges
+        edges = offsets_of(sizes)
+        out = np.empty(int(edges[-1]), np.int64)
+        for place, token in enumerate(head):
+            out[edges[:-1] + place] = token
+        for place, token in enumerate(tail):
+            out[edges[1:] - len(tail) + place] = token
+        out[stretches(edges[:-1] + len(head), sizes - self.edges)] = ids
+        return out, edges
+
+    def _find_ends(self) -> tuple[list[int], list[int]] | None:
+        """What it adds before and behind every text; None where that cannot be told."""
+        if not self.edges:
+            return [], []
+        self._tokenizer.no_truncation()
+        found = self._tokenizer.encode("a", add_special_tokens=True)
+        own = [place for place, added in enumerate(found.special_tokens_mask) if not added]
+        if not own or len(found.ids) - self.edges != own[-1] + 1 - own[0]:
+            return None
+        return found.ids[: own[0]], found.ids[own[-1] + 1 :]
+
+    def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
+        with self._lock:
+            self._tokenizer.no_truncation()
+            encodings = self._tokenizer.encode_batch(texts.to_pylist(), add_special_tokens=False)
+        return flattened([[end for _, end in encoding.offsets] for encoding in encodings])
+
+    def id_of(self, token: str) -> int | None:
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
+
+class _KnownPieces:
+    """The ids of pieces that came before, as long as they are not too many."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._forget()
+
+    def _forget(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._ids, self._edges = np.zeros(0, np.int64), np.zeros(1, np.int64)
+        self._chars = 0
+
+    def encode(self, parts: DictionaryStrings) -> tuple[Ints, Ints]:
+        """The ids of rows of pieces, int64[...], and the edges of rows in them, int64[rows + 1]."""
+        texts = parts.distinct.to_pylist()
+        if len(self._numbers) > _KNOWN_PIECES or self._chars > _KNOWN_CHARS:
+            self._forget()
+        new = [text for text in texts if text not in self._numbers]
+        if new:
+            self._add(new)
+        numbers = np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
+        ids, edges = picked(self._ids, self._edges, numbers[parts.codes])
+        return ids, edges[parts.offsets]
+
+    def _add(self, texts: list[str]) -> None:
+        self._tokenizer.no_truncation()
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ids, edges = flattened([encoding.ids for encoding in encodings])
+        first = len(self._numbers)
+        self._numbers.update(zip(texts, range(first, first + len(texts)), strict=True))
+        self._ids = np.concatenate([self._ids, ids])
+        self._edges = np.concatenate([self._edges, edges[1:] + self._edges[-1]])
+        self._chars += sum(map(len, texts))

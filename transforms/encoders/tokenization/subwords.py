@@ -1,0 +1,212 @@
+"""Tokenizers of the user's: a Hugging Face tokenizer.json, a SentencePiece model.
+
+Both libraries are imported where a file asks for them only. Their threads are off: encoder
+processes take the cores already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.format.row_assembly import Ints
+from recordmill.storage.files import Location
+from recordmill.transforms.encoders.tokenization.hugging_face import HuggingFace
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
+from recordmill.transforms.model.artifacts import read_artifact
+from recordmill.transforms.model.data_type import Artifact
+from recordmill.transforms.model.ragged import flattened
+
+FileTokenizer = Literal["huggingface", "sentencepiece"]
+
+MODEL_FILE = "vocabulary/sentencepiece.model"
+_NAMES: Mapping[FileTokenizer, str] = {
+    "huggingface": "vocabulary/tokenizer.json",
+    "sentencepiece": MODEL_FILE,
+}
+_LIBRARIES: Mapping[FileTokenizer, str] = {
+    "huggingface": "tokenizers",
+    "sentencepiece": "sentencepiece",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerFile:
+    """A tokenizer's file: name is that in the dataset, content what it holds."""
+
+    tokenizer: FileTokenizer
+    name: str
+    content: bytes
+
+
+class Subwords(Protocol):
+    """A tokenizer as its file describes it.
+
+    size: more than any of its ids is. padding: the id that fills up. edges: ids that it adds to
+    every text. by_chance: whether a text may have other ids the next time.
+    """
+
+    size: int
+    padding: int
+    edges: int
+    by_chance: bool
+
+    def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
+        """The ids of texts (string[n]), int64[...], and the edges of rows in them, int64[n + 1].
+
+        max_length: ids of a row at most; the tokens for beginning and end stay.
+        """
+
+    def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
+        """The character behind each token of texts, int64[...], without those for beginning and
+        end, and the edges of rows in them, int64[n + 1].
+        """
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token; None where it has none."""
+
+
+def read_tokenizer_file(path: str) -> TokenizerFile:
+    """Reads a tokenizer's file, and sees whether it is one.
+
+    Raises:
+      ConfigError: it is neither a tokenizer.json nor a SentencePiece model, or its library is
+        not there.
+      StorageError: it cannot be read.
+    """
+    content = Location.parse(path).read_bytes()
+    tokenizer: FileTokenizer = "sentencepiece"
+    if path.endswith(".json") or (not path.endswith(".model") and content[:1] == b"{"):
+        tokenizer = "huggingface"
+    try:
+        _load(tokenizer, content, edge_tokens="auto")
+    except _NotATokenizer as error:
+        raise ConfigError(
+            f"--tokenizer {path}: expected a Hugging Face tokenizer.json or a SentencePiece .model,"
+            f" and it is neither ({error})"
+        ) from error
+    return TokenizerFile(tokenizer=tokenizer, name=_NAMES[tokenizer], content=content)
+
+
+def refuse_impossible(file: TokenizerFile, options: TextOptions) -> None:
+    """Raises ConfigError for options that a tokenizer's file has no token for, or no room."""
+    subwords = _load(file.tokenizer, file.content, edge_tokens=options.edge_tokens)
+    if subwords.by_chance:
+        raise ConfigError(
+            "--tokenizer: the file's model has a dropout, which makes other ids each time: set it "
+            "to null there"
+        )
+    if options.end_token is not None and subwords.id_of(options.end_token) is None:
+        raise ConfigError(
+            f"--end-token {options.end_token}: the tokenizer's file has no such token; take one of "
+            "its own"
+        )
+    if options.chunk is not None and options.chunk - subwords.edges <= options.chunk_overlap:
+        raise ConfigError(
+            f"--chunk {options.chunk}: the tokenizer's own tokens for beginning and end are "
+            f"{subwords.edges} of them, and --chunk-overlap {options.chunk_overlap} takes the rest;"
+            " take more"
+        )
+
+
+def library(tokenizer: FileTokenizer) -> Any:
+    """The package that makes such ids. Raises ConfigError where it is not there."""
+    try:
+        return importlib.import_module(_LIBRARIES[tokenizer])
+    except ImportError as error:
+        raise ConfigError(
+            f"--tokenizer: this one needs the package {_LIBRARIES[tokenizer]}: "
+            "pip install 'recordmill[text]'"
+        ) from error
+
+
+def library_version(options: TextOptions) -> Mapping[str, str]:
+    """{library: version} of what makes the ids."""
+    tokenizer = _of(options)
+    return {_LIBRARIES[tokenizer]: str(library(tokenizer).__version__)}
+
+
+def load_subwords(options: TextOptions, artifacts: Mapping[str, Artifact]) -> Subwords:
+    """The tokenizer of the options, given or learned, made once per process."""
+    tokenizer = _of(options)
+    return _load_artifact(tokenizer, artifacts[_NAMES[tokenizer]], options.edge_tokens)
+
+
+def _of(options: TextOptions) -> FileTokenizer:
+    return "huggingface" if options.splitter == "huggingface" else "sentencepiece"
+
+
+def has_subwords(artifacts: Mapping[str, Artifact]) -> bool:
+    """Whether a tokenizer's file is there; one that is learned is not, before it is."""
+    return any(name in artifacts for name in _NAMES.values())
+
+
+@functools.lru_cache(maxsize=4)
+def _load_artifact(tokenizer: FileTokenizer, artifact: Artifact, edge_tokens: str) -> Subwords:
+    return _load(tokenizer, read_artifact(artifact), edge_tokens=edge_tokens)
+
+
+class _NotATokenizer(ValueError):
+    """Content that is no tokenizer of the kind."""
+
+
+@functools.lru_cache(maxsize=2)
+def _load(tokenizer: FileTokenizer, content: bytes, *, edge_tokens: str) -> Subwords:
+    if tokenizer == "huggingface":
+        return _hugging_face(content, edges=edge_tokens != "no")
+    return _SentencePiece(content, edges=edge_tokens == "yes")
+
+
+def _hugging_face(content: bytes, *, edges: bool) -> HuggingFace:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # read at every call
+    tokenizers = library("huggingface")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+    except Exception as error:
+        raise _NotATokenizer("the library tokenizers cannot read it") from error
+    return HuggingFace(tokenizer, edges=edges)
+
+
+class _SentencePiece:
+    def __init__(self, content: bytes, *, edges: bool) -> None:
+        try:
+            if not content:  # the library would take it for no model yet
+                raise RuntimeError("an empty file")
+            self._model = library("sentencepiece").SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            raise _NotATokenizer("the library sentencepiece cannot read it") from error
+        self.by_chance = False
+        self.padding = max(self._model.pad_id(), 0)
+        self.size = int(self._model.get_piece_size())
+        self._begin = edges and self._model.bos_id() >= 0
+        self._end = edges and self._model.eos_id() >= 0
+        self.edges = int(self._begin) + int(self._end)
+
+    def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
+        found = self._model.encode(
+            texts.to_pylist(), add_bos=self._begin, add_eos=self._end, num_threads=1
+        )
+        if max_length is not None:
+            end = [self._model.eos_id()] if self._end else []
+            found = [
+                ids if len(ids) <= max_length else ids[: max_length - len(end)] + end
+                for ids in found
+            ]
+        return flattened(found)
+
+    def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
+        found = self._model.encode(
+            texts.to_pylist(), out_type="offset_mapping", add_bos=False, add_eos=False
+        )
+        return flattened([[end for _, end in row["offsets"]] for row in found])
+
+    def id_of(self, token: str) -> int | None:
+        found = self._model.piece_to_id(token)
+        return None if self._model.is_unknown(found) else int(found)

@@ -1,0 +1,178 @@
+"""A vocabulary: the ids of tokens, how it is learned from train, and the files it is published as.
+
+`vocabulary/tokens.txt` holds a token a line, UTF-8, special ones first, then those learned by
+descending count, equal counts by ascending UTF-8. TensorFlow's StringLookup(mask_token="") and
+TextVectorization load it as it is. Ids are theirs: 0 is padding, then come the ids of tokens that
+are not in the vocabulary (1 is [UNK]), then the lines. An n-gram is its tokens with a space between
+each two.
+
+`vocabulary/idf.npy` holds float64[lines]: the smooth inverse document frequency of scikit-learn,
+ln((1 + n) / (1 + d)) + 1 for a token in d of the n records of train.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import RunError
+from recordmill.format.row_assembly import Ints
+from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
+from recordmill.transforms.encoders.tokenization.text_options import UNKNOWN, TextOptions
+from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.artifacts import read_artifact
+from recordmill.transforms.model.data_type import Artifact
+from recordmill.transforms.model.farmhash import fingerprint64
+from recordmill.transforms.model.ragged import string_array
+
+TEXT = "text"  # the column of the rows
+TOKENS_FILE = "vocabulary/tokens.txt"
+IDF_FILE = "vocabulary/idf.npy"
+
+_ITEM, _COUNT, _DOCUMENTS = "item", "count", "documents"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Vocabulary:
+    """lines: string, those of the file. idf: float64[lines], where it was learned."""
+
+    lines: pa.StringArray
+    idf: npt.NDArray[np.float64] | None = None
+
+    def find(self, tokens: pa.StringArray) -> Ints:
+        """The line of each token from 0 on, int64[n], -1 for what is in none."""
+        if len(tokens) > len(self.lines) // 4:  # Arrow hashes all lines again at every call
+            lines = pc.index_in(tokens, value_set=self.lines)
+            return np.asarray(lines.fill_null(-1)).astype(np.int64)
+        numbers = self._numbers
+        found = (numbers.get(token, -1) for token in tokens.to_pylist())
+        return np.fromiter(found, np.int64, len(tokens))
+
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {line: number for number, line in enumerate(self.lines.to_pylist())}
+
+    def ids(self, tokens: pa.StringArray, *, oov_buckets: int) -> Ints:
+        """The id of each token, int64[n]."""
+        found = self.find(tokens)
+        ids = found + 1 + oov_buckets
+        unknown = np.flatnonzero(found < 0)
+        ids[unknown] = 1
+        if oov_buckets > 1 and unknown.size:
+            hashes = fingerprint64(tokens.take(pa.array(unknown)))
+            ids[unknown] += (hashes % np.uint64(oov_buckets)).astype(np.int64)
+        return ids
+
+
+def load_vocabulary(artifacts: Mapping[str, Artifact]) -> Vocabulary:
+    """What was learned, read once per process."""
+    return _load(artifacts[TOKENS_FILE], artifacts.get(IDF_FILE))
+
+
+@functools.lru_cache(maxsize=4)
+def _load(tokens: Artifact, idf: Artifact | None) -> Vocabulary:
+    lines = read_artifact(tokens).decode().split("\n")[:-1]
+    weights = None
+    if idf is not None:
+        weights = np.load(io.BytesIO(read_artifact(idf)), allow_pickle=False)
+    return Vocabulary(lines=string_array(lines), idf=weights)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularyAnalysis:
+    """Learns the vocabulary of `options`, and for tfidf in how many records its tokens come."""
+
+    options: TextOptions
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (TEXT,)
+
+    def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """`item`: tokens, and n-grams where some are asked for; `count`: how often each comes;
+        `documents`, for tfidf only: in how many rows.
+        """
+        options = self.options
+        assert options.splitter is not None
+        texts = normalize(rows[TEXT], options.unicode)
+        terms = terms_of(tokenize(texts, options.splitter), ngrams=options.ngrams)
+        size = len(terms.distinct)
+        columns = {
+            _ITEM: terms.distinct,
+            _COUNT: pa.array(np.bincount(terms.codes, minlength=size)),
+        }
+        if "tfidf" in options.outcome:
+            by_row = count_by_row(terms.codes, terms.rows, size=size, number=len(rows))
+            columns[_DOCUMENTS] = pa.array(np.bincount(by_row.indices, minlength=size))
+        counts = pa.RecordBatch.from_pydict(columns)
+        return counts.filter(self._may_be_a_line(counts))
+
+    def _may_be_a_line(self, counts: pa.RecordBatch) -> pa.BooleanArray:
+        """TensorFlow reads a file line by line, and leaves carriage returns out."""
+        items = counts[_ITEM]
+        broken = pc.match_substring_regex(items, "[\r\n]")
+        unknown = pc.or_(broken, pc.equal(items, UNKNOWN))
+        return pc.and_(pc.greater(counts[_COUNT], 0), pc.invert(unknown))
+
+    def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of `min_frequency` and more, `vocab_size` of them at most, and special tokens."""
+        special = pc.is_in(counts[_ITEM], value_set=self._special)
+        learned = most_frequent(
+            counts.filter(pc.invert(special)),
+            least=self.options.min_frequency,
+            at_most=self.options.vocab_size,
+        )
+        return batch.concat([counts.filter(special), learned])
+
+    def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
+        """The files of the vocabulary.
+
+        Raises:
+          RunError: there is no token to learn.
+        """
+        selected = self.select(counts)
+        special = self._special
+        learned = selected.filter(pc.invert(pc.is_in(selected[_ITEM], value_set=special)))
+        if not len(learned):
+            raise RunError(
+                f"no token of the {records} records of train is there --min-frequency "
+                f"{self.options.min_frequency} times: lower it, or look at the texts"
+            )
+        lines = pa.concat_arrays([special, learned[_ITEM]])
+        files = {TOKENS_FILE: "".join(f"{line}\n" for line in lines.to_pylist()).encode()}
+        if "tfidf" in self.options.outcome:
+            places = pc.index_in(lines, value_set=selected[_ITEM])
+            documents = selected[_DOCUMENTS].take(places).fill_null(0)
+            files[IDF_FILE] = _npy(inverse_frequency(np.asarray(documents), records))
+        return files
+
+    @property
+    def _special(self) -> pa.StringArray:
+        return string_array(self.options.special_tokens)
+
+
+def most_frequent(counts: pa.RecordBatch, *, least: int, at_most: int) -> pa.RecordBatch:
+    """Of items and their `count` those that come `least` times and more, by descending count."""
+    found = counts.filter(pc.greater_equal(counts[_COUNT], least))
+    # Equal counts by UTF-8, which is how Arrow compares strings.
+    order = [(_COUNT, "descending"), (_ITEM, "ascending")]
+    return found.take(pc.sort_indices(found, sort_keys=order)[:at_most])
+
+
+def inverse_frequency(documents: Ints, records: int) -> npt.NDArray[np.float64]:
+    """The weight of tokens that come in so many (int64[n]) of the records, float64[n]."""
+    return np.log((1 + records) / (1 + documents)) + 1
+
+
+def _npy(array: npt.NDArray[np.float64]) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array, allow_pickle=False)
+    return out.getvalue()

@@ -1,0 +1,65 @@
+"""Where the pixels of a picture go when it is resized: arithmetic, no pixels."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from recordmill.transforms.imaging.affine import Affine
+from recordmill.transforms.imaging.image_options import ImageOptions
+
+Size = tuple[int, int]  # (width, height), as Pillow has it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResizePlan:
+    """The centred `window` (pixels of the source) becomes `inner`; that stands centred on `canvas`.
+
+    All are (width, height).
+    """
+
+    window: tuple[float, float]
+    inner: Size
+    canvas: Size
+
+    def moves(self, source: Size) -> Affine:
+        """Where the points of the source go on the canvas."""
+        across, down = self.inner[0] / self.window[0], self.inner[1] / self.window[1]
+        cut = Affine.shift((self.window[0] - source[0]) / 2, (self.window[1] - source[1]) / 2)
+        return cut.then(Affine.scale(across, down)).then(Affine.shift(*self.corner))
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """Where the left and top edge of `inner` are on the canvas."""
+        return (self.canvas[0] - self.inner[0]) // 2, (self.canvas[1] - self.inner[1]) // 2
+
+    def turned(self) -> ResizePlan:
+        """The same for the picture lying on its side."""
+        return ResizePlan(
+            window=self.window[::-1], inner=self.inner[::-1], canvas=self.canvas[::-1]
+        )
+
+
+def plan_resize(source: Size, options: ImageOptions) -> ResizePlan:
+    """How an upright picture of a size gets to the size that the options ask for."""
+    if options.size is None:
+        return ResizePlan(window=source, inner=source, canvas=source)
+    width, height = source
+    target = (options.size[1], options.size[0])
+    across, down = target[0] / width, target[1] / height
+    match options.resize_mode:
+        case "crop":
+            cover = max(across, down)
+            window = (min(target[0] / cover, width), min(target[1] / cover, height))
+            return ResizePlan(window=window, inner=target, canvas=target)
+        case "pad":
+            inner = _scaled(source, min(across, down))
+            return ResizePlan(window=source, inner=inner, canvas=target)
+        case "fit":
+            inner = _scaled(source, min(across, down, 1.0))
+            return ResizePlan(window=source, inner=inner, canvas=inner)
+        case _:
+            return ResizePlan(window=source, inner=target, canvas=target)
+
+
+def _scaled(source: Size, scale: float) -> Size:
+    return max(1, round(source[0] * scale)), max(1, round(source[1] * scale))

@@ -1,0 +1,261 @@
+"""Annotations of which each picture has a file of its own: Pascal VOC's XML, and YOLO's txt.
+
+Sources: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html (pixels count from
+1, and those of the last row and column are in the box), https://docs.ultralytics.com/datasets/detect
+(a line is a class, the centre, the width and the height, in fractions of the picture).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.storage.files import Location, StorageError, read_file
+from recordmill.transforms.model.annotations import (
+    DIFFICULT,
+    OBJECTS,
+    OCCLUDED,
+    SIDES,
+    SIDES_FIELD,
+    TRUNCATED,
+    VIEW,
+    Annotated,
+    Corners,
+    Indices,
+    ObjectCollector,
+    objects_field,
+    sides_array,
+)
+from recordmill.transforms.sources.files.folders import filtered_by
+from recordmill.transforms.sources.files.walks import File, walk
+
+_NAMES = ("classes.txt", "obj.names", "labels.txt")  # of YOLO's classes, in the folder or above it
+_DIGITS = 10  # of a side, at most
+_ROUNDING = 0.01  # of a side, that fractions may be beyond it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Files:
+    """A folder of annotations, a file each."""
+
+    files: Sequence[File]
+    rejects: Sequence[Reject] = ()
+    notes: Sequence[str] = ()
+    by_stem: bool = True
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        return [file.key.rpartition(".")[0] for file in self.files]
+
+    @property
+    def _more(self) -> Sequence[pa.Field]:
+        return ()
+
+    @property
+    def fields(self) -> pa.Schema:
+        return pa.schema([SIDES_FIELD, objects_field(self._more)])
+
+    def read(self, which: Indices) -> Annotated:
+        objects = ObjectCollector(more=self._more)
+        sides: list[tuple[int, int] | None] = []
+        faults: dict[int, str] = {}
+        for row, at in enumerate(which.tolist()):
+            file = self.files[at]
+            sides.append(None)
+            try:
+                data = read_file(file.path, size=file.size, mtime=file.mtime)
+                sides[row] = self._parse(data, row, objects)
+            except RecordError as error:
+                faults[row] = f"{file.key}: {error.detail}"
+            except ValueError as error:
+                faults[row] = f"{file.key}: {error}"
+        columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(which))}
+        return Annotated(
+            columns=pa.record_batch(list(columns.values()), schema=self.fields), faults=faults
+        )
+
+    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
+        """Adds what a file says, and returns the sides that it says. Raises ValueError."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocReader(_Files):
+    """A folder of VOC's XML files. Classes are sorted by name."""
+
+    _seen: set[str] = dataclasses.field(default_factory=set, repr=False, compare=False)
+
+    @property
+    def _more(self) -> Sequence[pa.Field]:
+        return (DIFFICULT, TRUNCATED, OCCLUDED, VIEW)
+
+    def labels(self) -> tuple[str, ...]:
+        return tuple(sorted(self._seen, key=str.encode))
+
+    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
+        try:
+            root = ElementTree.fromstring(data)
+        except (ElementTree.ParseError, ValueError) as error:
+            raise ValueError("no XML that can be read") from error
+        for element in root.iter():
+            element.tag = element.tag.rpartition("}")[2]  # without the namespace
+        if root.tag != "annotation":
+            raise ValueError(f"expected an XML of <annotation>, got one of <{root.tag[:40]}>")
+        found = []
+        for number, one in enumerate(root.iter("object"), 1):
+            name = (one.findtext("name") or "").strip()
+            if not name or len(name.splitlines()) > 1:
+                raise ValueError(f"object {number}: expected a name of one line, got {name!r}")
+            more = {field.name: _flag(one, field.name, number) for field in self._more[:3]}
+            found.append((self._corners(one.find("bndbox"), number), name, one, more))
+        for corners, name, one, more in found:
+            self._seen.add(name)
+            view = (one.findtext("pose") or "").strip()
+            objects.add(row, corners, name, **more, view=view)
+        return sides_of(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
+
+    def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
+        texts = [None if box is None else box.findtext(n) for n in ("xmin", "ymin", "xmax", "ymax")]
+        left, top, right, bottom = numbers(texts, f"object {number}: a 'bndbox' of four numbers")
+        if right < left or bottom < top:
+            raise ValueError(f"object {number}: its box ends before it begins: {texts}")
+        return left - 1, top - 1, right, bottom
+
+
+def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
+    text = (one.findtext(name) or "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(f"object {number}: expected '{name}' to be 0 or 1, got {text[:40]!r}")
+    return text == "1"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class YoloReader(_Files):
+    """A folder of YOLO's txt files. classes: in the order of their numbers."""
+
+    classes: tuple[str, ...]
+
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+    def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> None:
+        try:
+            lines = data.decode("utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError("not UTF-8") from error
+        found = []
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            if not words:
+                continue
+            if len(words) != 5:
+                raise ValueError(
+                    f"line {number}: expected a class and four numbers, got {len(words)} words"
+                )
+            what = f"line {number}: four fractions"
+            x, y, width, height = numbers(words[1:], what)
+            if not _is_whole(words[0]) or int(words[0]) >= len(self.classes):
+                last = len(self.classes) - 1
+                raise ValueError(f"line {number}: expected a class 0 to {last}, got {words[0]!r}")
+            if width < 0 or height < 0 or beyond((x, y, width, height)):
+                raise ValueError(expected_fractions(what, words[1:]))
+            half, tall = width / 2, height / 2
+            found.append(((x - half, y - tall, x + half, y + tall), self.classes[int(words[0])]))
+        for corners, name in found:
+            objects.add(row, corners, name)
+
+
+def open_voc(folder: Location) -> VocReader:
+    """Lists the XML files of a folder. Raises ConfigError where there are none."""
+    files, rejects = _listed(folder, "xml")
+    return VocReader(files=files, rejects=rejects)
+
+
+def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
+    """Lists the txt files of a folder. classes: where no file beside them names them.
+
+    Raises ConfigError where there are none, or none of names.
+    """
+    files, rejects = _listed(folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt"))
+    return YoloReader(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
+
+
+def _listed(
+    folder: Location, extension: str, leave_out: Iterable[str] = ()
+) -> tuple[list[File], list[Reject]]:
+    files: list[File] = []
+    rejects: list[Reject] = []
+    others = frozenset(leave_out)
+    for finding in walk(folder, filtered_by, depth=1):
+        if isinstance(finding, Reject):
+            rejects.append(finding)
+        elif isinstance(finding, File):
+            name = finding.key.rpartition("/")[2]
+            if name.lower().endswith(f".{extension}") and name not in others:
+                files.append(finding)
+    if not files:
+        raise ConfigError(f"--annotations: found no .{extension} file in {folder}: check the path")
+    return files, rejects
+
+
+def _class_names(folder: Location) -> tuple[str, ...]:
+    for place in (folder, folder.parent):
+        for name in _NAMES:
+            try:
+                text = (place / name).read_bytes().decode("utf-8-sig")
+            except (StorageError, UnicodeDecodeError):
+                continue
+            names = tuple(line.strip() for line in text.splitlines() if line.strip())
+            if names:
+                return names
+    raise ConfigError(
+        f"--annotations {folder}: YOLO's files have numbers of classes, and neither there nor above"
+        f" is {', '.join(_NAMES)}: name the classes with --labels-file, one a line"
+    )
+
+
+def beyond(fractions: Iterable[float]) -> bool:
+    """Whether any is not in 0 to 1, by more than rounding."""
+    return any(not -_ROUNDING <= one <= 1 + _ROUNDING for one in fractions)
+
+
+def expected_fractions(what: str, texts: Sequence[Any]) -> str:
+    return f"{_expected(what, texts)}: they are of the sides, 0 to 1"
+
+
+def sides_of(width: str, height: str) -> tuple[int, int] | None:
+    """The sides of a picture, as texts say them; None where these are none."""
+    texts = (width.strip(), height.strip())
+    if not all(_is_whole(text) and len(text) <= _DIGITS for text in texts):
+        return None
+    found = (int(texts[0]), int(texts[1]))
+    return found if min(found) > 0 and max(found) < 2**31 else None
+
+
+def _is_whole(text: str) -> bool:
+    """Whether digits are all of it: those of int(), of which there are others."""
+    return text.isascii() and text.isdecimal()
+
+
+def numbers(texts: Sequence[Any], what: str) -> list[float]:
+    """Texts as finite numbers. Raises ValueError that says `what` was expected."""
+    try:
+        # float() takes underscores and the digits of any script.
+        found = [float(text) if text.isascii() and "_" not in text else math.nan for text in texts]
+    except (AttributeError, ValueError):
+        found = [math.nan]
+    if not all(map(math.isfinite, found)):
+        raise ValueError(_expected(what, texts))
+    return found
+
+
+def _expected(what: str, texts: Sequence[Any]) -> str:
+    where, _, rest = what.partition(": ")
+    return f"{where}: expected {rest}, got {', '.join(map(str, texts))}"

@@ -1,0 +1,159 @@
+"""A CSV file of boxes, a row each: the picture, the class and the corners, found by their names."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.storage.files import Location
+from recordmill.transforms.model.annotations import (
+    OBJECTS,
+    SIDES,
+    SIDES_FIELD,
+    Annotated,
+    Indices,
+    ObjectCollector,
+    objects_field,
+    sides_array,
+)
+from recordmill.transforms.sources.annotations.annotation_files import (
+    beyond,
+    expected_fractions,
+    numbers,
+    sides_of,
+)
+
+# The usual names of columns, in lower case, the most usual first.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "picture": ("filename", "file_name", "image", "path", "file", "image_path", "imageid"),
+    "class": ("class", "label", "labelname", "category"),
+    "xmin": ("xmin", "x1", "x_min", "left"),
+    "ymin": ("ymin", "y1", "y_min", "top"),
+    "xmax": ("xmax", "x2", "x_max", "right"),
+    "ymax": ("ymax", "y2", "y_max", "bottom"),
+    "width": ("width", "image_width"),
+    "height": ("height", "image_height"),
+}
+_SHOWN = 100  # characters of a header in a message
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoxTableReader:
+    """What a CSV file says. Classes are sorted by name."""
+
+    names: Sequence[str]
+    table: pa.RecordBatch
+    faults: Mapping[int, str]
+    classes: tuple[str, ...]
+    rejects: Sequence[Reject]
+    by_stem: bool
+    notes: Sequence[str] = ()
+
+    @property
+    def fields(self) -> pa.Schema:
+        return self.table.schema
+
+    def read(self, which: Indices) -> Annotated:
+        faults = {n: self.faults[i] for n, i in enumerate(which.tolist()) if i in self.faults}
+        return Annotated(columns=self.table.take(pa.array(which)), faults=faults)
+
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+
+def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
+    """fractions: whether corners are fractions of the sides, not pixels.
+
+    Raises ConfigError for a file that is no such CSV; the message says which columns it has. So is
+    one of pixels where no corner is beyond the first of them.
+    """
+    objects = ObjectCollector()
+    pictures: dict[str, int] = {}
+    sides: list[tuple[int, int] | None] = []
+    faults: dict[int, str] = {}
+    rejects: list[Reject] = []
+    by_stem = False
+    for number, row in _rows(file):
+        name = row["picture"]
+        if not name:
+            why = f"row {number}: names no picture"
+            rejects.append(Reject(f"{file.name}#{number}", "read", Reason.BAD_VALUE, why))
+            continue
+        by_stem = by_stem or row["by_stem"] != ""
+        at = pictures.setdefault(name, len(pictures))
+        if at == len(sides):
+            sides.append(sides_of(row["width"], row["height"]))
+        given = [row[corner] for corner in _CORNERS]
+        if not row["class"] and not any(given):
+            continue  # a picture without boxes
+        try:
+            what = f"row {number}: four {'fractions' if fractions else 'numbers'}"
+            left, top, right, bottom = numbers(given, what)
+            if fractions and beyond((left, top, right, bottom)):
+                raise ValueError(expected_fractions(what, given))
+            if right < left or bottom < top:
+                raise ValueError(f"row {number}: the box ends before it begins: {', '.join(given)}")
+            if not row["class"] or len(row["class"].splitlines()) > 1:
+                raise ValueError(f"row {number}: expected a class of one line")
+        except ValueError as error:
+            faults.setdefault(at, f"{file.name}: {error}")
+            continue
+        objects.add(at, (left, top, right, bottom), row["class"])
+    if not pictures:
+        raise ConfigError(f"--annotations: {file} has no row that names a picture")
+    if not fractions and objects.corners and not beyond(objects.corners):
+        raise ConfigError(
+            f"--annotations: {file} has no corner above 1, so that they are fractions rather than"
+            " pixels: say --box-units fractions"
+        )
+    columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(pictures))}
+    return BoxTableReader(
+        names=list(pictures),
+        table=pa.record_batch(
+            list(columns.values()), schema=pa.schema([SIDES_FIELD, objects_field()])
+        ),
+        faults=faults,
+        classes=tuple(sorted(set(objects.classes), key=str.encode)),
+        rejects=rejects,
+        by_stem=by_stem,
+    )
+
+
+def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows with what is meant of them, numbered from 1."""
+    with file.open_input() as data, io.TextIOWrapper(data, "utf-8-sig", newline="") as text:
+        reader = csv.reader(text, strict=True)
+        try:
+            header = [name.strip().lower() for name in next(reader, [])]
+            at = {
+                meant: next((header.index(name) for name in usual if name in header), None)
+                for meant, usual in _COLUMNS.items()
+            }
+            wanted = ("picture", "class", *_CORNERS)
+            lacking = [_COLUMNS[meant][0] for meant in wanted if at[meant] is None]
+            if lacking:
+                shown = ", ".join(header)
+                shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
+                raise ConfigError(
+                    f"--annotations: {file} has no column {', '.join(lacking)}; it has"
+                    f" {shown or 'none'}"
+                )
+            ids = at["picture"] is not None and header[at["picture"]] == "imageid"
+            for number, cells in enumerate(reader, 1):
+                if not cells:
+                    continue
+                row = {
+                    meant: cells[place].strip() if place is not None and place < len(cells) else ""
+                    for meant, place in at.items()
+                }
+                yield number, {**row, "by_stem": "yes" if ids else ""}
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"--annotations: {file} is no CSV in UTF-8, at line {reader.line_num + 1}"
+            ) from error

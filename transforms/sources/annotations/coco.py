@@ -1,0 +1,314 @@
+"""Annotations as COCO has them: JSON files with images, annotations and categories.
+
+Source: https://cocodataset.org/#format-data. A box is [x, y, width, height] in pixels from the left
+and top edge. Several files, such as those of instances and of captions, are read as one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.storage.files import Location
+from recordmill.transforms.model.annotations import (
+    AREA,
+    CAPTIONS,
+    CAPTIONS_FIELD,
+    CROWD,
+    OBJECTS,
+    SEGMENTATION,
+    SIDES,
+    SIDES_FIELD,
+    Annotated,
+    Corners,
+    Indices,
+    ObjectCollector,
+    codes,
+    grouped,
+    objects_field,
+    sides_array,
+    strings,
+)
+from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
+from recordmill.transforms.sources.annotations.json_members import members
+
+_LARGEST = 2**62  # square pixels of a picture, of which no side has 2**31
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CocoReader:
+    """What COCO files say. classes: in the order of their ids."""
+
+    names: Sequence[str]
+    table: pa.RecordBatch
+    faults: Mapping[int, str]
+    classes: tuple[str, ...]
+    rejects: Sequence[Reject]
+    notes: Sequence[str] = ()
+    by_stem: bool = False
+
+    @property
+    def fields(self) -> pa.Schema:
+        return self.table.schema
+
+    def read(self, which: Indices) -> Annotated:
+        faults = {n: self.faults[i] for n, i in enumerate(which.tolist()) if i in self.faults}
+        return Annotated(columns=self.table.take(pa.array(which)), faults=faults)
+
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+
+def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoReader:
+    """Reads all files.
+
+    segmentation: whether to keep what they say of it.
+
+    Raises:
+      ConfigError: a file is not what it should be; the message names it, and the entry.
+    """
+    reading = _Reading(segmentation=segmentation)
+    for file in files:
+        reading.read(file)
+    return reading.book()
+
+
+class _Reading:
+    """What has been read so far, of all files."""
+
+    def __init__(self, *, segmentation: bool) -> None:
+        self._segmentation = segmentation
+        self._segmented = False
+        self._pictures: dict[str, int] = {}
+        self._sides: list[tuple[int, int] | None] = []
+        self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION))
+        self._object_ids = AnnotationIds()
+        self._captions: list[str] = []
+        self._caption_ids = AnnotationIds()
+        self._captioned: list[int] = []
+        self._faults: dict[int, str] = {}
+        self._categories: dict[Any, str] = {}
+        self._rejects: list[Reject] = []
+
+    def read(self, file: Location) -> None:
+        """Reads a file twice: first the pictures and the categories, wherever they stand in it."""
+        ids: dict[Any, int] = {}
+        counted = 0
+        with file.open_input() as data:
+            for name, number, entry in members(data, ("images", "categories"), where=str(file)):
+                entry = _object(entry, number, name, file)
+                if name == "images":
+                    self._add_picture(entry, number, ids, file)
+                else:
+                    self._add_category(entry, number, file)
+        if not ids:
+            raise ConfigError(f"{file}: expected COCO's 'images', a list of pictures, got none")
+        self._object_ids.begin(file.name)
+        self._caption_ids.begin(file.name)
+        with file.open_input() as data:
+            for _, number, entry in members(data, ("annotations",), where=str(file)):
+                self._add(_object(entry, number, "annotations", file), number, ids, file)
+                counted += 1
+        if not counted:
+            raise ConfigError(f"{file}: expected COCO's 'annotations', a list, got none")
+
+    def _add_picture(
+        self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: Location
+    ) -> None:
+        where = f"{file}: images[{number}]"
+        name = entry.get("file_name") or _of_url(entry.get("coco_url"))
+        if not _is_text(name) or not name:
+            raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
+        key = _needed_id(entry.get("id"), where)
+        index = self._pictures.setdefault(name, len(self._pictures))
+        if ids.setdefault(key, index) != index:
+            raise ConfigError(f"{where}: the 'id' {key!r} is that of another picture, too")
+        if index == len(self._sides):
+            self._sides.append(None)
+        sides = _sides(entry)
+        if sides is not None and self._sides[index] not in (None, sides):
+            self._faults[index] = f"{where}: two entries say different sizes of the picture"
+        self._sides[index] = self._sides[index] or sides
+
+    def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
+        where = f"{file}: categories[{number}]"
+        name, key = entry.get("name"), _needed_id(entry.get("id"), where)
+        if not _is_text(name) or not name or len(name.splitlines()) > 1:
+            raise ConfigError(f"{where}: expected a 'name' of one line, got {name!r}")
+        if self._categories.setdefault(key, name) != name:
+            raise ConfigError(
+                f"{where}: {name!r} has the 'id' {key!r} of {self._categories[key]!r}"
+            )
+
+    def _add(
+        self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: Location
+    ) -> None:
+        entry_name = f"{file.name}: annotations[{number}]"
+        picture = ids.get(_id(entry.get("image_id")))
+        if picture is None:
+            why = f"its 'image_id' {_shown(entry.get('image_id'))} is that of no picture"
+            self._rejects.append(
+                Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
+            )
+            return
+        caption, known = entry.get("caption"), _id(entry.get("id"))
+        try:
+            alone = "caption" in entry and "bbox" not in entry
+            if caption is not None or alone:
+                if not _is_text(caption):
+                    raise ValueError(f"expected a 'caption' of text, got {_shown(caption)}")
+                self._captions.append(caption)
+                self._captioned.append(picture)
+                self._caption_ids.add(known, number or 0)
+            if not alone:
+                self._add_object(picture, entry)
+                self._object_ids.add(known, number or 0)
+        except ValueError as error:
+            self._faults.setdefault(picture, f"{entry_name}: {error}")
+
+    def _add_object(self, picture: int, entry: Mapping[str, Any]) -> None:
+        corners = _corners(entry.get("bbox"))
+        category = entry.get("category_id")
+        name = self._categories.get(_id(category))
+        if name is None:
+            raise ValueError(f"its 'category_id' {_shown(category)} is that of no category")
+        area = entry.get("area")
+        if area is not None and not (_is_number(area) and 0 <= area < _LARGEST):
+            raise ValueError(f"expected an 'area' from 0 on, got {_shown(area)}")
+        crowd = entry.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            raise ValueError(f"expected 'iscrowd' to be 0 or 1, got {crowd!r}")
+        given = entry.get("segmentation") if self._segmentation else None
+        self._segmented = self._segmented or bool(given)
+        self._objects.add(
+            picture,
+            corners,
+            name,
+            is_crowd=bool(crowd),
+            area=area,
+            segmentation=None if given is None else _as_text(given),
+        )
+
+    def book(self) -> CocoReader:
+        count = len(self._pictures)
+        faults: dict[int, str] = {}
+        columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
+        fields = [SIDES_FIELD]
+        if self._categories:
+            more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
+            fields.append(objects_field(more))
+            of = np.array(self._objects.pictures, np.int64)
+            objects = self._object_ids.repeated(of, self._objects.content)
+            columns[OBJECTS] = self._objects.column(count, more, objects.kept)
+            faults |= objects.faults
+        if self._captions:
+            fields.append(CAPTIONS_FIELD)
+            texts, of = strings(self._captions), np.array(self._captioned, np.int64)
+            captions = self._caption_ids.repeated(of, lambda: codes(self._captions))
+            columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
+            faults |= captions.faults
+        categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
+        named: dict[str, list[Any]] = {}
+        for key, name in categories:
+            named.setdefault(name, []).append(key)
+        return CocoReader(
+            names=list(self._pictures),
+            table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
+            faults={**faults, **self._faults},
+            classes=tuple(named),
+            rejects=self._rejects,
+            notes=[
+                f"the categories {', '.join(map(repr, keys))} are called {name!r}, all of them:"
+                " they became one class"
+                for name, keys in named.items()
+                if len(keys) > 1
+            ],
+        )
+
+
+def _object(entry: Any, number: int | None, name: str, file: Location) -> Mapping[str, Any]:
+    if number is None or not isinstance(entry, dict):
+        what = name if number is None else f"{name}[{number}]"
+        raise ConfigError(f"{file}: {what}: expected a list of objects, got {str(entry)[:40]!r}")
+    return entry
+
+
+def _of_url(url: Any) -> str | None:
+    """The name of a picture of LVIS, which says where it is in COCO: its folder and its file."""
+    return "/".join(url.split("/")[-2:]) if isinstance(url, str) else None
+
+
+def _id(value: Any) -> int | str | None:
+    """An id, None where it is none. Whole floats are ids, as pandas writes them."""
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def _needed_id(value: Any, where: str) -> int | str:
+    found = _id(value)
+    if found is None:
+        raise ConfigError(f"{where}: expected an 'id', got {_shown(value)}")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one, and a float can hold it."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Whether it is one, of whole characters: JSON can hold half of one, and UTF-8 cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    """For messages."""
+    return repr(value)[:60]
+
+
+def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
+    """(width, height), None where they are not said."""
+    width, height = _id(entry.get("width")), _id(entry.get("height"))
+    if isinstance(width, int) and isinstance(height, int) and 0 < width < 2**31 > height > 0:
+        return width, height
+    return None
+
+
+def _as_text(segmentation: Any) -> str:
+    """Raises ValueError for what no JSON holds, such as half a character."""
+    try:
+        return orjson.dumps(segmentation).decode()
+    except orjson.JSONEncodeError as error:
+        raise ValueError(f"expected a 'segmentation' of numbers, got {error}") from error
+
+
+def _corners(box: Any) -> Corners:
+    if not (
+        isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0
+    ):
+        raise _no_box(box)
+    x, y, width, height = map(float, box)
+    corners = (x, y, x + width, y + height)
+    if not all(map(math.isfinite, corners)):
+        raise _no_box(box)
+    return corners
+
+
+def _no_box(given: Any) -> ValueError:
+    return ValueError(f"expected a 'bbox' of [x, y, width, height], got {_shown(given)}")

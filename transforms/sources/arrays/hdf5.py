@@ -1,0 +1,126 @@
+"""Datasets of HDF5 files as arrays, through h5py; what stands there in one piece is read without.
+
+What leads out of the file (external links, external storage, virtual datasets) is refused: it would
+read files that nobody has listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.storage.files import InputFile, is_uri, open_file
+from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
+from recordmill.transforms.sources.arrays.npy import Stored, check_dtype, check_shape
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+PLACES = (0, 512, 1024, 2048, 4096)  # where it may stand: a block of the user's may come before
+
+# What h5py raises for what is damaged, or of a kind that numpy does not have.
+_DAMAGED = (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, OverflowError)
+
+
+class Hdf5File(ArrayFile):
+    """An HDF5 file. Raises ConfigError where there is no h5py."""
+
+    def __init__(self, file: InputFile) -> None:
+        super().__init__(file)
+        self._h5py = _library()
+        self._stream = open_file(file.path) if is_uri(file.path) else None
+        self._file: Any = None
+        try:
+            with _damage():
+                what = os.fsencode(file.path) if self._stream is None else self._stream
+                self._file = self._h5py.File(what, "r", locking=False)
+        except RecordError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._stream is not None:
+            self._stream.close()
+        super().close()
+
+    def names(self) -> Sequence[str]:
+        found: list[str] = []
+
+        def look(name: str, what: Any) -> None:
+            if isinstance(what, self._h5py.Dataset):
+                found.append(name)
+
+        with _damage():
+            self._file.visititems(look)  # follows no link that leads out of the file
+        return found
+
+    def find(self, name: str | None, *, option: str = "--array", texts: bool = False) -> Stored:
+        return super().find(name and name.strip("/"), option=option, texts=texts)
+
+    def stored(self, name: str, *, texts: bool = False) -> Stored:
+        with _damage():
+            data = self._file[name]
+            dtype, shape = data.dtype, data.shape
+            is_text = self._h5py.check_string_dtype(dtype) is not None
+            outside = data.is_virtual or data.external or data.file.filename != self._file.filename
+            offset = data.id.get_offset() if not self._file.userblock_size else None
+        if outside:
+            raise RecordError(Reason.UNSUPPORTED, f"its array {name!r} is in another file")
+        if shape is None:
+            raise RecordError(Reason.EMPTY, f"its array {name!r} has no values")
+        if texts and is_text:
+            return Stored(dtype="|S0", shape=shape, member=name)
+        if dtype.names is None and not dtype.hasobject:
+            dtype = np.dtype(dtype.str)  # without what h5py notes on it
+        check_dtype(dtype, texts=texts)
+        check_shape(shape, dtype.itemsize)
+        found = Stored(dtype=dtype.str, shape=shape, offset=offset, member=name)
+        if offset is not None and offset + found.bytes > self.file.size:
+            raise RecordError(Reason.TRUNCATED, f"it ends within its array {name!r}")
+        return found
+
+    def labels(self, stored: Stored, span: Span | None = None) -> pa.Array:
+        if stored.dtype != "|S0":
+            return super().labels(stored, span)
+        part: Any = () if span is None else slice(span.start, span.stop)
+        with _damage():
+            texts = np.ravel(self._file[stored.member][part])
+        return label_texts(texts)
+
+    def _load(self, stored: Stored, span: Span | None) -> Array:
+        part: Any = ()
+        if span is not None:
+            part = (*(slice(None),) * span.axis, slice(span.start, span.stop))
+        with _damage():
+            return np.asarray(self._file[stored.member][part]).astype(stored.numbers, copy=False)
+
+
+def _library() -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ConfigError(
+            "HDF5 files are read by h5py, which is not installed: pip install 'recordmill[arrays]'"
+        ) from error
+    return h5py
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    """Tells of a damaged file in our words."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except _DAMAGED as error:
+        raise RecordError(
+            Reason.CORRUPT,
+            "an HDF5 file that cannot be read: it is damaged, or compressed by a filter that is not"
+            " installed",
+        ) from error

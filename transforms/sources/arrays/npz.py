@@ -1,0 +1,119 @@
+"""Arrays in .npz archives: a member that is stored is read where it stands, one that is deflated
+is inflated as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from recordmill.errors import Reason, RecordError
+from recordmill.storage.files import InputFile, open_file
+from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span
+from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
+
+MAGIC = b"PK\x03\x04"
+EMPTY = b"PK\x05\x06"  # an archive of nothing begins with it
+
+_SUFFIX = ".npy"
+_LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of the name and of the rest
+_ENCRYPTED = 0x1
+
+# What zipfile and its decompressors raise for what is damaged.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    UnicodeError,
+)
+
+
+class NpzFile(ArrayFile):
+    """An archive of .npy files."""
+
+    def __init__(self, file: InputFile) -> None:
+        super().__init__(file)
+        self._stream = open_file(file.path)
+        self._inflated: tuple[str, Array] | None = None
+        try:
+            with _damage():
+                self._archive = zipfile.ZipFile(self._stream)
+        except RecordError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def names(self) -> Sequence[str]:
+        names = self._archive.namelist()
+        return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
+
+    def stored(self, name: str, *, texts: bool = False) -> Stored:
+        with _damage():
+            info = self._archive.getinfo(name + _SUFFIX)
+        if info.flag_bits & _ENCRYPTED:
+            raise RecordError(Reason.UNSUPPORTED, f"its array {name!r} is encrypted")
+        if info.compress_type != zipfile.ZIP_STORED:
+            with _damage(), self._archive.open(info) as member:
+                head = member.read(HEAD)
+            found = read_npy(head, info.file_size, member=name, texts=texts)
+            return dataclasses.replace(found, offset=None, solid=True)
+        begin = self._content(info)
+        head = self.file.read(begin, min(info.file_size, HEAD))
+        found = read_npy(head, info.file_size, member=name, texts=texts)
+        return dataclasses.replace(found, offset=begin + (found.offset or 0))
+
+    def _content(self, info: zipfile.ZipInfo) -> int:
+        """Where a stored member begins."""
+        at = info.header_offset
+        if 0 <= at <= self.file.size - _LOCAL_HEADER.size:
+            signature, name, extra = _LOCAL_HEADER.unpack(self.file.read(at, _LOCAL_HEADER.size))
+            begin: int = at + _LOCAL_HEADER.size + name + extra
+            if signature == MAGIC and begin + info.file_size <= self.file.size:
+                return begin
+        raise RecordError(Reason.CORRUPT, "its table of contents does not fit its content")
+
+    def _load(self, stored: Stored, span: Span | None) -> Array:
+        if self._inflated is None or self._inflated[0] != stored.member:
+            self._inflated = stored.member, self._inflate(stored)
+        array = self._inflated[1]
+        if span is None:
+            return array
+        return array[(*(slice(None),) * span.axis, slice(span.start, span.stop))]
+
+    def _inflate(self, stored: Stored) -> Array:
+        with _damage(), self._archive.open(stored.member + _SUFFIX) as member:
+            info = self._archive.getinfo(stored.member + _SUFFIX)
+            member.read(info.file_size - stored.bytes)
+            data = member.read(stored.bytes)  # its end is where zipfile looks at the checksum
+        if len(data) < stored.bytes:
+            raise RecordError(Reason.TRUNCATED, f"its array {stored.member!r} ends early")
+        shape = stored.shape[::-1] if stored.fortran else stored.shape
+        array = np.frombuffer(data, stored.numbers).reshape(shape)
+        return array.T if stored.fortran else array
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    """Tells of a damaged archive in our words."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except _DAMAGED as error:
+        raise RecordError(Reason.CORRUPT, "an archive that is damaged") from error

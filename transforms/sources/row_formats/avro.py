@@ -1,0 +1,146 @@
+"""Avro files, which bring the types of their columns, and come in blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import fastavro
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.row_formats.columnar import Columnar, gathered, small_parts
+from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, FileSection
+
+_SYNC = 16  # bytes between blocks
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
+_TIMES: Mapping[str, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+class AvroFile(Columnar):
+    """Sections are blocks, by where they stand in the file."""
+
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+        with self._opened() as (file, _):
+            places, units = [file.tell()], []
+            while head := _block(file):
+                file.seek(head[1] + _SYNC, io.SEEK_CUR)
+                places.append(file.tell())
+                units.append((head[0], places[-1] - places[-2]))
+        for section in gathered(units, size):
+            yield section._replace(start=places[section.start], end=places[section.end])
+
+    def _schema(self) -> pa.Schema:
+        with self._opened() as (_, schema):
+            return pa.schema([_field(one, self.origin.place) for one in schema["fields"]])
+
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._opened() as (file, schema):
+            first = file.tell()
+            file.seek(0)
+            head = file.read(first)
+            file.seek(section.start)
+            content = io.BytesIO(head + file.read(section.end - section.start))
+        wanted = schema | {"fields": [one for one in schema["fields"] if one["name"] in names]}
+        fields = self._schema()
+        records: list[Any] = []
+        reader = fastavro.reader(content, wanted, handle_unicode_errors="surrogateescape")
+        with self.origin.parsing():
+            for record in reader:
+                records.append(record)
+                if len(records) == batch.ROWS:
+                    yield from _batches(records, fields, names)
+                    records = []
+            yield from _batches(records, fields, names)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
+        """The file, behind its header, and its schema."""
+        with self.origin.parsing(), self.origin.open() as file:
+            try:
+                schema: Any = fastavro.block_reader(file).writer_schema
+            except (ValueError, EOFError, KeyError, fastavro.schema.SchemaParseException) as error:
+                raise ConfigError(f"{self.origin.place} is no Avro file") from error
+            if not isinstance(schema, dict) or schema.get("type") != "record":
+                raise ConfigError(f"{self.origin.place} holds no records, but {schema}")
+            yield file, schema
+
+
+def _block(file: BinaryIO) -> tuple[int, int] | None:
+    """How many records the next block has, and of how many bytes; None at the end."""
+    count = _long(file)
+    size = None if count is None else _long(file)
+    return None if count is None or size is None else (count, size)
+
+
+def _long(file: BinaryIO) -> int | None:
+    value, shift = 0, 0
+    while byte := file.read(1):
+        value |= (byte[0] & 0x7F) << shift
+        shift += 7
+        if byte[0] < 0x80:
+            return value >> 1 ^ -(value & 1)
+    return None
+
+
+def _field(field: Mapping[str, Any], place: object) -> pa.Field:
+    kind, nullable = _type(field["type"])
+    if kind is None:
+        raise ConfigError(
+            f"column {field['name']!r} of {place} is of the Avro type {field['type']}: expected "
+            "numbers, bools, strings, bytes, dates, timestamps, or arrays of those, null or not; "
+            "leave it out when the file is written"
+        )
+    return pa.field(field["name"], kind, nullable)
+
+
+def _type(declared: Any) -> tuple[pa.DataType | None, bool]:
+    """The type of values, and whether they may be null."""
+    if isinstance(declared, list):
+        others = [one for one in declared if one != "null"]
+        kind = _type(others[0])[0] if len(others) == 1 else None
+        return kind, len(others) < len(declared)
+    if isinstance(declared, str):
+        return _PRIMITIVES.get(declared), False
+    if declared.get("logicalType") in _TIMES:
+        return _TIMES[declared["logicalType"]], False
+    if declared["type"] == "array":
+        item = _type(declared["items"])[0]
+        return (None if item is None else pa.list_(item)), False
+    return _type(declared["type"])[0], False
+
+
+def _batches(
+    records: Sequence[Mapping[str, Any]], schema: pa.Schema, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    if records:
+        fields = [schema.field(name) for name in names]
+        arrays = [_array([record[f.name] for record in records], f.type) for f in fields]
+        yield from small_parts(pa.record_batch(arrays, schema=pa.schema(fields)))
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if kind != pa.string():
+        return pa.array(values, kind)
+    # What is no UTF-8 is found later, row by row.
+    encoded = [None if v is None else v.encode("utf-8", "surrogateescape") for v in values]
+    return pa.array(encoded, pa.binary()).cast(pa.string(), safe=False)

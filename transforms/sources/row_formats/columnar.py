@@ -1,0 +1,192 @@
+"""Parquet and Arrow files, which bring the types of their columns."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
+from recordmill.transforms.sources.row_formats.rows import (
+    READ_BYTES,
+    SECTION_BYTES,
+    BadRow,
+    FileSection,
+    Oddities,
+    Origin,
+    Rows,
+)
+from recordmill.transforms.sources.row_formats.text_columns import as_text, plain, valid_text
+from recordmill.transforms.sources.row_formats.value_parsing import Cells
+
+_MAGIC = b"ARROW1"  # of a file; a stream has none
+_FEATHER_1 = b"FEA1"
+
+
+@dataclasses.dataclass
+class Columnar:
+    """A file whose columns have types of their own."""
+
+    origin: Origin
+    cells: Cells
+    oddities: Oddities = dataclasses.field(default_factory=Oddities)
+
+    def header(self) -> ColumnTypes | None:
+        schema = self._schema()
+        if len(set(schema.names)) < len(schema.names):
+            raise ConfigError(
+                f"a column name comes twice in {self.origin.place}: {', '.join(schema.names)}"
+            )
+        return {field.name: ColumnType((_simple(field.type),), field.nullable) for field in schema}
+
+    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+        """As the header says, but for whether rows have a value."""
+        kinds = self.header() or {}
+        found = {name: kind for name, kind in kinds.items() if names is None or name in names}
+        absent: set[str] = set()
+        for part in self._parts(section, list(found)):
+            for name in found.keys() - absent:
+                if self.cells.without_missing(name, plain(part[name])).null_count:
+                    absent.add(name)
+        return {name: kind._replace(nullable=name in absent) for name, kind in found.items()}
+
+    def read(
+        self, section: FileSection, wanted: pa.Schema, text: Collection[str]
+    ) -> Iterator[Rows]:
+        number = section.row
+        for part in self._parts(section, wanted.names):
+            with self.origin.parsing():
+                arrays = [_as_wanted(part[field.name], field, text) for field in wanted]
+                # What the file declares as never null stays so: its features are always there.
+                columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
+            numbers = np.arange(number, number + len(part))
+            told = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
+            yield Rows(columns=columns, numbers=numbers[~bad], bad=told)
+            number += len(part)
+
+    def _schema(self) -> pa.Schema:
+        raise NotImplementedError
+
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+class ParquetFile(Columnar):
+    """Sections are row groups."""
+
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+        with self._opened() as file:
+            groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+        yield from gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
+
+    def _schema(self) -> pa.Schema:
+        with self._opened() as file:
+            return file.schema_arrow
+
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._opened() as file:
+            groups = range(section.start, section.end)
+            found = [file.metadata.row_group(group) for group in groups]
+            each = sum(g.total_byte_size for g in found) / max(sum(g.num_rows for g in found), 1)
+            yield from file.iter_batches(
+                batch_size=int(min(max(READ_BYTES / max(each, 1), 1), batch.ROWS)),
+                row_groups=groups,
+                columns=None if list(names) == file.schema_arrow.names else names,
+                use_threads=False,
+            )
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Any]:
+        with self.origin.parsing(), self.origin.open() as file:
+            # A buffered column chunk is read in pieces; one that is not, as a whole.
+            yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+
+
+class ArrowFile(Columnar):
+    """Sections are record batches of a file; a stream is one section."""
+
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+        total = self.origin.size or 0
+        with self._opened(narrow=True) as reader:
+            if isinstance(reader, pa.RecordBatchStreamReader):
+                yield FileSection(0, 1, 1, total)
+                return
+            count = reader.num_record_batches
+            batches = [(reader.get_batch(n).num_rows, total // count) for n in range(count)]
+        yield from gathered(batches, size)
+
+    def _schema(self) -> pa.Schema:
+        with self._opened() as reader:
+            return reader.schema
+
+    def _parts(self, section: FileSection, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._opened() as reader:
+            if isinstance(reader, pa.RecordBatchStreamReader):
+                found: Any = reader
+            else:
+                found = (reader.get_batch(n) for n in range(section.start, section.end))
+            for rows in found:
+                yield from small_parts(rows.select(list(names)))
+
+    @contextlib.contextmanager
+    def _opened(self, *, narrow: bool = False) -> Iterator[Any]:
+        """narrow: of the columns of a file just one is read, of numbers if there is one."""
+        with self.origin.parsing(), self.origin.open() as file:
+            magic = file.read(len(_MAGIC))
+            file.seek(0)
+            if magic.startswith(_FEATHER_1):
+                raise ConfigError(
+                    f"{self.origin.place} is Feather of version 1: write it anew, as version 2"
+                )
+            if magic != _MAGIC:
+                yield pa.ipc.open_stream(file)
+                return
+            reader = pa.ipc.open_file(file)
+            if narrow:
+                kinds = reader.schema.types
+                numbers = [n for n, kind in enumerate(kinds) if pa.types.is_primitive(kind)]
+                options = pa.ipc.IpcReadOptions(included_fields=[*numbers, 0][:1])
+                reader = pa.ipc.open_file(file, options=options)
+            yield reader
+
+
+def small_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows in parts of up to `batch.ROWS` rows and `READ_BYTES`, but for a row that is larger."""
+    if len(rows) > 1 and (len(rows) > batch.ROWS or rows.nbytes > READ_BYTES):
+        half = len(rows) // 2
+        yield from small_parts(rows.slice(0, half))
+        yield from small_parts(rows.slice(half))
+    elif len(rows):
+        yield rows
+
+
+def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSection]:
+    """Sections of several (rows, bytes), of about `size` bytes each."""
+    start, row, rows, taken = 0, 1, 0, 0
+    for unit, (count, weight) in enumerate(units):
+        if unit > start and (taken + weight > size or rows + count > batch.ROWS):
+            yield FileSection(start, unit, row, taken)
+            start, row, rows, taken = unit, row + rows, 0, 0
+        rows, taken = rows + count, taken + weight
+    if rows:
+        yield FileSection(start, len(units), row, taken)
+
+
+def _simple(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _as_wanted(column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
+    if field.name in text:
+        return as_text(column, field.name)
+    column = plain(column)
+    if column.type == field.type:
+        return column
+    return as_text(column, field.name) if field.type == pa.string() else column.cast(field.type)

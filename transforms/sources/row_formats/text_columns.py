@@ -1,0 +1,106 @@
+"""Columns of any type as text: labels and names come as numbers too."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.model.user_columns import is_list
+
+
+def number_text(value: float) -> str | None:
+    """3.0 as '3' (a column of integers with gaps comes as floats), NaN as None."""
+    if math.isnan(value):
+        return None
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def json_text(value: object) -> str | None:
+    """A JSON value as text: strings as they are, 3.0 as '3', all else as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    if type(value) is int:
+        return str(value)
+    return number_text(value) if isinstance(value, float) else json.dumps(value)
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """The values of a column that is a dictionary, as pandas writes a category."""
+    return column.dictionary_decode() if types.is_dictionary(column.type) else column
+
+
+def as_text(column: pa.Array, name: str) -> pa.Array:
+    """string[n] of a column. Raises ConfigError for one that is neither text, number nor time."""
+    column = plain(column)
+    kind = column.type
+    if types.is_floating(kind):
+        values = column.cast(pa.float64()).to_pylist()
+        return pa.array([None if v is None else number_text(v) for v in values], pa.string())
+    if _is_text(kind) or _is_binary(kind):
+        return column.cast(pa.string(), safe=False)  # `valid_text` finds what is not UTF-8
+    try:
+        return column.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise ConfigError(f"expected text or numbers in column {name!r}, got {kind}") from error
+
+
+def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
+    """Leaves out the rows with text that is not UTF-8; returns the rest and the mask of those.
+
+    pyarrow checks neither Parquet nor a CSV read with `check_utf8=False`.
+    """
+    bad = np.zeros(len(rows), np.bool_)
+    for column in rows.columns:
+        listed = is_list(column.type)
+        if _is_text(column.type.value_type if listed else column.type):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid:
+                values = column.cast(_of_bytes(column.type)).to_pylist()
+                texts = values if listed else [[value] for value in values]
+                bad |= [not all(map(_is_utf8, some or ())) for some in texts]
+    return (rows.filter(pa.array(~bad)) if bad.any() else rows), bad
+
+
+def null_inside(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which lists of a column an Example cannot hold: bool[n].
+
+    Those with a null inside, and the null ones where all have the same number of values.
+    """
+    fixed = pa.types.is_fixed_size_list(column.type)
+    if not pc.list_flatten(column).null_count and not (fixed and column.null_count):
+        return np.zeros(len(column), np.bool_)
+    lists = column.to_pylist()
+    return np.array([fixed if some is None else None in some for some in lists], np.bool_)
+
+
+def _of_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type of a column of texts, or of lists of texts, with bytes in their place."""
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(pa.binary(), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(pa.binary())
+    return pa.list_(pa.binary()) if pa.types.is_list(kind) else pa.binary()
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view())

@@ -1,0 +1,281 @@
+"""What is counted of one column: how many values there are, and what they are like."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.user_columns import is_list
+from recordmill.transforms.statistics import ranges
+from recordmill.transforms.statistics.bit_histogram import FirstBits
+from recordmill.transforms.statistics.moments import Moments
+from recordmill.transforms.statistics.ranges import Counted, Ints
+from recordmill.transforms.statistics.sketches import Distinct, TopValues, in_order
+
+Type = Literal["int", "float", "string", "bytes"]
+Time = Literal["date", "timestamp"]
+Floats = npt.NDArray[np.float64]
+
+LONGEST = 256  # bytes: longer texts are no top values
+
+_SALT = batch.salt(0, "distinct")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class NumberStatistics:
+    """What is counted of numbers.
+
+    moments, bits, least, most: of the finite ones; of an int column least and most are ints, and
+    None where there is none. below, above: infinities of either sign.
+    """
+
+    moments: Moments = Moments()  # noqa: RUF009, it is frozen
+    bits: FirstBits = FirstBits()  # noqa: RUF009
+    zeros: int = 0
+    nans: int = 0
+    below: int = 0
+    above: int = 0
+    least: float | None = None
+    most: float | None = None
+
+    @classmethod
+    def of_ranges(
+        cls, values: Ints | Floats, edges: Ints, different: Counted
+    ) -> list[NumberStatistics]:
+        """Of each range of int64[n] or float64[n]. different: those values, counted."""
+        floats = values.astype(np.float64, copy=False)
+        floats, edges = ranges.choose(floats, np.isfinite(floats), edges)
+        each = different.values.astype(np.float64, copy=False)
+        is_finite = np.isfinite(each)
+        finite, odd = different.where(is_finite), different.where(~is_finite)
+        return [
+            cls(
+                moments=moments,
+                bits=bits,
+                zeros=zeros,
+                nans=nans,
+                below=below,
+                above=above,
+                least=None if least is None else least + 0,  # -0.0 is 0.0
+                most=None if most is None else most + 0,
+            )
+            for moments, bits, zeros, nans, below, above, (least, most) in zip(
+                Moments.of_ranges(floats, edges),
+                FirstBits.of_ranges(finite._replace(values=each[is_finite])),
+                different.where(each == 0).totals(),
+                odd.where(np.isnan(odd.values)).totals(),
+                odd.where(odd.values == -np.inf).totals(),
+                odd.where(odd.values == np.inf).totals(),
+                ranges.extremes(finite.values, finite.edges),
+                strict=True,
+            )
+        ]
+
+    @classmethod
+    def sum(cls, several: Sequence[NumberStatistics]) -> NumberStatistics:
+        """Of all values of several parts."""
+        moments = Moments()
+        for one in several:
+            moments += one.moments
+        return cls(
+            moments=moments,
+            bits=FirstBits.sum(one.bits for one in several),
+            zeros=sum(one.zeros for one in several),
+            nans=sum(one.nans for one in several),
+            below=sum(one.below for one in several),
+            above=sum(one.above for one in several),
+            least=min((one.least for one in several if one.least is not None), default=None),
+            most=max((one.most for one in several if one.most is not None), default=None),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Bytes of texts: of all together, of the shortest and of the longest."""
+
+    total: int = 0
+    least: int | None = None
+    most: int | None = None
+
+    @classmethod
+    def of_ranges(cls, lengths: Ints, different: Counted) -> list[Lengths]:
+        """Of each range of texts. lengths: int64[n], by the codes that are counted."""
+        each = lengths[different.values]
+        totals = different._replace(counts=different.counts * each).totals()
+        several = zip(totals, ranges.extremes(each, different.edges), strict=True)
+        return [cls(total=total, least=least, most=most) for total, (least, most) in several]
+
+    @classmethod
+    def sum(cls, several: Sequence[Lengths]) -> Lengths:
+        """Of all texts of several parts."""
+        return cls(
+            total=sum(one.total for one in several),
+            least=min((one.least for one in several if one.least is not None), default=None),
+            most=max((one.most for one in several if one.most is not None), default=None),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnStatistics:
+    """What is counted of a column over some rows.
+
+    records: those that have it. values: of all of them; fewest, largest: of one of them. numbers:
+    of numbers. lengths: of texts. top: of texts that are UTF-8. time: what its integers stand for.
+    """
+
+    type: Type
+    time: Time | None = None
+    records: int = 0
+    values: int = 0
+    fewest: int | None = None
+    largest: int | None = None
+    distinct: Distinct = Distinct()  # noqa: RUF009
+    numbers: NumberStatistics | None = None
+    lengths: Lengths | None = None
+    top: TopValues | None = None
+
+    @classmethod
+    def sum(cls, several: Sequence[ColumnStatistics]) -> ColumnStatistics:
+        """Of the same column over several groups of rows, at least one."""
+        first = several[0]
+        if len(several) == 1:
+            return first
+        numbers = [one.numbers for one in several if one.numbers is not None]
+        lengths = [one.lengths for one in several if one.lengths is not None]
+        top = [one.top for one in several if one.top is not None]
+        return cls(
+            type=first.type,
+            time=first.time,
+            records=sum(one.records for one in several),
+            values=sum(one.values for one in several),
+            fewest=min((one.fewest for one in several if one.fewest is not None), default=None),
+            largest=max((one.largest for one in several if one.largest is not None), default=None),
+            distinct=Distinct.sum(one.distinct for one in several),
+            numbers=NumberStatistics.sum(numbers) if numbers else None,
+            lengths=Lengths.sum(lengths) if lengths else None,
+            top=TopValues.sum(top) if top else None,
+        )
+
+
+class Column:
+    """A column of a part of the data, ready to be counted over ranges of its rows.
+
+    order: int64[n], of the rows.
+    """
+
+    def __init__(self, column: pa.Array, order: pa.Array) -> None:
+        self.type = type_of(column.type)
+        self._time = _time_of(column.type)
+        if self.type in ("string", "bytes") and not is_list(column.type):
+            column = column.dictionary_encode()  # so that no text has to move
+        self._valid, self._sizes, values = spread(column.take(order))
+        self._edges = np.append(0, np.cumsum(self._sizes))
+        self._numbers: Ints | Floats | None = None
+        if self.type in ("int", "float"):
+            self._numbers = numbers_of(values)
+            return
+        self._codes, texts = in_order(values.dictionary_encode())
+        texts = texts.cast(pa.large_binary())
+        self._lengths = np.asarray(pc.binary_length(texts)).astype(np.int64)
+        self._hashes = batch.hash_strings(texts)
+        if self.type == "string":  # what is too long is no top value
+            short = pc.if_else(pa.array(self._lengths <= LONGEST), texts, b"")
+            self._short = short.cast(pa.binary()).cast(pa.string())
+
+    def count(self, edges: Ints) -> list[ColumnStatistics]:
+        """Of each range of rows, without its top values."""
+        sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
+        of_values = self._edges[edges]
+        numbers: Sequence[NumberStatistics | None] = [None] * (len(edges) - 1)
+        lengths: Sequence[Lengths | None] = [None] * (len(edges) - 1)
+        if self._numbers is not None:
+            different = ranges.count_equal(self._numbers, of_values)
+            hashes = _hash_numbers(different.values)
+            numbers = NumberStatistics.of_ranges(self._numbers, of_values, different)
+        else:
+            different = ranges.count_equal(self._codes, of_values)
+            hashes = self._hashes[different.values]
+            lengths = Lengths.of_ranges(self._lengths, different)
+        return [
+            ColumnStatistics(
+                type=self.type,
+                time=self._time,
+                records=records,
+                values=values,
+                fewest=fewest,
+                largest=largest,
+                distinct=Distinct.of(own),
+                numbers=number,
+                lengths=length,
+            )
+            for records, values, (fewest, largest), own, number, length in zip(
+                np.diff(of_rows).tolist(),
+                np.diff(of_values).tolist(),
+                ranges.extremes(sizes, of_rows),
+                ranges.pieces(hashes, different.edges),
+                numbers,
+                lengths,
+                strict=True,
+            )
+        ]
+
+    def top(self, start: int, end: int, *, most: int) -> TopValues:
+        """Of the texts of the rows from start to end. most: different ones counted exactly."""
+        counts = np.bincount(self._codes[self._edges[start] : self._edges[end]])
+        codes = np.flatnonzero(counts)
+        codes = codes[self._lengths[codes] <= LONGEST]
+        return TopValues.of(self._short.take(pa.array(codes)), counts[codes], most=most)
+
+
+def spread(column: pa.Array) -> tuple[npt.NDArray[np.bool_], Ints, pa.Array]:
+    """Which records have a column, bool[n]; how many values each has, int64[n]; all of those."""
+    valid = np.ones(len(column), np.bool_)
+    if column.null_count:
+        valid = np.asarray(column.is_valid())
+    if not is_list(column.type):
+        return valid, valid.astype(np.int64), column.drop_null()
+    sizes = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    return valid, np.where(valid, sizes, 0), pc.list_flatten(column)
+
+
+def type_of(kind: pa.DataType) -> Type:
+    """What is counted of values of a type, or of lists of it."""
+    one = kind.value_type if is_list(kind) else kind
+    if pa.types.is_floating(one):
+        return "float"
+    if pa.types.is_string(one) or pa.types.is_large_string(one):
+        return "string"
+    return "bytes" if pa.types.is_binary(one) or pa.types.is_large_binary(one) else "int"
+
+
+def _time_of(kind: pa.DataType) -> Time | None:
+    one = kind.value_type if is_list(kind) else kind
+    if pa.types.is_date(one):
+        return "date"
+    return "timestamp" if pa.types.is_timestamp(one) else None
+
+
+def numbers_of(values: pa.Array) -> Ints | Floats:
+    """int64[n] or float64[n] of values without null, as an Example has them."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return np.asarray(values.cast(pa.float64()))
+    if pa.types.is_date(kind):
+        values = values.cast(pa.date32()).cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.timestamp("us", kind.tz), safe=False)
+    return np.asarray(values.cast(pa.int64()))
+
+
+def _hash_numbers(values: Ints | Floats) -> batch.UInt64Array:
+    """uint64[n]: equal for equal numbers, and for all NaN."""
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), np.nan, values + 0.0)  # -0.0 is 0.0
+    return batch.mix(values.view(np.uint64), _SALT)

@@ -1,0 +1,149 @@
+"""How many different values there are, and which come most often, in bounded memory.
+
+Both are the same in whatever order parts are added up. Those that the field uses are not: KLL flips
+coins, and what Frequent Items holds depends on what it held before (docs/adr).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.batch import UInt64Array
+from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal
+
+KEPT = 1024  # hashes
+_SHARES = 1024  # a value with less than this part of the values of its part is a rare one
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Distinct:
+    """How many different values there are, by the smallest of their hashes.
+
+    hashes: uint64[KEPT] at most, ascending, none of them twice. Source: Bar-Yossef et al., Counting
+    Distinct Elements in a Data Stream (2002).
+    """
+
+    hashes: UInt64Array = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    @classmethod
+    def of(cls, hashes: UInt64Array) -> Distinct:
+        """Of the hashes of all values, uint64[n]."""
+        found = hashes[:0]
+        if len(hashes) > 2 * KEPT:
+            # Of different ones about twice as many as are kept: the others need no sorting.
+            found = _ordered(hashes[hashes < np.uint64((2 * KEPT << 64) // len(hashes))])
+        if len(found) < KEPT:
+            found = _ordered(hashes)
+        return cls(hashes=found[:KEPT].copy())
+
+    @classmethod
+    def sum(cls, several: Iterable[Distinct]) -> Distinct:
+        """Of all values of several parts."""
+        return cls.of(np.concatenate([np.zeros(0, np.uint64), *(one.hashes for one in several)]))
+
+    @property
+    def count(self) -> int:
+        """Exact below KEPT; above it right to about 3 % (one standard deviation)."""
+        if len(self.hashes) < KEPT:
+            return len(self.hashes)
+        return ((KEPT - 1) << 64) // (int(self.hashes[-1]) + 1)
+
+
+def _ordered(hashes: UInt64Array) -> UInt64Array:
+    """The different ones, ascending."""
+    ordered = np.sort(hashes)  # np.unique would put them into a hash table: seven times as long
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class TopValues:
+    """How often values come; exactly, as long as there are few different ones.
+
+    Of each part of the data a value goes to a level: level 0 if it makes up less than 1/1024 of the
+    part or comes once, above that one level for each power of two of its share. A level holds
+    `most` values: where there are more, level 0 is given up and each other one keeps the values of
+    the smallest hashes, a choice that parts share. So a value that makes up as much of most parts
+    competes with few others; its count is low by at most 1/1024 of all values.
+
+    levels: int8[m]. values: string[m]. counts: int64[m]. By level and value. complete: level 0 is
+    there, and all counts are exact.
+    """
+
+    most: int
+    levels: npt.NDArray[np.int8]
+    values: pa.StringArray
+    counts: Ints
+    complete: bool
+
+    @classmethod
+    def of(cls, values: pa.StringArray, counts: Ints, *, most: int) -> TopValues:
+        """Of a part of the data: different values, ascending, and how often each comes."""
+        shares = counts * _SHARES // max(int(counts.sum()), 1)
+        levels = np.where(counts < 2, 0, np.frexp(shares.astype(np.float64))[1]).astype(np.int8)
+        return _limited(levels, values, counts, most=most, complete=True)
+
+    @classmethod
+    def sum(cls, several: Sequence[TopValues]) -> TopValues:
+        """Adds up those of at least one part."""
+        if len(several) == 1:
+            return several[0]
+        coded = pa.concat_arrays([one.values for one in several]).dictionary_encode()
+        codes, values = in_order(coded)
+        places = codes << 8 | np.concatenate([one.levels for one in several])
+        order = np.argsort(places, kind="stable")
+        counts = np.concatenate([one.counts for one in several])[order]
+        found = add_equal(Counted(places[order], counts, np.array([0, len(order)])))
+        return _limited(
+            (found.values & 0xFF).astype(np.int8),
+            values.take(pa.array(found.values >> 8)),
+            found.counts,
+            most=several[0].most,
+            complete=all(one.complete for one in several),
+        )
+
+    def ranked(self) -> tuple[pa.StringArray, Ints]:
+        """(values, how often each comes), the most frequent first, then by value."""
+        coded = self.values.dictionary_encode()
+        sums = np.zeros(len(coded.dictionary), np.int64)
+        np.add.at(sums, np.asarray(coded.indices), self.counts)
+        table = pa.table({"value": coded.dictionary, "count": pa.array(sums)})
+        order = pc.sort_indices(table, sort_keys=[("count", "descending"), ("value", "ascending")])
+        return coded.dictionary.take(order), sums[np.asarray(order)]
+
+
+def in_order(coded: pa.DictionaryArray) -> tuple[Ints, pa.Array]:
+    """Codes int64[n] of values in ascending order, and those values."""
+    order = np.asarray(pc.sort_indices(coded.dictionary))
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.arange(len(order))
+    return codes[np.asarray(coded.indices)], coded.dictionary.take(pa.array(order))
+
+
+def _limited(
+    levels: npt.NDArray[np.int8], values: pa.StringArray, counts: Ints, *, most: int, complete: bool
+) -> TopValues:
+    """Of entries by value, without those that are too many."""
+    complete = complete and int((levels == 0).sum()) <= most
+    kept = np.ones(len(levels), np.bool_) if complete else levels > 0
+    for level in np.flatnonzero(np.bincount(levels[kept]) > most).tolist():
+        rows = np.flatnonzero(levels == level)
+        hashes = batch.hash_strings(values.take(pa.array(rows)))
+        kept[rows[np.argsort(hashes, kind="stable")[most:]]] = False
+    rows = np.flatnonzero(kept)
+    order = rows[np.argsort(levels[rows], kind="stable")]
+    return TopValues(
+        most=most,
+        levels=levels[order],
+        values=values.take(pa.array(order)),
+        counts=counts[order],
+        complete=complete,
+    )

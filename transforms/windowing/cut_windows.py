@@ -1,0 +1,94 @@
+"""The step from rows of series to windows; what it does to rows is in `series` and `windows`."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from recordmill.job.staging import StagedPart, to_json
+from recordmill.processes.pool import shared_pool
+from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.windowing import series
+from recordmill.transforms.windowing.series import Spans, Windowing
+from recordmill.transforms.windowing.time_spans import TimeSurvey
+
+_REST = -1  # where parts themselves meet, beside the cells
+_PART = "part"  # instead of a file, in the piece of a part
+
+
+def _survey(part: StagedPart, *, windowing: Windowing, workers: int) -> TimeSurvey:
+    pool = shared_pool(workers)
+    return pool.submit(series.survey_part, part, staging=windowing.staging).result()
+
+
+def _into_cells(
+    part: StagedPart, spans: Spans, *, windowing: Windowing, workers: int
+) -> Iterator[tuple[int, Piece]]:
+    # What was left out of it travels beside its rows: a second reader of the parts costs memory.
+    yield _REST, (to_json(part), _PART, 0, 0)
+    yield from shared_pool(workers).submit(series.into_cells, part, spans, windowing).result()
+
+
+def _sort(
+    met: tuple[int, Iterable[Piece]], *, windowing: Windowing, workers: int
+) -> Iterator[tuple[int, bytes]]:
+    cell, pieces = met
+    if cell == _REST:
+        for part, *_ in pieces:
+            yield _REST, part
+        return
+    task = shared_pool(workers).submit(series.sort_cell, cell, list(pieces), windowing.staging)
+    yield series.bucket_of(cell), to_json(task.result())
+
+
+def _cut(
+    met: tuple[int, Iterable[bytes]], spans: Spans, *, windowing: Windowing, workers: int
+) -> list[StagedPart]:
+    bucket, parts = met[0], [StagedPart(**json.loads(part)) for part in met[1]]
+    if bucket == _REST:
+        left_out = [
+            part for part in parts if part.rejected or part.filtered or part.skipped or part.unread
+        ]
+        return [series.without_rows(part, windowing) for part in left_out]
+    task = shared_pool(workers).submit(series.cut_bucket, bucket, parts, spans.clock, windowing)
+    return task.result()
+
+
+def _problem(spans: Spans) -> list[str]:
+    return [] if spans.problem is None else [spans.problem]
+
+
+@dataclasses.dataclass(eq=False)
+class CutWindows(beam.PTransform):
+    """Parts of rows in; parts of windows out, and sentences about what cannot be."""
+
+    windowing: Windowing
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, parts: beam.PCollection[StagedPart]) -> Any:
+        given = {"windowing": self.windowing, "workers": self.workers}
+        found = (
+            parts
+            | "SurveyTimes" >> beam.Map(_survey, **given).with_output_types(TimeSurvey)
+            | "SumTimes" >> beam.CombineGlobally(TimeSurvey.sum).without_defaults()
+            | "Spans" >> beam.Map(self.windowing.spans).with_output_types(Spans)
+        )
+        spans = AsSingleton(found, default_value=self.windowing.spans(TimeSurvey()))
+        windows = (
+            parts
+            | "SpreadRows" >> beam.Reshuffle()
+            | "IntoCells"
+            >> beam.FlatMap(_into_cells, spans, **given).with_output_types(tuple[int, Piece])
+            | "MeetInCells" >> beam.GroupByKey()
+            | "SortCells" >> beam.FlatMap(_sort, **given).with_output_types(tuple[int, bytes])
+            | "MeetInBuckets" >> beam.GroupByKey()
+            | "CutWindows" >> beam.FlatMap(_cut, spans, **given).with_output_types(StagedPart)
+            | "SpreadWindows" >> beam.Reshuffle()
+        )
+        return windows, found | "NoSeries" >> beam.FlatMap(_problem).with_output_types(str)

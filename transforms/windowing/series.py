@@ -1,0 +1,283 @@
+"""From parts of rows to parts of windows: the tasks, which run in encoder processes.
+
+Rows meet in cells, each of a bucket of series and a stretch of time, are ordered there, and are cut
+bucket by bucket. Files get the same names and the same content whoever writes them, so a second
+attempt does no harm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import Reason, Reject, RunError
+from recordmill.format.split_names import TRAIN
+from recordmill.job.staging import StagedPart, Staging
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.window_options import WindowOptions, cuts_of
+from recordmill.transforms.staged import spill
+from recordmill.transforms.staged.listing import outcome, read_part, write_kept, write_part
+from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.windowing.time_spans import (
+    NAMES,
+    SERIES,
+    TIME,
+    Ints,
+    TimeSurvey,
+    buckets_of,
+)
+from recordmill.transforms.windowing.windows import (
+    Clock,
+    WindowCutter,
+    gaps,
+    ordered,
+    resampled,
+    shown_time,
+    without_repeats,
+)
+
+ROWS = 1 << 16  # of a cell, about
+_INLINE = 1 << 20  # bytes of rows that travel by themselves
+_SPANS = 1 << 32  # cell = bucket * _SPANS + stretch of time
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spans:
+    """What times say, of all rows. starts: {bucket: when its cells begin, but for the first}.
+    problem: why no dataset can be made of it, as a sentence for the user.
+    """
+
+    clock: Clock
+    starts: Mapping[int, Ints]
+    problem: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Windowing:
+    """What it takes to cut windows.
+
+    schema: of windows. splits: their fractions, in order. by_series: whether whole series go to
+    splits; by_group: as their groups say. reject_unlabelled: whether a window without a class is a
+    reject.
+    """
+
+    options: WindowOptions
+    schema: pa.Schema
+    staging: Staging
+    splits: Mapping[str, float]
+    by_series: bool
+    by_group: bool
+    reject_unlabelled: bool
+
+    def spans(self, survey: TimeSurvey) -> Spans:
+        """What all times say."""
+        options = self.options
+        step = survey.step if options.step is None else options.step
+        starts = survey.starts(ROWS, step=options.step)
+        clock = Clock(step=step, cuts=self._cuts(survey))
+        return Spans(clock=clock, starts=starts, problem=self._problem(survey))
+
+    def _problem(self, survey: TimeSurvey) -> str | None:
+        found = len(survey.series)
+        if not self.by_series or not 0 < found < min(len(self.splits), NAMES):
+            return None
+        return (
+            f"expected a series for each of the splits {', '.join(self.splits)} at least, got"
+            f" {', '.join(map(repr, survey.series))}: say --split-by time, or --splits train=1; if"
+            " a column has the names of series, say which with --series-column"
+        )
+
+    def _cuts(self, survey: TimeSurvey) -> tuple[tuple[str, int], ...]:
+        if self.options.split_by != "time" or not len(survey.samples):
+            return ()
+        if self.options.split_times:
+            return cuts_of(dict(self.options.split_times), TRAIN)
+        first, *others = self.splits
+        ends = np.cumsum(list(self.splits.values())).tolist()
+        times = {name: survey.time_at(end) for name, end in zip(others, ends[:-1], strict=True)}
+        return cuts_of(times, first)
+
+
+def survey_part(part: StagedPart, *, staging: Staging) -> TimeSurvey:
+    """When the rows of a part are."""
+    return TimeSurvey.of(read_part(part.name, staging=staging, columns=(SERIES, TIME)))
+
+
+def into_cells(part: StagedPart, spans: Spans, windowing: Windowing) -> list[tuple[int, Piece]]:
+    """(cell, piece) of a part's rows."""
+    rows = read_part(part.name, staging=windowing.staging)
+    if not len(rows):
+        return []
+    rows = rows.drop_columns([batch.HASH])
+    buckets, times = buckets_of(rows[SERIES]), np.asarray(rows[TIME])
+    cells = buckets * _SPANS
+    for bucket in np.unique(buckets).tolist():
+        mine = buckets == bucket
+        cells[mine] += np.searchsorted(spans.starts[bucket], times[mine], side="right")
+    if rows.nbytes > _INLINE:
+        return spill.spill(rows, cells, windowing.staging)
+    return [(cell, spill.inline(one)) for cell, one in spill.cut(rows, cells)]
+
+
+def bucket_of(cell: int) -> int:
+    return cell // _SPANS
+
+
+def sort_cell(cell: int, pieces: Sequence[Piece], staging: Staging) -> StagedPart:
+    """Writes the rows of a cell in their order."""
+    rows = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
+    staging.place("cells").make_dirs()
+    return write_part(ordered(rows), staging, f"cells/{cell:016x}.arrow")
+
+
+def without_rows(part: StagedPart, windowing: Windowing) -> StagedPart:
+    """What of a part goes on beside the windows: what was left out before, as no input of any."""
+    rejects, filtered = outcome(part, staging=windowing.staging)
+    return _write(
+        windowing,
+        f"rest-{part.name.rpartition('/')[2]}",
+        rejects=rejects,
+        unread=len(rejects),
+        skipped=part.skipped + sum(filtered.values()),
+    )
+
+
+def cut_bucket(
+    bucket: int, cells: Iterable[StagedPart], clock: Clock, windowing: Windowing
+) -> list[StagedPart]:
+    """Writes the windows of all series of a bucket."""
+    in_order = sorted(cells, key=lambda cell: cell.name)
+    spoilt = _with_gaps(in_order, clock, windowing)
+    cutter = WindowCutter(windowing.options, clock, windowing.schema)
+    parts: list[StagedPart] = []
+    rejects: list[Reject] = []
+    groups: dict[str, tuple[str | None, str]] = {}
+    came = used = 0
+    for cell in in_order:
+        rows = read_part(cell.name, staging=windowing.staging)
+        came += len(rows)
+        if windowing.by_group:
+            _check_groups(rows, groups)
+        rows, some = _prepared(rows, spoilt, windowing.options)
+        rejects += some
+        for one in cutter.cut(rows):
+            used += one.used
+            name = f"{bucket:02d}-{len(parts):05d}.arrow"
+            windows, unlabelled = _labelled(one.windows, windowing)
+            extra = len(one.windows) - one.used
+            parts.append(_write(windowing, name, windows, rejects=unlabelled, extra=extra))
+    rest = f"{bucket:02d}-rest.arrow"
+    skipped = came - used - len(rejects)
+    last = _write(windowing, rest, rejects=rejects, unread=len(rejects), skipped=skipped)
+    return [*parts, last]
+
+
+def _prepared(
+    rows: pa.RecordBatch, spoilt: Mapping[str, str], options: WindowOptions
+) -> tuple[pa.RecordBatch, list[Reject]]:
+    """Rows that can be cut, and the rejects. spoilt: {series: why}."""
+    rows, rejects = without_repeats(rows)
+    if spoilt:
+        codes, names = batch.encode(rows[SERIES])
+        bad = np.array([name in spoilt for name in names.to_pylist()])[codes]
+        out = rows.filter(pa.array(bad))
+        rejects += [
+            Reject(key, "check", Reason.BAD_VALUE, spoilt[series])
+            for key, series in zip(out[batch.KEY].to_pylist(), out[SERIES].to_pylist(), strict=True)
+        ]
+        rows = rows.filter(pa.array(~bad))
+    return resampled(rows, options), rejects
+
+
+def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]) -> None:
+    """Raises RunError for a series of several groups: its windows would go to several splits.
+
+    found: {series: (group, the key of a row that has it)} so far.
+    """
+    several = pa.table(
+        [rows[SERIES], rows[batch.GROUP], rows[batch.KEY]], ["series", "group", "key"]
+    )
+    each = several.group_by(["series", "group"]).aggregate([("key", "min")])
+    for one in each.sort_by("key_min").to_pylist():
+        group, key = found.setdefault(one["series"], (one["group"], one["key_min"]))
+        if group != one["group"]:
+            raise RunError(
+                f"--group-column: series {one['series']!r} is of group {group!r} in {key}, and of"
+                f" {one['group']!r} in {one['key_min']}: a series goes to one split as a whole; say"
+                " --series-column, or leave --group-column out"
+            )
+
+
+def _with_gaps(cells: Sequence[StagedPart], clock: Clock, windowing: Windowing) -> dict[str, str]:
+    """{series: why} where gaps spoil a series."""
+    if windowing.options.gap_policy != "reject":
+        return {}
+    max_gap = clock.max_gap(windowing.options)
+    spoilt: dict[str, str] = {}
+    before: dict[str, int] = {}
+    for cell in cells:
+        rows, _ = _prepared(read_part(cell.name, staging=windowing.staging), {}, windowing.options)
+        inside = np.flatnonzero(gaps(rows, max_gap)).tolist()
+        found = [(rows[SERIES][at].as_py(), *rows[TIME].slice(at, 2).to_pylist()) for at in inside]
+        for name, first, last in _extents(rows):
+            if name in before and first - before[name] > max_gap:
+                found.append((name, before[name], first))
+            before[name] = last
+        for name, last, following in sorted(found, key=lambda gap: gap[1]):
+            spoilt.setdefault(
+                name,
+                f"series {name!r} has a gap between {shown_time(last)} and"
+                f" {shown_time(following)}: --gap-policy reject",
+            )
+    return spoilt
+
+
+def _extents(rows: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
+    """(series, its first time, its last) of ordered rows."""
+    codes, names = batch.encode(rows[SERIES])
+    times = np.asarray(rows[TIME])
+    ends = np.flatnonzero(np.diff(codes, append=-1))
+    first = 0
+    for end in ends.tolist():
+        yield names[codes[end]].as_py(), int(times[first]), int(times[end])
+        first = end + 1
+
+
+def _labelled(windows: pa.RecordBatch, windowing: Windowing) -> tuple[pa.RecordBatch, list[Reject]]:
+    """The windows that have a class, where they should have one, and the rejects."""
+    labels = windows[batch.LABEL]
+    if not windowing.reject_unlabelled or not labels.null_count:
+        return windows, []
+    why = "expected a class in the rows that decide (--window-label), got none"
+    keys = windows[batch.KEY].filter(labels.is_null()).to_pylist()
+    rejects = [Reject(key, "check", Reason.UNLABELLED, why) for key in keys]
+    return windows.filter(labels.is_valid()), rejects
+
+
+def _write(
+    windowing: Windowing,
+    name: str,
+    windows: pa.RecordBatch | None = None,
+    *,
+    rejects: Sequence[Reject] = (),
+    unread: int = 0,
+    skipped: int = 0,
+    extra: int = 0,
+) -> StagedPart:
+    """Writes windows, or none, and what was left out."""
+    if windows is None:
+        windows = pa.RecordBatch.from_pylist([], schema=windowing.schema)
+    windowing.staging.place("windows").make_dirs()
+    return write_kept(
+        batch.with_hash(windows),
+        windowing.staging,
+        f"windows/{name}",
+        rejects=rejects,
+        filtered={},
+        unread=unread,
+        skipped=skipped,
+        extra=extra,
+    )

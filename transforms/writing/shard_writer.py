@@ -1,0 +1,411 @@
+"""The ordered shard writer: rows in final order through the encoder processes into one file.
+
+Beam's own WriteToTFRecord gives the names and the compression option; order, resume, checksums and
+rejects are ours. A shard of any size is written by looking ahead: tasks run in all processes, and
+their results are appended in order, so that a dataset of one shard still uses every core.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.errors import Reject, RunError, unlike_submitter
+from recordmill.format import shard_index
+from recordmill.format.manifest import Shard, index_name, shard_name
+from recordmill.job.staging import ShardInfo, Staging, to_json
+from recordmill.processes.pool import ProcessPool, shared_pool
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Encoder
+from recordmill.transforms.planning.plan import Plan, SplitPlan
+from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
+from recordmill.transforms.staged.listing import located
+from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.writing.reshuffle import Shard as ShardId
+from recordmill.transforms.writing.reshuffle import sort_pieces
+
+_LOOK_AHEAD = 32 << 20  # bytes of results for each encoder process, of all writers of this process
+_SHARDS_AT_ONCE = 2  # of one bundle
+_DIGESTED = 1 << 14  # rows at once, or so many as take this
+_DIGESTED_BYTES = 4 << 20
+_IN_HAND = 128 << 20  # bytes of rows of all shards that a process writes; one shard may be larger
+
+
+class _Budget:
+    """What the writers of a process have in flight: bytes of results, and tasks.
+
+    As many tasks as there are encoder processes always may; a writer that has none in flight too,
+    so that no writer ever waits for another.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._tasks = 0
+
+    def take(self, size: int, *, tasks: int, must: bool) -> bool:
+        with self._lock:
+            if not must and self._tasks >= tasks and self._bytes + size > tasks * _LOOK_AHEAD:
+                return False
+            if not must and self._tasks >= 8 * tasks:
+                return False
+            self._bytes += size
+            self._tasks += 1
+            return True
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._bytes -= size
+            self._tasks -= 1
+
+
+_budget = _Budget()
+
+
+class _InHand:
+    """The rows of the shards that are being written in this process: so many bytes together, or one
+    shard however large it is.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._bytes = 0
+
+    @contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Waits until there is room for a shard, and keeps it."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= _IN_HAND)
+            self._bytes += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._bytes -= size
+                self._changed.notify_all()
+
+
+_in_hand = _InHand()
+
+
+def encode_in_order(
+    rows: pa.RecordBatch, *, packed: bytes, split: SplitPlan, compression: str, pool: ProcessPool
+) -> Iterator[tuple[int, EncodedChunk]]:
+    """Yields (first row, encoded chunk) in order, encoding ahead within the budget."""
+    step = split.task_rows
+    size = step * split.estimate.record_bytes
+    waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
+
+    def oldest() -> tuple[int, EncodedChunk]:
+        start, future = waiting.popleft()
+        try:
+            return start, future.result()
+        finally:
+            _budget.give_back(size)
+
+    try:
+        for start in range(0, len(rows), step):
+            chunk = batch.to_bytes(rows.slice(start, step))
+            while not _budget.take(size, tasks=pool.workers, must=not waiting):
+                yield oldest()
+            try:
+                future = pool.submit(encode_chunk, packed, chunk, compression)
+            except BaseException:
+                _budget.give_back(size)
+                raise
+            waiting.append((start, future))
+        while waiting:
+            yield oldest()
+    finally:  # the encoder failed, or who reads this did: nobody wants the rest
+        for _, future in waiting:
+            future.cancel()
+            _budget.give_back(size)
+
+
+class _Tally:
+    """What became of the rows of a shard, in their order."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._rows = rows
+        self._copies = batch.copies(rows)
+        self._kept: list[np.ndarray] = []
+        self._lengths: list[np.ndarray] = []
+        self.rejects: list[Reject] = []
+        self.rejected = 0
+        self.filtered: Counter[str] = Counter()
+        self.names: list[str] | None = None
+        self.filled: tuple[int, int] | None = None
+        self.objects: tuple[int, int] | None = None
+
+    def add(self, start: int, chunk: EncodedChunk) -> None:
+        if chunk.names is not None:
+            self.names = self.names or []
+            self.names += chunk.names
+        self.filled = _added(self.filled, chunk.filled)
+        self.objects = _added(self.objects, chunk.objects)
+        self._kept.append(chunk.kept + start)
+        self._lengths.append(chunk.lengths)
+        self.rejects += chunk.rejects
+        if not chunk.rejects and not chunk.filtered:
+            return
+        end = start + len(chunk.kept) + len(chunk.rejects) + len(chunk.filtered)
+        left_out = np.setdiff1d(np.arange(start, end), chunk.kept + start)
+        originals = {self._rows[batch.KEY][i].as_py() for i in left_out if not self._copies[i]}
+        self.rejected += len(originals.intersection(reject.key for reject in chunk.rejects))
+        self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
+
+    @property
+    def kept(self) -> np.ndarray:
+        return np.concatenate(self._kept) if self._kept else np.zeros(0, np.int64)
+
+    def index(self, *, groups: bool) -> pa.Table:
+        """The rows of the index."""
+        lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
+        ours = (batch.KEY, batch.LABEL, batch.GROUP, batch.COPY)
+        there = [name for name in ours if name in self._rows.schema.names]
+        kept = batch.choose(self._rows.select(there), self.kept)
+        if self.names is not None:
+            kept = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: self.names}))
+        columns = {
+            "key": kept[batch.KEY],
+            "label": kept[batch.LABEL],
+            "copy": pa.array(batch.copies(kept)),
+            "group": kept[batch.GROUP] if groups else None,
+            "offset": pa.array(np.cumsum(lengths) - lengths),
+            "length": pa.array(lengths),
+        }
+        schema = shard_index.schema(groups=groups)
+        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardWriter:
+    """Writes shards into staging.
+
+    groups: whether the index names the group of each record. versions: of the libraries that shape
+    bytes, where the job was submitted; a worker must have the same.
+    """
+
+    encoder: Encoder
+    staging: Staging
+    compression: str = "none"
+    groups: bool = False
+    workers: int = 0
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def check_versions(self) -> None:
+        """Raises RunError where this machine would write other bytes than the submitter's."""
+        here = self.encoder.versions()
+        theirs = {name: version for name, version in self.versions.items() if name in here}
+        found = unlike_submitter(theirs, here)
+        if found is not None:
+            raise RunError(
+                f"{found}: the same versions write the same bytes, so install them on both sides"
+            )
+
+    def write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
+        """Writes a shard, or finds it finished: the same rows, the same learned values."""
+        with _in_hand.hold(sum(len(data) + length for data, _, _, length in pieces)):
+            return self._write(shard, pieces, plan)
+
+    def _write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
+        split, number = shard
+        count = plan.splits[split].shards
+        name = shard_name(split, number, count, self.compression)
+        rows = sort_pieces(pieces, seed=plan.seed, staging=self.staging)
+        digest = self._digest(rows, plan, split)
+        done = self.staging.shard_info(name)
+        if done is not None and done.plan == digest and self._is_whole(done, count):
+            return done
+        place = self.staging.place(f"shards/{name}")
+        place.parent.make_dirs()
+        temporary = self.staging.place(f"shards/{uuid.uuid4().hex}.tmp")
+        if rows is None:
+            rows = _no_rows()
+        rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
+        tally = _Tally(rows)
+        with temporary.open_output() as sink:
+            size, sha256 = self._write_rows(rows, sink, tally, plan, split)
+        info_place = self.staging.place(f"info/{name}.json")
+        # From here to the new info the shard is unfinished: the old info is of other rows.
+        info_place.delete(missing_ok=True)
+        index = self.staging.place(index_name(split, number, count))
+        index.parent.make_dirs()
+        index.write_bytes(shard_index.index_bytes(tally.index(groups=self.groups)))
+        temporary.rename_to(place)
+        info = self._info(shard, name, digest, rows, tally, (size, sha256))
+        info_place.parent.make_dirs()
+        info_place.write_bytes(to_json(info))
+        return info
+
+    def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
+        given = {
+            name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
+        }
+        context = dataclasses.replace(plan.context, artifacts=given)
+        learned = to_json([context, plan.splits[split].task_rows, self.groups])
+        digest = hashlib.sha256(learned)
+        if rows is not None:
+            # In slices: a large one would need as much memory once more.
+            fitting = _DIGESTED_BYTES * len(rows) // max(rows.nbytes, 1)
+            step = min(max(fitting, 1), _DIGESTED)
+            for start in range(0, len(rows), step):
+                digest.update(batch.to_buffer(rows.slice(start, step)))
+        return digest.hexdigest()
+
+    def _is_whole(self, done: ShardInfo, count: int) -> bool:
+        place = self.staging.place(f"shards/{done.shard.file}")
+        index = self.staging.place(index_name(done.split, done.number, count))
+        return place.exists() and place.size() == done.shard.bytes and index.exists()
+
+    def _write_rows(
+        self, rows: pa.RecordBatch, sink: BinaryIO, tally: _Tally, plan: Plan, split: str
+    ) -> tuple[int, str]:
+        sha256 = hashlib.sha256()
+        size = 0
+        for start, chunk in encode_in_order(
+            located(rows, self.staging),
+            packed=pack_encoder(self.encoder, plan.context),
+            split=plan.splits[split],
+            compression=self.compression,
+            pool=shared_pool(self.workers),
+        ):
+            sink.write(chunk.data)
+            sha256.update(chunk.data)
+            size += len(chunk.data)
+            tally.add(start, chunk)
+        return size, sha256.hexdigest()
+
+    def _info(
+        self,
+        shard: ShardId,
+        name: str,
+        digest: str,
+        rows: pa.RecordBatch,
+        tally: _Tally,
+        content: tuple[int, str],
+    ) -> ShardInfo:
+        kept = tally.kept
+        copies = batch.copies(rows)
+        packed = None
+        if tally.names is not None:
+            packed, kept = len(kept), kept[:0]
+        originals = kept[copies[kept] == 0]
+        classes = _count(batch.choose(rows[batch.LABEL], kept))
+        return ShardInfo(
+            split=shard[0],
+            number=shard[1],
+            plan=digest,
+            planned=len(rows),
+            planned_copies=int((copies > 0).sum()),
+            shard=Shard(
+                file=name,
+                records=len(kept) if tally.names is None else len(tally.names),
+                bytes=content[0],
+                sha256=content[1],
+                classes=classes,
+            ),
+            copies=len(kept) - len(originals),
+            originals=(
+                classes
+                if len(originals) == len(kept)
+                else _count(batch.choose(rows[batch.LABEL], originals))
+            ),
+            rejects=tuple(tally.rejects),
+            rejected=tally.rejected,
+            filtered=dict(tally.filtered),
+            packed=packed,
+            filled=tally.filled,
+            objects=tally.objects,
+        )
+
+
+def _added(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _count(labels: pa.Array) -> dict[str, int]:
+    counted = labels.drop_null().value_counts()
+    names, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
+    return dict(sorted(zip(names, counts, strict=True)))
+
+
+def _no_rows() -> pa.RecordBatch:
+    names = [batch.KEY, batch.LABEL, batch.GROUP]
+    return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
+
+
+class _WriteShard(beam.DoFn):
+    """Begins a shard before the one ahead of it is finished: while the index of that is written,
+    or its last rows are encoded, the other processes have work.
+    """
+
+    def __init__(self, writer: ShardWriter) -> None:
+        self._writer = writer
+        self._written = beam.metrics.Metrics.counter("recordmill", "records_written")
+        self._rejected = beam.metrics.Metrics.counter("recordmill", "records_rejected")
+
+    def setup(self) -> None:
+        self._writer.check_versions()
+        self._threads = ThreadPoolExecutor(_SHARDS_AT_ONCE, thread_name_prefix="shard")
+
+    def start_bundle(self) -> None:
+        self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
+
+    def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
+        if len(self._writing) == _SHARDS_AT_ONCE:
+            yield self._oldest()
+        self._writing.append(self._threads.submit(self._writer.write, *element, plan))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        while self._writing:
+            yield GlobalWindows.windowed_value_at_end_of_window(self._oldest())
+
+    def teardown(self) -> None:
+        self._threads.shutdown()
+
+    def _oldest(self) -> ShardInfo:
+        try:
+            info = self._writing.popleft().result()
+        except BaseException:
+            wait(self._writing)  # an attempt that has failed leaves nobody behind who still writes
+            raise
+        self._written.inc(info.shard.records)
+        self._rejected.inc(info.rejected)
+        return info
+
+
+@dataclasses.dataclass(eq=False)
+class WriteShards(beam.PTransform):
+    """(shard, its pieces) in, as `ReshuffleIntoShards` gives them; what is known of each shard out.
+
+    A shard is written under a unique temporary name into the staging folder and renamed; beside it
+    come its info and its index. Writing it twice, as engines do on a retry, changes nothing.
+    """
+
+    writer: ShardWriter
+    plan: beam.pvalue.AsSideInput
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(
+        self, shards: beam.PCollection[tuple[ShardId, list[Piece]]]
+    ) -> beam.PCollection[ShardInfo]:
+        return shards | "WriteShard" >> beam.ParDo(
+            _WriteShard(self.writer), self.plan
+        ).with_output_types(ShardInfo)
