@@ -90,8 +90,8 @@ def test_workers_end_with_the_pool(tmp_path):
 
 def test_workers_end_when_the_pool_is_killed(tmp_path):
     program = (
-        "import sys; from tests.test_worker_pool import start\n"
-        "from recordmill.runners.workers.pool import *\n"
+        "import sys; from recordmill.runners.workers.pool import WorkerPool\n"
+        "from tests.runners.test_worker_pool import start\n"
         "with WorkerPool() as pool:\n"
         "    start(pool, '1-1')\n"
         "    (worker,) = pool._all_workers()\n"
