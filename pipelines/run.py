@@ -22,7 +22,7 @@ from recordmill.pipelines.watch import JobProgress
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.profile import drift, statistics_file
 from recordmill.runners import direct
-from recordmill.runners.failures import without_step
+from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
 from recordmill.transforms.checks.violations import too_far
@@ -31,7 +31,7 @@ from recordmill.transforms.model.data_type import DataType, RowSource
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from recordmill.runners.flink import job as flink
+    from recordmill.runners.flink.job import FlinkJob
 
 
 def run(
@@ -59,12 +59,12 @@ def run(
                     road.build, workers=process_count(config.workers), beam_options=beam_options
                 )
             except RunError as error:
-                raise RunError(without_step(str(error))) from error
+                raise RunError(strip_stage(str(error))) from error
             return
         if config.detach:
             lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
         try:
-            on_flink.run(road.build, moved=progress.poll)
+            on_flink.run(road.build, activity=progress.poll)
         except BaseException:
             lock.end_detached_job(job.output / FOLDER)
             raise
@@ -91,13 +91,12 @@ def run(
     return 0
 
 
-def _on_flink(
-    config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str
-) -> flink.FlinkJob:
-    from recordmill.runners.flink import job as flink
+def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
+    from recordmill.runners.flink.job import FlinkJob
+    from recordmill.runners.flink.options import FlinkOptions
 
     name = config.job_name or f"{prog.replace(' ', '-')}-{job.output.name}"
-    options = flink.FlinkOptions(
+    options = FlinkOptions(
         master=config.flink_master,
         environment=config.environment,
         environment_config=config.environment_config,
@@ -109,15 +108,14 @@ def _on_flink(
         imports=["recordmill.pipelines.road", *job.kind.modules],
         beam=tuple(beam_options),
     )
-    return flink.FlinkJob(options, workers=process_count(config.workers))
+    return FlinkJob(options, workers=process_count(config.workers))
 
 
 def _is_running(cluster: str, job: str) -> bool:
-    from recordmill.runners.flink import job as flink
-    from recordmill.runners.flink.rest import ClusterError
+    from recordmill.runners.flink.rest import Cluster, ClusterError
 
     try:
-        return flink.is_running(cluster, job)
+        return Cluster(cluster).is_running(job)
     except ClusterError as error:
         raise RunError(
             f"the Flink job {job} holds the output, and its cluster does not say whether it is"
@@ -177,9 +175,7 @@ def _distances(job: Job) -> list[RenderableType]:
 
 
 @contextmanager
-def _exit_on_signals(
-    watcher: Watcher, on_flink: flink.FlinkJob | None, prog: str
-) -> Iterator[None]:
+def _exit_on_signals(watcher: Watcher, on_flink: FlinkJob | None, prog: str) -> Iterator[None]:
     """Exit at once on SIGINT and SIGTERM; the staging folder can be left in any state.
 
     A job on Flink is cancelled first, because it would keep running.

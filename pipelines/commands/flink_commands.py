@@ -120,15 +120,13 @@ def cancel_main(argv: Sequence[str]) -> int:
     Example:
       recordmill cancel --flink-master localhost:8081 --job 0f3ad5cd2b7c4b39b51dbd2a2d9b0b6e
     """
-    from recordmill.runners.flink import job as flink
-
     config = parse_command(CancelConfig, argv, cancel_main)
     found = config.find()
     if found is None:
         raise RunError(f"{config.output}: no detached job holds it; there is nothing to cancel")
     cluster, job = found
     ended = cluster.status(job).ended
-    status = flink.cancel(cluster, job)
+    status = cluster.cancel(job)
     print(f"job {job} {'had already ended:' if ended else 'is'} {status.state}")
     return 0
 
@@ -157,15 +155,13 @@ def worker_pool_main(argv: Sequence[str]) -> int:
 
 
 def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[str, Any]:
-    from recordmill.runners.flink import job as flink
-
     facts: dict[str, Any] = {
         "job": status.id,
         "name": status.name,
         "state": status.state,
         "running for" if not status.ended else "ran for": progress.duration(status.seconds),
     }
-    cause = flink.cause_of(cluster, status.id)
+    cause = cluster.failure_cause(status.id)
     if cause:
         facts["failed" if status.state == "FAILED" else "restarted after"] = cause
     if output is not None:

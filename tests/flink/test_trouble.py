@@ -253,7 +253,7 @@ def test_a_job_that_stalls_is_cancelled_with_its_cause(tmp_path):
         options = ("--stall-timeout", "5", "--parallelism", "2")
         result = Job(tmp_path / "out").on(empty, "loopback", *options).run()
         assert result.code == 1
-        assert "nothing has moved in the Flink job" in result.last
+        assert "made no progress for 5 s and was cancelled" in result.last
         assert (
             "it waits for slots, and none of the 0 slots of 0 TaskManagers is free" in result.last
         )

@@ -277,7 +277,7 @@ CASES = [
     case(
         "detached from nothing",
         2,
-        "--detach needs a cluster that goes on without us: --flink-master",
+        "--detach needs a cluster that keeps running after this command: --flink-master",
         *IN,
         *OUT,
         "--runner",
@@ -300,7 +300,7 @@ CASES = [
         "Beam names another cluster",
         2,
         "--flink-master http://flink.example.com:8081 contradicts Beam's option of the same"
-        " meaning, http://localhost:9: leave",
+        " meaning, http://localhost:9: remove one",
         *FLINK,
         "flink.example.com",
         "--flink_master=localhost:9",
@@ -340,7 +340,7 @@ CASES = [
     case(
         "a place for workers that have theirs",
         2,
-        "--environment-config is of no use with --environment loopback",
+        "--environment-config has no effect with --environment loopback",
         *FLINK,
         "localhost:8081",
         "--environment",
@@ -351,7 +351,7 @@ CASES = [
     case(
         "a jar that is another",
         2,
-        "is no Flink job server of Beam's: it has no org.apache.beam.runners.flink.Flink",
+        "does not contain org.apache.beam.runners.flink.FlinkPipelineRunner",
         *IN,
         *OUT,
         "--runner",
