@@ -27,7 +27,7 @@ JOB_SERVER = ROOT / "build" / "flink-job-server.jar"
 WORKERS = (
     "recordmill-worker",
     "recordmill.runners.workers import",
-    "recordmill.processes.forkserver",
+    "recordmill.processes.child_process",
 )
 _PATIENCE = 120  # s, far more than a start takes
 # Inherited by all that is started from here.

@@ -11,7 +11,9 @@ import sys
 from benchmarks import payload
 from benchmarks.flink_cluster import on_flink
 from recordmill.processes.pool import close_shared_pool
-from recordmill.runners import direct, flink
+from recordmill.runners import direct
+from recordmill.runners.flink.job import FlinkJob
+from recordmill.runners.flink.options import FlinkOptions
 
 
 def main(batches: int, output: str, *cluster: str) -> None:
@@ -23,14 +25,14 @@ def main(batches: int, output: str, *cluster: str) -> None:
             close_shared_pool()
         return
     given = on_flink(*cluster)
-    options = flink.FlinkOptions(
+    options = FlinkOptions(
         master=given["flink_master"],
         environment=given["environment"],
         environment_config=given["environment_config"],
         job_server_jar=given["flink_job_server_jar"],
         imports=[payload.__name__],
     )
-    flink.FlinkJob(options, workers=payload.WORKERS).run(build)
+    FlinkJob(options, workers=payload.WORKERS).run(build)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.job import lock
-from recordmill.job.outputs import refuse_foreign
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
@@ -97,7 +97,7 @@ class Job:
           ConfigError: it is a file, lies in the input, or holds what is not a dataset of ours.
         """
         _not_nested(Location.parse(self.config.input), self.output)
-        refuse_foreign(self.output)
+        check_output_folder(self.output)
 
     def run(
         self,
@@ -114,7 +114,7 @@ class Job:
           ConfigError, RunError
         """
         self.check_output()
-        with lock.held(self.output / FOLDER, is_running=is_running):
+        with lock.hold_lock(self.output / FOLDER, is_running=is_running):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(run_pipeline, on_listed)

@@ -1,4 +1,4 @@
-"""Beam's options, without an argument parser for each look at them."""
+"""Beam's pipeline options without a new argument parser at each access."""
 
 from typing import TypeVar
 
@@ -7,16 +7,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 View = TypeVar("View", bound=PipelineOptions)
 
 
-class QuickOptions(PipelineOptions):
-    """Options of which each view is made once.
+class CachedViewOptions(PipelineOptions):
+    """Pipeline options that create each view only once.
 
-    Beam looks at its options some ten times per transform, and each `view_as` fills and runs a
-    parser of its own: more than half of the time that building a graph takes. A view holds nothing
-    but a reference to the values, which all views share.
+    Beam accesses its options about ten times per transform, and each `view_as` builds and runs a
+    new argument parser: more than half of the time that building a graph takes. A view holds only
+    a reference to the values, which all views share.
     """
 
     def view_as(self, cls: type[View]) -> View:
-        """The same view for the same class."""
+        """Return the same view for the same class."""
         views = self.__dict__.setdefault("_views", {})
         if cls not in views:
             views[cls] = super().view_as(cls)

@@ -17,7 +17,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
 
-from recordmill.runners.beam_options import QuickOptions
+from recordmill.runners.beam_options import CachedViewOptions
 
 _THREADS = 8  # at most: they wait for encoder processes, and each makes more bundles of a stage
 
@@ -55,7 +55,7 @@ def run(
     workers: threads that run stages side by side, as far as they are of use.
     beam_options: Beam's own, as flags.
     """
-    options = QuickOptions(
+    options = CachedViewOptions(
         [
             *beam_options,
             f"--direct_num_workers={min(workers, _THREADS)}",

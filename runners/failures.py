@@ -1,28 +1,28 @@
-"""What went wrong in a job on another runner, dug out of the Java around it."""
+"""Extract the cause of a failed job from the Java stack trace around it."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 
-SAID_BY_WORKER = "Error received from SDK harness"
-"""How Flink introduces what the harness of a worker tells of a stage that raised."""
+WORKER_ERROR_PREFIX = "Error received from SDK harness"
+"""Text with which Flink introduces an exception that a Python worker has reported."""
 
-_FROM_WORKER = re.compile(
-    SAID_BY_WORKER + r" for instruction \S+: (.*?)(?=\n\s*\n?\tat |\nCaused by: |\Z)",
+_WORKER_ERROR = re.compile(
+    WORKER_ERROR_PREFIX + r" for instruction \S+: (.*?)(?=\n\s*\n?\tat |\nCaused by: |\Z)",
     re.DOTALL,
 )
-_CAUSE = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)
-_RAISED = re.compile(r"^((?:\w+\.)*\w+)(?:: (.*))?\Z", re.DOTALL)
-# What Beam adds to the message of an error: the name of a stage, which is no user's concern.
-_STEP = re.compile(r" \[while running '[^']*'\]")
+_JAVA_CAUSE = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)
+_PYTHON_EXCEPTION = re.compile(r"^((?:\w+\.)*\w+)(?:: (.*))?\Z", re.DOTALL)
+# Beam appends the stage to the message of an exception; users do not know stages.
+_STAGE_SUFFIX = re.compile(r" \[while running '[^']*'\]")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Failure:
-    """What a stage raised on a worker, or what the engine says where no stage did.
+class JobFailure:
+    """The exception of a worker, or the error of the engine where no worker raised one.
 
-    kind: the class of the exception with its module. traceback: Python's, or ''.
+    kind: qualified name of the exception's class. traceback: Python's, or ''.
     """
 
     kind: str
@@ -33,34 +33,34 @@ class Failure:
         return ": ".join(filter(None, (self.kind.rpartition(".")[2], self.message)))
 
 
-def read_failure(text: str) -> Failure | None:
-    """The first real cause in a Java stack trace; None where there is none to be found."""
-    worker = _FROM_WORKER.search(text)
+def parse_failure(text: str) -> JobFailure | None:
+    """Return the root cause in a Java stack trace, or None if the text contains none."""
+    worker = _WORKER_ERROR.search(text)
     if worker is not None:
-        return _of_python(worker[1].strip())
-    causes = _CAUSE.findall(text)
+        return _parse_python_error(worker[1].strip())
+    causes = _JAVA_CAUSE.findall(text)
     if not causes:
         return None
-    # The innermost cause that says something, or one around it that says the same and more.
+    # Take the innermost cause with a message, or an outer one that repeats it with more detail.
     kind, message = next((cause for cause in reversed(causes) if cause[1]), causes[-1])
-    for outer, more in reversed(causes):
-        if message in more and not more.startswith(kind):
-            kind, message = outer, more
-    return Failure(kind=kind, message=message.strip())
+    for outer, detailed in reversed(causes):
+        if message in detailed and not detailed.startswith(kind):
+            kind, message = outer, detailed
+    return JobFailure(kind=kind, message=message.strip())
 
 
-def without_step(message: str) -> str:
-    """A message without the name of the stage that Beam has put behind it."""
-    return _STEP.sub("", message)
+def strip_stage(message: str) -> str:
+    """Return a message without the stage name that Beam has appended."""
+    return _STAGE_SUFFIX.sub("", message)
 
 
-def _of_python(text: str) -> Failure:
+def _parse_python_error(text: str) -> JobFailure:
     if not text.startswith("Traceback "):
-        return Failure(kind="", message=text)
+        return JobFailure(kind="", message=text)
     lines = text.splitlines()
-    # What was raised stands after the last frame, which is indented.
-    last = max(number for number, line in enumerate(lines) if line.startswith("  "))
-    raised = _RAISED.match(without_step("\n".join(lines[last + 1 :])).strip())
-    if raised is None:
-        return Failure(kind="", message=lines[-1], traceback=text)
-    return Failure(kind=raised[1], message=(raised[2] or "").strip(), traceback=text)
+    # The exception follows the last frame; frames are indented.
+    last_frame = max(number for number, line in enumerate(lines) if line.startswith("  "))
+    exception = _PYTHON_EXCEPTION.match(strip_stage("\n".join(lines[last_frame + 1 :])).strip())
+    if exception is None:
+        return JobFailure(kind="", message=lines[-1], traceback=text)
+    return JobFailure(kind=exception[1], message=(exception[2] or "").strip(), traceback=text)

@@ -1,7 +1,7 @@
-"""Live progress: a poll says how far a job is, a watcher shows it while the job runs.
+"""Live progress display of a job, from snapshots that are polled while it runs.
 
-The job is not asked to report; whoever starts it polls what it leaves behind. So the same works
-for a job in this process and for one on a cluster.
+The job itself does not report: the process that started it polls the files that the job leaves in
+staging, so that the display works for jobs in this process and on a cluster alike.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    # At run time on terminals only.
+    # Imported at run time only if the output is a terminal.
     from rich.console import RenderableType
     from rich.live import Live
 
 _POLL_SECONDS = 0.5
 _LOG_SECONDS = 10.0
-_BAR, _LEAST_BAR = 20, 5  # columns
-_DISPENSABLE = ("bytes", "speed", "rejects", "left")  # in a narrow terminal, in this order
-_MEMORY_SECONDS = 20.0  # how far back the speed looks
+_BAR, _MIN_BAR = 20, 5  # columns
+_OPTIONAL_FIGURES = ("bytes", "speed", "rejects", "left")  # in the order of omission
+_SMOOTHING_SECONDS = 20.0  # time constant of the moving average
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """How far a job is.
+    """Progress of a job at one moment.
 
-    done, total: in `unit`s of the phase; total is None where nobody knows it.
-    records, bytes, rejects: so far in this phase; rejects None where there can be none.
+    done, total: number of `unit`s in this phase; total is None if it is unknown.
+    records, bytes, rejects: so far in this phase; rejects is None if the phase cannot reject.
     """
 
     phase: str
@@ -46,7 +46,7 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Smoothed speeds per second, and the seconds that are left; None where nobody can say."""
+    """Smoothed rates per second, and the estimated seconds left (None if unknown)."""
 
     done: float = 0.0
     records: float = 0.0
@@ -55,68 +55,71 @@ class Pace:
 
 
 class Meter:
-    """Measures the pace of a job from its snapshots; a new phase starts anew."""
+    """Moving average of the pace of a job, which restarts with each phase."""
 
     def __init__(self) -> None:
         self._last: tuple[float, Snapshot] | None = None
         self._pace = Pace()
-        self._seconds = 0.0  # measured so far, at most what is remembered
+        self._seconds = 0.0  # measured so far, at most _SMOOTHING_SECONDS
 
     def update(self, snapshot: Snapshot, now: float) -> Pace:
-        """The pace at `now`, in seconds of any clock that never goes back."""
+        """Return the pace at `now`, in seconds of a monotonic clock."""
         if self._last is None or self._last[1].phase != snapshot.phase:
             self._last, self._pace, self._seconds = (now, snapshot), Pace(), 0.0
             return self._pace
         before, last = self._last
         seconds = now - before
-        if seconds < 1e-6:  # the same moment
+        if seconds < 1e-6:
             return self._pace
         self._last = now, snapshot
-        # At first the plain mean of all that was seen, later one that forgets: shards end in
-        # bursts, and a speed that follows each of them would make the time left jump.
-        forget = max(1 - math.exp(-seconds / _MEMORY_SECONDS), seconds / (self._seconds + seconds))
-        self._seconds = min(self._seconds + seconds, _MEMORY_SECONDS)
+        # The plain mean at first, an exponential moving average later: shards end in bursts, and
+        # without smoothing the time left would jump with each of them.
+        weight = max(
+            1 - math.exp(-seconds / _SMOOTHING_SECONDS), seconds / (self._seconds + seconds)
+        )
+        self._seconds = min(self._seconds + seconds, _SMOOTHING_SECONDS)
 
-        def smooth(speed: float, more: int) -> float:
-            return speed + forget * (max(more, 0) / seconds - speed)
+        def smooth(rate: float, increase: int) -> float:
+            return rate + weight * (max(increase, 0) / seconds - rate)
 
         done = smooth(self._pace.done, snapshot.done - last.done)
-        missing = None if snapshot.total is None else max(snapshot.total - snapshot.done, 0)
+        left = None if snapshot.total is None else max(snapshot.total - snapshot.done, 0)
         self._pace = Pace(
             done=done,
             records=smooth(self._pace.records, snapshot.records - last.records),
             bytes=smooth(self._pace.bytes, snapshot.bytes - last.bytes),
-            left=missing / done if missing is not None and done > 0 else None,
+            left=left / done if left is not None and done > 0 else None,
         )
         return self._pace
 
 
 def line(snapshot: Snapshot, pace: Pace) -> str:
-    """`writing 12,000/20,000 records, 310 records/s, 5.2 MB/s, 26 s left, 0 rejects`."""
-    return ", ".join([f"{snapshot.phase} {_count(snapshot)}", *_rest(snapshot, pace).values()])
+    """Format as `writing 12,000/20,000 records, 310 records/s, 5.2 MB/s, 26 s left, 0 rejects`."""
+    return ", ".join([f"{snapshot.phase} {_count(snapshot)}", *_figures(snapshot, pace).values()])
 
 
 def fitting_line(snapshot: Snapshot, pace: Pace, width: int) -> tuple[int, str]:
-    """How many columns the bar gets, 0 for none, and what stands after it, in `width` columns.
+    """Return the columns of the bar (0: no bar) and the text after it that fit into `width`.
 
-    Where there is less room, units go first, then the bar, then figures; the count goes last.
+    If there is too little room, units are omitted first, then the bar, then figures; the count is
+    always shown.
     """
     room = width - len(snapshot.phase) - 1
-    for short, least in ((False, _LEAST_BAR), (True, _LEAST_BAR), (True, 0)):
-        rest = _rest(snapshot, pace, short=short)
-        words = ", ".join([_count(snapshot, short=short), *rest.values()])
-        if len(words) + least + (least > 0) <= room:
-            return min(room - len(words) - 1, _BAR) if least else 0, words
-    for name in _DISPENSABLE:
-        rest.pop(name, None)
-        words = ", ".join([_count(snapshot, short=True), *rest.values()])
-        if len(words) <= room:
+    for short, min_bar in ((False, _MIN_BAR), (True, _MIN_BAR), (True, 0)):
+        figures = _figures(snapshot, pace, short=short)
+        text = ", ".join([_count(snapshot, short=short), *figures.values()])
+        if len(text) + min_bar + (min_bar > 0) <= room:
+            return min(room - len(text) - 1, _BAR) if min_bar else 0, text
+    for name in _OPTIONAL_FIGURES:
+        figures.pop(name, None)
+        text = ", ".join([_count(snapshot, short=True), *figures.values()])
+        if len(text) <= room:
             break
-    return 0, words
+    return 0, text
 
 
 def duration(seconds: float) -> str:
-    """`26 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Format seconds as `26 s`, `3 min 20 s` or `2 h 5 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -127,11 +130,11 @@ def duration(seconds: float) -> str:
 
 
 class Watcher:
-    """Shows the progress of what runs inside its `with` block.
+    """Progress display of the work inside its `with` block.
 
-    On a terminal one live line, elsewhere a plain line every ten seconds, nothing if `quiet`. What
-    goes wrong in `poll` never ends the job: where it raises OSError, or returns None, there is
-    nothing to show this time; any other exception ends the display with a traceback.
+    It shows one live line on a terminal, a plain line every ten seconds elsewhere, and nothing if
+    `quiet`. Errors of `poll` never end the job: if it raises OSError or returns None, nothing is
+    shown this time; any other exception ends the display with a traceback.
     """
 
     def __init__(
@@ -165,13 +168,13 @@ class Watcher:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread.is_alive():
-            # A poll may hang in a store that does not answer; the job is over all the same.
+            # A poll may hang in an object store, which must not delay the end of the job.
             self._thread.join(timeout=5)
         if self._live is not None:
             self._live.stop()
 
     def tick(self) -> None:
-        """Polls once, and shows what there is to show."""
+        """Poll once and show the result."""
         snapshot = None
         with contextlib.suppress(OSError):
             snapshot = self._poll()
@@ -196,16 +199,16 @@ def _count(snapshot: Snapshot, *, short: bool = False) -> str:
     return f"{snapshot.done:,}{total}{unit}"
 
 
-def _rest(snapshot: Snapshot, pace: Pace, *, short: bool = False) -> dict[str, str]:
-    """What is said beside the count, by its name in `_DISPENSABLE`."""
+def _figures(snapshot: Snapshot, pace: Pace, *, short: bool = False) -> dict[str, str]:
+    """Return the figures that follow the count, by their names in `_OPTIONAL_FIGURES`."""
     parts = {}
     if snapshot.total is None and not pace.records and pace.done:
-        parts["speed"] = f"{_speed(pace.done)} {snapshot.unit}/s"
+        parts["speed"] = f"{_rate(pace.done)} {snapshot.unit}/s"
     if pace.records:
         unit = "/s" if short and snapshot.unit == "records" else " records/s"
-        parts["speed"] = f"{_speed(pace.records)}{unit}"
+        parts["speed"] = f"{_rate(pace.records)}{unit}"
     if pace.bytes:
-        parts["bytes"] = f"{_speed(pace.bytes / 1e6)} MB/s"
+        parts["bytes"] = f"{_rate(pace.bytes / 1e6)} MB/s"
     if pace.left is not None:
         parts["left"] = f"{duration(pace.left)} left"
     if snapshot.rejects is not None:
@@ -213,7 +216,7 @@ def _rest(snapshot: Snapshot, pace: Pace, *, short: bool = False) -> dict[str, s
     return parts
 
 
-def _speed(value: float) -> str:
+def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
@@ -221,7 +224,7 @@ def _live(stream: IO[str]) -> Live:
     from rich.console import Console
     from rich.live import Live
 
-    # Transient: the closing table takes its place.
+    # Transient: the closing table replaces it.
     return Live(console=Console(file=stream), auto_refresh=False, transient=True)
 
 
@@ -230,8 +233,8 @@ def _bar(snapshot: Snapshot, pace: Pace, width: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    bar, words = fitting_line(snapshot, pace, width)
-    count, comma, rest = words.partition(", ")
+    bar, text = fitting_line(snapshot, pace, width)
+    count, comma, rest = text.partition(", ")
     cells: list[RenderableType] = [Text(snapshot.phase, style="bold")]
     if bar:
         cells.append(

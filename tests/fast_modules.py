@@ -1,7 +1,7 @@
 """A pytest plugin that collects the fast test modules only: `pytest -p tests.fast_modules`.
 
-A module is slow if it imports TensorFlow or the command line, or starts processes by itself, or if
-a module of tests that it imports does.
+A module is slow if it imports TensorFlow, the command line or what starts processes, itself or
+through another module of tests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.paths import ROOT
+
 _SLOW = frozenset(
     {
         "multiprocessing",

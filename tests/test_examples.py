@@ -131,9 +131,9 @@ class Example:
 
 
 ENVIRONMENT = os.environ | {"TF_DETERMINISTIC_OPS": "1", "PYTHONUNBUFFERED": "1"}
-BY_HAND = Example(name="train_pictures_by_hand", lay=lay_pictures, least=0.7, most=0.4)
+BY_HAND = Example(name="train_images_by_hand", lay=lay_pictures, least=0.7, most=0.4)
 EXAMPLES = [
-    Example(name="train_pictures", lay=lay_pictures, least=0.7, most=0.4),
+    Example(name="train_images", lay=lay_pictures, least=0.7, most=0.4),
     BY_HAND,
     Example(name="train_text", lay=lay_texts, least=0.9, most=0.6),
     Example(name="train_sensor", lay=lay_windows, least=0.75, most=0.6),

@@ -35,7 +35,7 @@ def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) 
     else:
         if manifest is not None:
             staging.sweep()
-        lock.end_detached(staging.root.parent)
+        lock.end_detached_job(staging.root.parent)
     if manifest is None:  # the engine must not report that the job succeeded
         verdict = staging.verdict()
         raise RunError("" if verdict is None else verdict.message)

@@ -54,7 +54,7 @@ def _plan(
         listing_rejects=0 if listing is None else len(listing.rejects),
     )
     if plan.verdict is not None:
-        run.staging.give_verdict(plan.verdict)
+        run.staging.write_verdict(plan.verdict)
     elif run.layout is None:  # a column that no feature can hold shows before the work
         columns = read_part(plan.parts[0].name, staging=run.staging).schema
         run.encoder.features(columns, plan.context)

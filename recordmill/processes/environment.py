@@ -1,11 +1,12 @@
-"""How a process that does the work of a job is set up, before it imports what that takes.
+"""Memory allocator and thread settings of the processes of a job.
 
-One thread of it works, beside as many processes as there are cores, so NumPy is to start no others.
+NumPy must start no threads of its own, because as many processes as there are cores work side by
+side.
 
-What is free stays with it, for what comes next. Arrow's own allocator gives it back to the system
-at once, as glibc does with what is large, and to get it anew took a tenth of the time that texts
-take. And where each thread of glibc's has an arena of its own, what is free in one is of no use to
-the others: for a table of a million rows that were 200 MB more, and a second of system time.
+Freed memory stays with the process. By default Arrow's allocator returns it to the system at once,
+as glibc does with large blocks, and getting it again took a tenth of the time of a text job. One
+arena serves all threads, because a thread cannot reuse what is free in the arena of another: on a
+table of a million rows, separate arenas took 200 MB more and a second more of system time.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from __future__ import annotations
 import ctypes
 import os
 
-_KEPT = 256 << 20  # bytes
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3)
+_TRIM_THRESHOLD_BYTES = 256 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # parameters of mallopt(3)
 
-# Read by a process when it starts, and by Arrow and NumPy when they are imported.
+# glibc reads them at process start, Arrow and NumPy when they are imported.
 VARIABLES = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "1",
-    "MALLOC_TRIM_THRESHOLD_": str(_KEPT),
-    "MALLOC_MMAP_THRESHOLD_": str(_KEPT),
+    "MALLOC_TRIM_THRESHOLD_": str(_TRIM_THRESHOLD_BYTES),
+    "MALLOC_MMAP_THRESHOLD_": str(_TRIM_THRESHOLD_BYTES),
     "OPENBLAS_NUM_THREADS": "1",
 }
 
 
 def set_up() -> None:
-    """Sets up this process, which has not imported Arrow or NumPy yet, and those it starts."""
+    """Apply the settings to this process, before it imports Arrow or NumPy, and to its children."""
     for name, value in VARIABLES.items():
         os.environ.setdefault(name, value)
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # where the C library is glibc
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
     if mallopt is not None:
-        mallopt(_ARENA_MAX, 1)
-        mallopt(_TRIM_THRESHOLD, _KEPT)
-        mallopt(_MMAP_THRESHOLD, _KEPT)
+        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _TRIM_THRESHOLD_BYTES)

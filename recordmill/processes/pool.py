@@ -1,15 +1,15 @@
-"""Encoder processes: one pool per process, tasks in, results out, in plain pickles.
+"""Pool of encoder processes: tasks in, results out, as plain pickles.
 
-Processes and not threads, because Pillow's encoders do not scale on threads; our own and not
-`concurrent.futures`, because its spawned children import the parent's main module (Beam: 1.6 s
-each), and because those it leaves behind when the parent is killed wait for ever. A child ends when
-its socket does, so it never outlives the parent by more than a task.
+Processes instead of threads, because Pillow's encoders do not scale on threads. Not
+`concurrent.futures.ProcessPoolExecutor`, because of its speed and of what happens when a process is
+killed (docs/adr/0028-encoder-process-pool.md). A child ends when its channel is closed, so it never
+outlives the parent by more than one task.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import importlib
 import os
 import pathlib
 import pickle
@@ -18,254 +18,209 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing.connection import Connection, Pipe, wait
-from multiprocessing.reduction import send_handle
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.context import ForkProcess
 from typing import Any, ParamSpec, TypeVar
 
 from recordmill.errors import RunError
-from recordmill.processes import environment, forkserver
-from recordmill.processes.shared_memory import Exchange, shared_memory
+from recordmill.processes import child_process, environment
+from recordmill.processes.shared_memory import SharedMemoryChannel, create_shared_memory
 
-_OF_ALLOCATOR = "jemalloc_bg_thd\n"
+_JEMALLOC_THREAD = "jemalloc_bg_thd\n"
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class WorkerDied(RunError):
-    """A process of the pool ended in the middle of a task."""
+    """A process of the pool ended during a task."""
 
 
 class ProcessPool:
-    """Runs module-level functions in processes that import nothing but what the functions need.
+    """Runs module-level functions in child processes.
 
-    What forks them starts now, itself a fork of this process, which has imported much of it, unless
-    that has threads. They themselves start, up to `workers`, when there are tasks for them.
-    imports: modules to have ready before the first task comes.
+    If this process has no threads yet, up to one child per core is forked from it at once: that
+    takes milliseconds, and the children share the modules that were imported so far. All other
+    children, such as the replacement of one that was killed, are new interpreters that start when
+    there is a task for them. No child ever imports this process's main module.
+
+    workers: maximum number of children.
+    imports: modules that tasks need; the children have them before the first task.
     """
 
     def __init__(self, workers: int, *, imports: Sequence[str] = ()) -> None:
         self.workers = workers
-        self._nursery = _Nursery(imports)
-        # Last in, first out: one that has not started is taken when there is no other.
+        self._children = [_Child(imports) for _ in range(workers)]
+        if _is_single_threaded():
+            for module in imports:
+                with contextlib.suppress(Exception):  # a task that needs it reports the error
+                    importlib.import_module(module)
+            for child in self._children[-process_count(0) :]:
+                child.fork(self._children)
+        # Last in, first out: a child that is already running is preferred.
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
-        for _ in range(workers):
-            self._idle.put(_Child(self._nursery))
+        for child in self._children:
+            self._idle.put(child)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="pool")
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Calls the function in the next free process; a task must not submit tasks itself.
+        """Call the function in the next idle child; a task must not submit tasks itself.
 
-        The future raises what the function raised, and WorkerDied where its process died.
+        The future raises the exception of the function, or WorkerDied if its process died.
         """
-        return self._threads.submit(self._call_next, _dump_task(function, *args, **kwargs))
+        task = pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+        return self._threads.submit(self._run, task)
 
-    def _call_next(self, task: bytes) -> Any:
+    def _run(self, task: bytes) -> Any:
         child = self._idle.get()
         try:
-            return child.call(task)
+            return child.run(task)
         finally:
             self._idle.put(child)
 
     def close(self) -> None:
-        """Ends the processes at once, tasks or not."""
+        """Kill the children, even during tasks, and wait for their end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._nursery.close()
+        for child in self._children:
+            child.close()
 
     def kill(self) -> None:
-        """Ends the processes and waits for nothing."""
-        self._nursery.kill()
+        """Kill the children without taking a lock or waiting; safe in a signal handler."""
+        for child in self._children:
+            child.kill()
 
 
-def _dump_task(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
-    return pickle.dumps((function, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Process:
-    """handle: stays with this process, whoever gets its id when it has ended (pidfd_open)."""
-
-    number: int
-    handle: int
-    nursery: int  # the id of the process that forked it
-
-    def has_ended(self, timeout: float = 0.0) -> bool:
-        return bool(wait([self.handle], timeout))
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
-
-
-class _Forked:
-    """A child, with as much of Popen as it takes."""
-
-    def __init__(self, number: int) -> None:
-        self.pid = number
-        self._code: int | None = None
+class _ForkedProcess(ForkProcess):
+    """Forked process with the interface of subprocess.Popen, as far as the pool uses it."""
 
     def poll(self) -> int | None:
-        return self._ended(os.WNOHANG)
+        return self.exitcode
 
-    def wait(self) -> int | None:
-        return self._ended(0)
-
-    def kill(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-    def _ended(self, options: int) -> int | None:
-        if self._code is None:
-            number, status = os.waitpid(self.pid, options)
-            if number:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
-
-def _can_fork() -> bool:
-    """Whether a fork of this process is a whole one: it has no thread but those of Arrow's
-    allocator, which see to themselves.
-    """
-    threads = pathlib.Path("/proc/self/task").glob("*/comm")
-    others = [name for name in (path.read_text() for path in threads) if name != _OF_ALLOCATOR]
-    return len(others) == 1
-
-
-class _Nursery:
-    """The process that forks the others (`forkserver.main`), or the next where it has died."""
-
-    def __init__(self, imports: Sequence[str]) -> None:
-        self._imports = [*imports]
-        self._forked: list[_Process] = []
-        self._closed = False
-        self._lock = threading.Lock()
-        self._process: _Forked | subprocess.Popen[bytes]
-        self._start()
-
-    def _start(self) -> None:
-        self._control, theirs = Pipe()
-        self._process = self._fork(theirs) if _can_fork() else self._spawn(theirs)
-        theirs.close()
-
-    def _fork(self, theirs: Connection) -> _Forked:
-        number = os.fork()
-        if not number:
-            self._control.close()
-            forkserver.main_and_exit(theirs.fileno(), self._imports)
-        return _Forked(number)
-
-    def _spawn(self, theirs: Connection) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        # -P: a queue.py in the folder where the user stands is not the one we mean.
-        main = "from recordmill.processes.forkserver import main"
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", f"{main}; main({theirs.fileno()}, {self._imports})"],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            env=os.environ | environment.VARIABLES | {"PYTHONPATH": paths},
-            process_group=0,  # Ctrl-C reaches the whole group; what it means is for us to say
-        )
-
-    def fork(self, pipe: int, memory: int) -> _Process:
-        """Returns a new process, which serves the other end of an exchange.
-
-        Raises:
-          EOFError, OSError: there is none.
-        """
-        with self._lock:
-            if self._closed:
-                raise EOFError
-            if self._process.poll() is not None:
-                self._control.close()
-                self._start()
-            self._control.send(None)
-            for descriptor in (pipe, memory):
-                send_handle(self._control, descriptor, self._process.pid)
-            number = self._control.recv()
-            process = _Process(
-                number=number, handle=os.pidfd_open(number), nursery=self._process.pid
-            )
-            self._forked.append(process)
-            return process
-
-    def has_ended(self, process: _Process) -> bool:
-        with self._lock:
-            return self._closed or process.has_ended()
-
-    def bury(self, process: _Process) -> int | None:
-        """Returns the exit code of a process that has ended; None where nobody can tell."""
-        with self._lock:
-            if self._closed or not process.has_ended(timeout=5):
-                return None
-            self._forked.remove(process)
-            os.close(process.handle)
-            if process.nursery != self._process.pid:
-                return None
-            try:
-                self._control.send(process.number)
-                return os.waitstatus_to_exitcode(self._control.recv())
-            except (EOFError, OSError):
-                return None
-
-    def kill(self) -> None:
-        self._process.kill()
-        for process in self._forked:
-            process.kill()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            for process in self._forked:
-                process.kill()
-            if not self._forked:  # it may still be importing
-                self._process.kill()
-            self._control.close()
-            self._process.wait()
-            for process in self._forked:
-                os.close(process.handle)
+    def wait(self, timeout: float | None = None) -> int | None:
+        self.join(timeout)
+        return self.exitcode
 
 
 class _Child:
-    def __init__(self, nursery: _Nursery) -> None:
-        self._nursery = nursery
-        self._process: _Process | None = None
+    """A child process and the channel to it; a child that has ended is replaced when needed."""
 
-    def call(self, task: bytes) -> Any:
+    def __init__(self, imports: Sequence[str]) -> None:
+        self._imports = [*imports]
+        self._process: _ForkedProcess | subprocess.Popen[bytes] | None = None
+        self._channel: SharedMemoryChannel | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def fork(self, siblings: Sequence[_Child]) -> None:
+        """Fork the child from this process, which must have no other threads."""
+        with self._open_channel() as (socket, memory):
+            arguments = (socket, memory, siblings)
+            process = _ForkedProcess(target=_main_of_fork, args=arguments, daemon=True)
+            process.start()
+        self._process = process
+
+    def run(self, task: bytes) -> Any:
+        """Run a task, and return its result or raise its exception."""
         try:
-            if self._process is not None and self._nursery.has_ended(self._process):
-                self._bury()  # killed between two tasks
-            if self._process is None:
-                self._start()
-            self._exchange.send(task)
-            done, result = pickle.loads(self._exchange.receive())
+            with self._lock:
+                if self._closed:
+                    raise EOFError
+                if self._process is not None and self._process.poll() is not None:
+                    self._forget_process()  # killed between two tasks
+                if self._process is None:
+                    self._spawn()
+                channel = self._channel
+            assert channel is not None
+            channel.send(task)
+            done, result = pickle.loads(channel.receive())
         except (EOFError, OSError) as error:
-            raise WorkerDied(_cause(self._bury())) from error
+            with self._lock:
+                raise WorkerDied(_describe_death(self._forget_process())) from error
         if done:
             return result
         raise result
 
-    def _start(self) -> None:
-        pipe, theirs = Pipe()
-        memory = shared_memory()
+    def kill(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Kill the child, wait for its end, and start no other one."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+
+    def close_channel(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+    def _spawn(self) -> None:
+        """Start the child as a new interpreter."""
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+        main = "from recordmill.processes.child_process import main"
+        with self._open_channel() as (socket, memory):
+            call = f"main({socket.fileno()}, {memory}, {self._imports})"
+            self._process = subprocess.Popen(
+                # -P: modules in the current folder must not shadow those of the library.
+                [sys.executable, "-P", "-c", f"{main}; {call}"],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[socket.fileno(), memory],
+                env=os.environ | environment.VARIABLES | {"PYTHONPATH": path},
+                process_group=0,  # Ctrl-C is handled by this process alone
+            )
+
+    @contextlib.contextmanager
+    def _open_channel(self) -> Iterator[tuple[Connection, int]]:
+        """Open a new channel, and yield the socket and the memory of the child's end."""
+        ours, theirs = Pipe()
+        memory = create_shared_memory()
         try:
-            self._exchange = Exchange(pipe, memory)
-            self._process = self._nursery.fork(theirs.fileno(), memory)
+            self._channel = SharedMemoryChannel(ours, memory)
+            yield theirs, memory
         finally:
             theirs.close()
             os.close(memory)
 
-    def _bury(self) -> int | None:
-        """Returns the exit code, where it is known."""
+    def _forget_process(self) -> int | None:
+        """Return the exit code of the process, or None if it was not started or is not known."""
         process, self._process = self._process, None
-        return None if process is None else self._nursery.bury(process)
+        self.close_channel()
+        if process is None:
+            return None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(5)
+        return None
 
 
-def _cause(code: int | None) -> str:
+def _main_of_fork(socket: Connection, memory: int, siblings: Sequence[_Child]) -> None:
+    os.setpgid(0, 0)  # Ctrl-C is handled by the parent alone
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    for child in siblings:  # or the siblings would not notice the parent's end before this child's
+        child.close_channel()
+    channel = SharedMemoryChannel(socket, memory)
+    os.close(memory)
+    child_process.run_tasks(channel)
+
+
+def _is_single_threaded() -> bool:
+    """Return whether a fork copies all of this process, since it copies only the calling thread.
+
+    The threads of Arrow's allocator do not count, because jemalloc restarts them after a fork.
+    """
+    threads = pathlib.Path("/proc/self/task").glob("*/comm")
+    return [path.read_text() == _JEMALLOC_THREAD for path in threads].count(False) == 1
+
+
+def _describe_death(code: int | None) -> str:
     how = f"exit code {code}"
     if code is None:
-        how = "nobody saw how"
+        how = "unknown exit code"
     elif code < 0:
         how = f"signal {-code}, {signal.strsignal(-code)}"
     return (
@@ -275,7 +230,7 @@ def _cause(code: int | None) -> str:
 
 
 def process_count(workers: int) -> int:
-    """How many processes `--workers` means: 0 is one per core."""
+    """Return the number of processes for `--workers`: 0 is one per core."""
     return workers or len(os.sched_getaffinity(0))
 
 
@@ -284,7 +239,7 @@ _shared: ProcessPool | None = None
 
 
 def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool:
-    """The pool of this process, made at the first call; workers: as `process_count` has them."""
+    """Return the pool of this process, created by the first call; 0 workers is one per core."""
     global _shared
     with _lock:
         if _shared is None:
@@ -293,7 +248,7 @@ def shared_pool(workers: int = 0, *, imports: Sequence[str] = ()) -> ProcessPool
 
 
 def close_shared_pool() -> None:
-    """Ends the processes of the shared pool, if there is one."""
+    """Close the shared pool, if there is one."""
     global _shared
     with _lock:
         if _shared is not None:
@@ -302,9 +257,9 @@ def close_shared_pool() -> None:
 
 
 def kill_shared_pool() -> None:
-    """Ends them from a signal handler, in a process that ends itself right after.
+    """Kill the shared pool's children from a signal handler in a process that ends right after.
 
-    It takes no lock, as the thread that holds it may be the one that the signal has interrupted.
+    It takes no lock, because the interrupted thread may hold it.
     """
     if _shared is not None:
         _shared.kill()

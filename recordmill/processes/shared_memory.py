@@ -1,7 +1,7 @@
-"""Messages between two processes that take turns, through memory that both of them see.
+"""Message channel between two processes that take turns, through shared memory.
 
-A socket would be told of every message in pieces, and the kernel copies each twice: for results of
-4 MiB that is four times the CPU time.
+A socket transfers a large message in pieces, and the kernel copies it twice: messages of 4 MiB take
+four times the CPU time that they take through shared memory.
 """
 
 from __future__ import annotations
@@ -11,38 +11,50 @@ import os
 import struct
 from multiprocessing.connection import Connection
 
-ROOM = 16 << 20  # bytes; longer messages go by socket. Only what was ever used takes memory.
+CAPACITY = 16 << 20  # bytes; longer messages use the socket. Only pages that were used take memory.
 
 _SIZE = struct.Struct("<Q")
 
 
-def shared_memory() -> int:
-    """A descriptor of memory for both ends of an exchange."""
+def create_shared_memory() -> int:
+    """Return a descriptor of new memory for both ends of a channel."""
+    # No file in /dev/shm, which containers often limit to 64 MB.
     descriptor = os.memfd_create("recordmill")
-    os.ftruncate(descriptor, ROOM)
+    os.ftruncate(descriptor, CAPACITY)
     return descriptor
 
 
-class Exchange:
-    """One of the two ends. The other one may send only when it has received."""
+class SharedMemoryChannel:
+    """One end of a channel. An end may send a message only after it has received one.
 
-    def __init__(self, pipe: Connection, memory: int) -> None:
-        self._pipe = pipe
-        self._memory = mmap.mmap(memory, ROOM)
+    socket: signals the size of each message to the other end.
+    memory: descriptor from create_shared_memory; may be closed afterwards.
+    """
+
+    def __init__(self, socket: Connection, memory: int) -> None:
+        self._socket = socket
+        self._memory = mmap.mmap(memory, CAPACITY)
 
     def send(self, message: bytes) -> None:
-        """Raises OSError where nobody is there to receive it."""
+        """Send a message. Raises OSError if the other end is closed."""
         size = len(message)
-        if size <= ROOM:
+        if size <= CAPACITY:
             self._memory[:size] = message
-        self._pipe.send_bytes(_SIZE.pack(size))
-        if size > ROOM:
-            self._pipe.send_bytes(message)
+        self._socket.send_bytes(_SIZE.pack(size))
+        if size > CAPACITY:
+            self._socket.send_bytes(message)
 
     def receive(self) -> bytes | memoryview:
-        """A message, which stays until the next one is sent.
+        """Return the next message, which is valid until this end sends one.
 
-        Raises EOFError or OSError where nobody is there to send it.
+        Raises:
+          EOFError, OSError: the other end is closed.
         """
-        (size,) = _SIZE.unpack(self._pipe.recv_bytes())
-        return memoryview(self._memory)[:size] if size <= ROOM else self._pipe.recv_bytes()
+        (size,) = _SIZE.unpack(self._socket.recv_bytes())
+        if size > CAPACITY:
+            return self._socket.recv_bytes()
+        return memoryview(self._memory)[:size]
+
+    def close(self) -> None:
+        """Close the socket; the memory is freed with the last reference to a message."""
+        self._socket.close()

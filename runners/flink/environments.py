@@ -1,4 +1,4 @@
-"""Where the Python workers of a Flink job run."""
+"""Environments: the places where the Python workers of a Flink job run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from recordmill.runners.flink.rest import Cluster
 from recordmill.runners.workers.pool import PORT, WorkerPool
 
 Environment = Literal["external", "process", "docker", "loopback"]
-_PROGRAM = "recordmill-worker"
+_WORKER_PROGRAM = "recordmill-worker"
 
 
-def choose(
+def choose_environment(
     environment: Environment | None, *, cluster: Cluster | None, detach: bool, config: str | None
 ) -> Environment:
-    """The given environment, or the one that suits the cluster; cluster None is embedded.
+    """Return the given environment, or the default for the cluster (None: an embedded Flink).
 
     Raises:
-      ConfigError: it cannot work there.
+      ConfigError: the environment cannot work with this cluster.
     """
     if environment is None:
         if cluster is None:
@@ -35,36 +35,36 @@ def choose(
         raise ConfigError(
             f"--environment loopback: the workers would run here, where the cluster at"
             f" {cluster.url} does not reach them: use external, with a recordmill worker-pool"
-            " beside each TaskManager, or docker"
+            " on the machine of each TaskManager, or docker"
         )
     if environment == "loopback" and detach:
         raise ConfigError(
-            "--environment loopback: the workers would end with this process, which --detach lets"
-            " go: use process, external or docker"
+            "--environment loopback: the workers would end with this command, which --detach does"
+            " not keep running: use process, external or docker"
         )
     here = cluster is None or cluster.is_local
     if environment == "docker":
         if not config:
             raise ConfigError(
                 "--environment docker: expected the image of the workers in"
-                " --environment-config, built of the Dockerfile in deploy/"
+                " --environment-config, built from the Dockerfile in deploy/"
             )
         if here and shutil.which("docker") is None:
-            raise ConfigError("--environment docker: there is no docker on this machine")
+            raise ConfigError("--environment docker: docker is not installed on this machine")
     if environment == "process" and config and here and shutil.which(config) is None:
         raise ConfigError(f"--environment process: there is no program {config!r} to run")
     if environment == "loopback" and config:
-        raise ConfigError("--environment-config is of no use with --environment loopback")
+        raise ConfigError("--environment-config has no effect with --environment loopback")
     if environment == "external" and here:
         _check_pool(config or f"localhost:{PORT}")
     return environment
 
 
 @contextlib.contextmanager
-def serving(
+def serve_environment(
     environment: Environment, *, config: str | None, imports: Sequence[str], log: IO[bytes]
 ) -> Iterator[tuple[str, str, WorkerPool | None]]:
-    """Beam's (environment type, its config, the pool in this process where there is one)."""
+    """Yield Beam's environment type, its config, and the worker pool if it is in this process."""
     match environment:
         case "loopback":
             with WorkerPool(imports=imports, log=log) as pool:
@@ -74,17 +74,17 @@ def serving(
         case "process":
             yield "PROCESS", json.dumps({"command": config or _worker_program()}), None
         case "docker":
-            assert config is not None, "choose has seen to that"
+            assert config is not None, "checked by choose_environment"
             yield "DOCKER", config, None
 
 
 def _worker_program() -> str:
     beside = os.path.dirname(sys.executable)
-    found = shutil.which(_PROGRAM, path=beside) or shutil.which(_PROGRAM)
+    found = shutil.which(_WORKER_PROGRAM, path=beside) or shutil.which(_WORKER_PROGRAM)
     if found is None:
         raise ConfigError(
-            f"--environment process: there is no {_PROGRAM} in {beside}: install recordmill there"
-            " with pip, or name the program in --environment-config"
+            f"--environment process: {_WORKER_PROGRAM} is not in {beside}: install recordmill there"
+            " with pip, or give the path of the program as --environment-config"
         )
     return found
 
@@ -98,5 +98,5 @@ def _check_pool(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"--environment external: no worker pool answers at {address}: start one with"
-            f" recordmill worker-pool --port {port}, or name it in --environment-config"
+            f" recordmill worker-pool --port {port}, or give its address as --environment-config"
         ) from error

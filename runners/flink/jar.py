@@ -1,7 +1,7 @@
-"""A pipeline as a jar: Beam's job server with the pipeline in it, which any Flink runs as it is.
+"""Package a pipeline as a jar: Beam's job server together with the pipeline's proto.
 
-So neither a job server has to run beside us nor its port stand open, a cluster can run the job when
-we have left, and the same jar runs on a Flink embedded in a process of this machine.
+No job server has to run and no port has to be open, a cluster runs the job after the submitter has
+ended, and the same jar runs in a Flink that is embedded in a process on this machine.
 """
 
 from __future__ import annotations
@@ -23,40 +23,46 @@ from google.protobuf import json_format
 
 from recordmill.errors import ConfigError
 
-ENTRY = "org.apache.beam.runners.flink.FlinkPipelineRunner"
-"""The class to start; it finds the pipeline in the jar."""
+ENTRY_CLASS = "org.apache.beam.runners.flink.FlinkPipelineRunner"
+"""Main class of the jar; it reads the pipeline from the jar."""
 
-# Where it looks, see PortablePipelineJarUtils in Beam.
+# Paths inside the jar, as in Beam's PortablePipelineJarUtils.
 _FOLDER = "BEAM-PIPELINE"
 _NAME = "pipeline"
 
 
-def job_server_jar(given: str | None, *, flink_version: str) -> str:
-    """The path of Beam's Flink job server: the given path or URL, else Beam's own download.
+def find_job_server_jar(given: str | None, *, flink_version: str) -> str:
+    """Return the path of Beam's Flink job server: the given path or URL, else Beam's own download.
 
     Raises:
-      ConfigError: there is none to be had.
+      ConfigError: the jar is missing, cannot be downloaded, or is no job server.
     """
-    where = given or JavaJarServer.path_to_beam_jar(
+    location = given or JavaJarServer.path_to_beam_jar(
         f":runners:flink:{flink_version}:job-server:shadowJar"
     )
     if given and "://" not in given and not os.path.exists(given):
         raise ConfigError(f"--flink-job-server-jar: there is no file {given!r}")
     try:
-        jar = where if os.path.exists(where) else str(JavaJarServer.local_jar(where))
+        jar = location if os.path.exists(location) else str(JavaJarServer.local_jar(location))
     except (OSError, RuntimeError) as error:
         raise ConfigError(
-            f"cannot download Beam's job server for Flink {flink_version} from {where}:"
-            f" {str(error).splitlines()[0]}; fetch it by other means and name it with"
+            f"cannot download Beam's job server for Flink {flink_version} from {location}:"
+            f" {str(error).splitlines()[0]}; download it by other means and give its path as"
             " --flink-job-server-jar"
         ) from error
-    if not _holds(jar, f"{ENTRY.replace('.', '/')}.class".encode()):
-        raise ConfigError(f"{jar} is no Flink job server of Beam's: it has no {ENTRY}")
+    if not _has_entry(jar, f"{ENTRY_CLASS.replace('.', '/')}.class".encode()):
+        raise ConfigError(
+            f"--flink-job-server-jar: expected Beam's job server for Flink, got {jar}, which does"
+            f" not contain {ENTRY_CLASS}"
+        )
     return jar
 
 
-def _holds(jar: str, name: bytes) -> bool:
-    """Whether a jar has an entry. Its directory stands at its end, and takes long to parse."""
+def _has_entry(jar: str, name: bytes) -> bool:
+    """Return whether a jar has an entry of that name.
+
+    The name is searched in the bytes of the jar, because parsing the directory takes seconds.
+    """
     with open(jar, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return False
@@ -64,17 +70,17 @@ def _holds(jar: str, name: bytes) -> bool:
             return content.rfind(name) >= 0
 
 
-def write_jar(path: str, *, job_server: str, pipeline: Any, options: Mapping[str, Any]) -> None:
-    """Writes the jar of a pipeline.
+def write_job_jar(path: str, *, job_server: str, pipeline: Any, options: Mapping[str, Any]) -> None:
+    """Write the jar of a pipeline.
 
-    pipeline: the proto, whose environments' dependencies are files of this machine; they go along.
+    pipeline: the proto; local files that its environments depend on are added to the jar.
     options: all pipeline options by name.
     """
     shutil.copyfile(job_server, path)
     with zipfile.ZipFile(path, "a") as jar:
         for environment in pipeline.components.environments.values():
             for dependency in environment.dependencies:
-                _take_along(jar, dependency)
+                _add_dependency(jar, dependency)
         encoded = JobServiceHandle.encode_pipeline_options(dict(options))
         for name, content in (
             ("pipeline.json", json_format.MessageToJson(pipeline, indent=None)),
@@ -84,8 +90,8 @@ def write_jar(path: str, *, job_server: str, pipeline: Any, options: Mapping[str
         jar.writestr(f"{_FOLDER}/pipeline-manifest.json", json.dumps({"defaultJobName": _NAME}))
 
 
-def _take_along(jar: zipfile.ZipFile, dependency: Any) -> None:
-    """Puts a file into the jar, and lets the dependency say so."""
+def _add_dependency(jar: zipfile.ZipFile, dependency: Any) -> None:
+    """Copy a file dependency into the jar and change the dependency to refer to the copy."""
     if dependency.type_urn != common_urns.artifact_types.FILE.urn:
         return
     payload = beam_runner_api_pb2.ArtifactFilePayload.FromString(dependency.type_payload)

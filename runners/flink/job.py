@@ -1,136 +1,65 @@
-"""A pipeline on Flink: submitted as a jar, followed to its end, cancelled when we are stopped.
+"""Run a pipeline on Flink: submit it as a jar, follow the job, and cancel it when stopped.
 
-Nothing here is tied to one version of Flink: the cluster is asked for its own.
+Nothing here depends on one version of Flink; the version is requested from the cluster.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import IO, Any, get_args
+from collections.abc import Callable
+from typing import IO, Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     PipelineOptions,
     PortableOptions,
-    SetupOptions,
     StandardOptions,
 )
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners.beam_options import QuickOptions
-from recordmill.runners.failures import read_failure
-from recordmill.runners.flink import environments
-from recordmill.runners.flink.embedded import EmbeddedFlink, java
-from recordmill.runners.flink.environments import Environment
-from recordmill.runners.flink.jar import ENTRY, job_server_jar, write_jar
-from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus, NoSuchJobError
+from recordmill.runners.beam_options import CachedViewOptions
+from recordmill.runners.failures import parse_failure
+from recordmill.runners.flink.embedded import EmbeddedFlink, find_java
+from recordmill.runners.flink.environments import choose_environment, serve_environment
+from recordmill.runners.flink.jar import ENTRY_CLASS, find_job_server_jar, write_job_jar
+from recordmill.runners.flink.options import FlinkOptions
+from recordmill.runners.flink.rest import TERMINAL, Cluster, ClusterError, JobStatus
 from recordmill.runners.workers import versions
 from recordmill.runners.workers.pool import WorkerPool
 
 _POLL_SECONDS = 0.5
-_LOOK_SECONDS = 3.0  # how often Flink puts its vertices together anew; each time costs it some CPU
-_SILENT_SECONDS = 60.0  # for which a cluster may not answer before we give it up
-_CANCEL_SECONDS = 10.0
-_NOWHERE = ("", "[local]", "[auto]")  # Beam's words for a Flink on this machine
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FlinkOptions:
-    """How to run on Flink.
-
-    master: the cluster's REST address; None runs one here. parallelism: None takes all that is
-    free. environment, environment_config: where the workers run, None what suits the cluster.
-    stall_seconds: cancel a job in which nothing moves for so long. imports: modules that workers
-    which are started here have ready. version: of Flink, where it is embedded. beam: Beam's own
-    options, as flags; those that say the same as one of these win where these are None.
-
-    Raises:
-      ConfigError: ours and Beam's contradict each other.
-    """
-
-    master: str | None = None
-    environment: Environment | None = None
-    environment_config: str | None = None
-    parallelism: int | None = None
-    job_name: str = "recordmill"
-    job_server_jar: str | None = None
-    detach: bool = False
-    stall_seconds: float = 900.0
-    imports: Sequence[str] = ()
-    version: str | None = None
-    beam: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        options = PipelineOptions(list(self.beam))
-        flink = options.view_as(FlinkRunnerOptions)
-        portable = options.view_as(PortableOptions)
-        if portable.environment_options:
-            raise ConfigError("--environment_options: use --environment-config")
-        parallelism = flink.parallelism if flink.parallelism > 0 else None
-        kind = portable.environment_type.lower() if portable.environment_type else None
-        if kind not in (None, *get_args(Environment)):
-            raise ConfigError(
-                "--environment_type: expected external, process, docker or loopback, got"
-                f" {portable.environment_type!r}"
-            )
-        setup = options.view_as(SetupOptions)
-        for name in ("requirements_file", "setup_file", "extra_packages"):
-            given = getattr(setup, name) or []
-            for file in [given] if isinstance(given, str) else given:
-                if "://" not in file and not os.path.isfile(file):
-                    raise ConfigError(f"--{name.rstrip('s')}: there is no file {file!r}")
-        object.__setattr__(self, "master", _url(self.master))
-        self._settle("master", _url(flink.flink_master), option="flink-master")
-        self._settle("environment", kind)
-        self._settle("environment_config", portable.environment_config)
-        self._settle("parallelism", parallelism)
-        jar = flink.flink_job_server_jar
-        self._settle("job_server_jar", jar, option="flink-job-server-jar")
-        self._settle("version", flink.flink_version)
-
-    def _settle(self, name: str, beams: Any, *, option: str = "") -> None:
-        ours = getattr(self, name)
-        if ours is None:
-            object.__setattr__(self, name, beams)
-        elif beams is not None and beams != ours:
-            raise ConfigError(
-                f"--{option or name.replace('_', '-')} {ours} contradicts Beam's option of the same"
-                f" meaning, {beams}: leave one out"
-            )
-
-
-def _url(master: str | None) -> str | None:
-    """Of a cluster; None where it is one of Beam's words for none."""
-    return None if master is None or master in _NOWHERE else Cluster.parse(master).url
+# Interval of full status requests: Flink refreshes its details every 3 s, at some cost of CPU.
+_STATUS_SECONDS = 3.0
+_UNREACHABLE_SECONDS = 60.0  # time without an answer after which a cluster is given up
 
 
 class FlinkJob:
-    """One job, from its submission to its end. Made before any work starts.
+    """One job, from submission to end. The constructor checks the options but starts nothing.
 
-    id: under which Flink knows it; set here for a cluster, by Flink where it is embedded.
+    id: Flink's id of the job. It is chosen here for a cluster, and by Flink if that is embedded.
 
     Raises:
-      ConfigError: the options, the cluster and this machine do not fit together.
+      ConfigError: the options do not fit the cluster or this machine.
     """
 
     def __init__(self, options: FlinkOptions, *, workers: int) -> None:
         self._options = options
         self._cluster = Cluster.parse(options.master) if options.master else None
         if options.detach and self._cluster is None:
-            raise ConfigError("--detach needs a cluster that goes on without us: --flink-master")
+            raise ConfigError(
+                "--detach needs a cluster that keeps running after this command: --flink-master"
+            )
         self.id = uuid.uuid4().hex
-        self._environment = environments.choose(
+        self._environment = choose_environment(
             options.environment,
             cluster=self._cluster,
             detach=options.detach,
@@ -146,55 +75,59 @@ class FlinkJob:
                 raise ConfigError(str(error)) from error
             slots = free or slots or 1
         else:
-            java()
+            find_java()
         self._parallelism = options.parallelism or slots
-        self._jar = job_server_jar(options.job_server_jar, flink_version=version)
+        self._jar = find_job_server_jar(options.job_server_jar, flink_version=version)
         self._embedded: EmbeddedFlink | None = None
         self._pool: WorkerPool | None = None
         self._folder: str | None = None
         self._status: JobStatus | None = None
-        self._looked = 0.0  # when the status was asked for
+        self._status_time = 0.0
         self._submitted = False
 
     @property
     def url(self) -> str:
-        """Of the cluster; '' where Flink is embedded."""
+        """URL of the cluster; '' if Flink is embedded."""
         return "" if self._cluster is None else self._cluster.url
 
     def run(
-        self, build: Callable[[beam.Pipeline], None], *, moved: Callable[[], object] = lambda: None
+        self,
+        build: Callable[[beam.Pipeline], None],
+        *,
+        activity: Callable[[], object] = lambda: None,
     ) -> None:
-        """Runs a pipeline to its end, or, to be detached, until the cluster has it.
+        """Run a pipeline to its end or, if it is to be detached, until the cluster has accepted it.
 
-        moved: whatever changes as the job goes on, beside what Flink itself can see.
+        activity: returns a value that changes as the job progresses, in addition to what Flink
+          reports itself.
 
         Raises:
-          RunError: the job failed, was cancelled by somebody, or stalled.
+          RunError: the job failed, was cancelled by someone else, or stalled.
         """
         self._folder = tempfile.mkdtemp(prefix="recordmill-flink-")
         try:
             with open(os.path.join(self._folder, "workers.log"), "ab") as log:
-                self._run(build, moved, log)
+                self._run(build, activity, log)
         finally:
-            self._clear()
+            self._clean_up()
 
     def cancel(self) -> None:
-        """Ends the job, for a signal handler that ends this process right after."""
+        """Cancel the job; for a signal handler that ends this process right afterwards."""
         if self._pool is not None:
             self._pool.kill()
         if self._embedded is not None:
             self._embedded.kill()
         elif self._cluster is not None and self._submitted:
-            # The cluster may be about to take it: what it does not know yet comes.
+            # The request to run the jar may still be in progress: retry until the job is known.
             for _ in range(10):
                 with contextlib.suppress(ClusterError):
-                    cancel(self._cluster, self.id)
+                    self._cluster.cancel(self.id)
                     break
                 time.sleep(_POLL_SECONDS)
-        self._clear()
+        self._clean_up()
 
     def waiting(self) -> str | None:
-        """What the job waits for before it runs; None once it does."""
+        """Return what the job waits for, or None once it runs."""
         status = self._status
         if status is None:
             return "starting Flink" if self._cluster is None else "submitting"
@@ -203,11 +136,11 @@ class FlinkJob:
         return None if status.state == "RUNNING" else status.state.lower()
 
     def _run(
-        self, build: Callable[[beam.Pipeline], None], moved: Callable[[], object], log: IO[bytes]
+        self, build: Callable[[beam.Pipeline], None], activity: Callable[[], object], log: IO[bytes]
     ) -> None:
         assert self._folder is not None
         options = self._options
-        with environments.serving(
+        with serve_environment(
             self._environment,
             config=options.environment_config,
             imports=options.imports,
@@ -220,140 +153,99 @@ class FlinkJob:
                 parallelism=self._parallelism,
             )
             jar = os.path.join(self._folder, "job.jar")
-            write_jar(
+            write_job_jar(
                 jar,
                 job_server=self._jar,
-                pipeline=_proto(build, beam_options, folder=self._folder),
+                pipeline=_pipeline_proto(build, beam_options, folder=self._folder),
                 options=beam_options.get_all_options()
-                | {versions.OPTION: versions.to_option(versions.ours())},
+                | {versions.OPTION: versions.to_option(versions.installed())},
             )
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)
                 self._embedded.start(jar)
-                self._follow(self._embedded.cluster, moved)
+                self._follow(self._embedded.cluster, activity)
                 return
             self._submit(self._cluster, jar)
             if not options.detach:
-                self._follow(self._cluster, moved)
+                self._follow(self._cluster, activity)
 
     def _submit(self, cluster: Cluster, jar: str) -> None:
         uploaded = cluster.upload(jar)
         os.unlink(jar)
         self._submitted = True
         try:
-            cluster.run_jar(uploaded, ENTRY, self.id)
+            cluster.run_jar(uploaded, ENTRY_CLASS, self.id)
             self._status = cluster.status(self.id)
         finally:
-            # The job has a copy of its own.
+            # The job has its own copy.
             with contextlib.suppress(ClusterError):
                 cluster.delete_jar(uploaded)
 
-    def _follow(self, cluster: Cluster, moved: Callable[[], object]) -> None:
-        last: object = None
-        since = answered = time.monotonic()
+    def _follow(self, cluster: Cluster, activity: Callable[[], object]) -> None:
+        last_activity: object = None
+        last_change = last_answer = time.monotonic()
         while True:
             time.sleep(_POLL_SECONDS)
             if self._embedded is not None and self._embedded.exit_code() is not None:
-                self._ended_here(self._embedded)
+                self._check_embedded_exit(self._embedded)
                 return
             now = time.monotonic()
             try:
-                self._look(cluster)
-                answered = now
+                self._update_status(cluster)
+                last_answer = now
             except ClusterError:
-                # One that is embedded answers late and ends early; its process tells.
-                if self._embedded is None and now - answered > _SILENT_SECONDS:
+                # An embedded Flink answers late and ends early; its exit code is reliable.
+                if self._embedded is None and now - last_answer > _UNREACHABLE_SECONDS:
                     raise
                 continue
             status = self._status
             if status is None:
                 continue
             if status.ended and self._embedded is None:
-                _ended(cluster, status)
+                _check_end(cluster, status)
                 return
-            mark = (status.moved, moved())
-            if mark != last:
-                last, since = mark, now
-            elif now - since > self._options.stall_seconds:
-                self._stalled(cluster, status)
+            current = (status.activity, activity())
+            if current != last_activity:
+                last_activity, last_change = current, now
+            elif now - last_change > self._options.stall_seconds:
+                self._fail_stalled(cluster, status)
 
-    def _look(self, cluster: Cluster) -> None:
+    def _update_status(self, cluster: Cluster) -> None:
         if self._embedded is not None and self._status is None:
             jobs = cluster.jobs()
             if not jobs:
                 return
             self.id = jobs[0]
         now = time.monotonic()
-        known = self._status is not None and now - self._looked < _LOOK_SECONDS
-        if not known or cluster.state(self.id) in TERMINAL:
-            self._status, self._looked = cluster.status(self.id), now
+        recent = self._status is not None and now - self._status_time < _STATUS_SECONDS
+        if not recent or cluster.state(self.id) in TERMINAL:
+            self._status, self._status_time = cluster.status(self.id), now
 
-    def _ended_here(self, embedded: EmbeddedFlink) -> None:
-        if embedded.exit_code() == 0:
-            return
-        raise _failed(embedded.log(), where="the log of Flink")
+    def _check_embedded_exit(self, embedded: EmbeddedFlink) -> None:
+        if embedded.exit_code() != 0:
+            raise _job_error(embedded.log(), source="the log of Flink")
 
-    def _stalled(self, cluster: Cluster, status: JobStatus) -> None:
-        """Cancels a job that has stopped moving, and says what is known of the reason."""
-        why = _why_stalled(cluster, status)
+    def _fail_stalled(self, cluster: Cluster, status: JobStatus) -> None:
+        """Cancel a stalled job and raise RunError with the likely reason."""
+        reason = _stall_reason(cluster, status)
         if self._embedded is None:
             with contextlib.suppress(ClusterError):
-                cancel(cluster, self.id)
+                cluster.cancel(self.id)
         raise RunError(
-            f"nothing has moved in the Flink job {self.id} for"
-            f" {self._options.stall_seconds:g} s, so it was cancelled: {why}. The same command"
-            " continues it; --stall-timeout says how long to wait"
+            f"the Flink job {self.id} made no progress for {self._options.stall_seconds:g} s and"
+            f" was cancelled: {reason}. The same command continues it; --stall-timeout sets the"
+            " limit"
         )
 
-    def _clear(self) -> None:
+    def _clean_up(self) -> None:
         if self._embedded is not None:
             self._embedded.kill()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def cancel(cluster: Cluster, job: str) -> JobStatus:
-    """Cancels a job and waits until it has ended. One that has ended stays as it is.
-
-    Raises:
-      NoSuchJobError: the cluster does not know it.
-      RunError: it is still there after a while.
-    """
-    try:
-        cluster.cancel(job)
-    except NoSuchJobError:
-        raise
-    except ClusterError:  # it may have ended already, which Flink takes for a conflict
-        if not cluster.status(job).ended:
-            raise
-    deadline = time.monotonic() + _CANCEL_SECONDS
-    while not (status := cluster.status(job)).ended:
-        if time.monotonic() > deadline:
-            raise RunError(
-                f"the Flink job {job} is still {status.state} {_CANCEL_SECONDS:g} s after it was"
-                " told to end"
-            )
-        time.sleep(0.2)
-    return status
-
-
-def is_running(url: str, job: str) -> bool:
-    """Whether a cluster still works on a job. Raises ClusterError where it does not answer."""
-    try:
-        return not Cluster(url).status(job).ended
-    except NoSuchJobError:
-        return False
-
-
-def cause_of(cluster: Cluster, job: str) -> str:
-    """Why a job failed, in the words of what failed it; '' where nothing did."""
-    text = cluster.failure(job)
-    failure = read_failure(text)
-    return "" if not text else str(failure) if failure else text.splitlines()[0]
-
-
-class _Capture(PortableRunner):
-    """Takes the pipeline as Beam would hand it to a job server."""
+class _CaptureRunner(PortableRunner):
+    """Runner that keeps the pipeline's proto instead of sending it to a job server."""
 
     proto: Any = None
 
@@ -362,10 +254,12 @@ class _Capture(PortableRunner):
         return PipelineResult(PipelineState.DONE)
 
 
-def _proto(build: Callable[[beam.Pipeline], None], options: PipelineOptions, *, folder: str) -> Any:
-    runner = _Capture()
+def _pipeline_proto(
+    build: Callable[[beam.Pipeline], None], options: PipelineOptions, *, folder: str
+) -> Any:
+    runner = _CaptureRunner()
     before = tempfile.tempdir
-    tempfile.tempdir = folder  # Beam makes folders here and there, and leaves them
+    tempfile.tempdir = folder  # Beam creates temporary folders and does not remove them
     try:
         pipeline = beam.Pipeline(runner=runner, options=options)
         build(pipeline)
@@ -378,57 +272,54 @@ def _proto(build: Callable[[beam.Pipeline], None], options: PipelineOptions, *, 
 def _beam_options(
     options: FlinkOptions, *, embedded: bool, environment: tuple[str, str], parallelism: int
 ) -> PipelineOptions:
-    found = PipelineOptions(list(options.beam))
-    flink, portable = found.view_as(FlinkRunnerOptions), found.view_as(PortableOptions)
-    # A job in a jar runs where it is started; a cluster must not be looked for from there.
+    parsed = PipelineOptions(list(options.beam))
+    flink, portable = parsed.view_as(FlinkRunnerOptions), parsed.view_as(PortableOptions)
+    # The jar runs in the cluster itself and must not connect to another one.
     flink.flink_master = "[local]" if embedded else "[auto]"
     flink.parallelism = parallelism
     portable.environment_type, portable.environment_config = environment
-    # The class of a runner means nothing to Java.
-    found.view_as(StandardOptions).runner = None
-    given = found.get_all_options(drop_default=True)
-    return QuickOptions.from_dictionary(given | {"job_name": options.job_name})
+    # The name of a Python class means nothing to Java.
+    parsed.view_as(StandardOptions).runner = None
+    given = parsed.get_all_options(drop_default=True)
+    return CachedViewOptions.from_dictionary(given | {"job_name": options.job_name})
 
 
-def _ended(cluster: Cluster, status: JobStatus) -> None:
+def _check_end(cluster: Cluster, status: JobStatus) -> None:
+    """Raise RunError unless the job has finished successfully."""
     if status.state == "FINISHED":
         return
     if status.state == "CANCELED":
-        raise RunError(
-            f"somebody cancelled the Flink job {status.id}; the same command continues it"
-        )
-    raise _failed(cluster.failure(status.id), where=f"the Flink job {status.id}")
+        raise RunError(f"the Flink job {status.id} was cancelled; the same command continues it")
+    raise _job_error(cluster.failure(status.id), source=f"the Flink job {status.id}")
 
 
-def _failed(text: str, *, where: str) -> RunError:
-    failure = read_failure(text)
+def _job_error(text: str, *, source: str) -> RunError:
+    failure = parse_failure(text)
     if failure is None:
         lines = [line for line in text.splitlines() if line.strip()]
-        said = lines[-1].strip() if lines else "it says nothing"
-        return RunError(f"{where} ends with: {said}; the same command continues it")
-    if failure.kind.startswith("recordmill."):  # ours, made to be read
+        last = lines[-1].strip() if lines else "no output"
+        return RunError(f"{source} ends with: {last}; the same command continues the job")
+    if failure.kind.startswith("recordmill."):  # our own errors have messages for users
         return RunError(failure.message)
     if failure.traceback:
-        # A bug, whoever's: all that Python has said of it, and none of the Java around it.
+        # A bug: show Python's traceback without the Java stack trace around it.
         print(failure.traceback, file=sys.stderr)
         return RunError(str(failure))
     return RunError(f"{failure}; the same command continues the job")
 
 
-def _why_stalled(cluster: Cluster, status: JobStatus) -> str:
+def _stall_reason(cluster: Cluster, status: JobStatus) -> str:
     try:
         free, total, managers = cluster.free_slots()
-        failure = read_failure(cluster.failure(status.id))
+        failure = parse_failure(cluster.failure(status.id))
     except ClusterError as error:
         return str(error)
     if not free and not status.vertices.get("RUNNING"):
         return (
             f"it waits for slots, and none of the {total} slots of {managers} TaskManagers is"
-            " free; start more, or ask for less with --parallelism"
+            " free; start more TaskManagers or lower --parallelism"
         )
     if failure is not None:
         return f"its last failure was {failure}"
     counts = ", ".join(f"{n} {state.lower()}" for state, n in status.vertices.items())
-    return (
-        f"of its tasks are {counts}; that is a worker that hangs, or a TaskManager without memory"
-    )
+    return f"its tasks are {counts}; a worker hangs, or a TaskManager has run out of memory"

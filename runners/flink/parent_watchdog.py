@@ -1,9 +1,9 @@
-"""Runs a program that ends with the process that asked for it, however that ends.
+"""Run a program and kill it when the parent process ends, even if that was killed.
 
     python -I -S parent_watchdog.py FOLDER PROGRAM ARGUMENT ...
 
-FOLDER goes where nobody is left to remove it. For programs that do not look after their parent
-themselves, such as a JVM; it imports nothing but what it needs, for it stays as long as they do.
+FOLDER is removed after the parent's end. For programs that do not watch their parent themselves,
+such as a JVM. The watchdog stays as long as the program, so it imports as little as possible.
 """
 
 import os
@@ -11,16 +11,16 @@ import shutil
 import subprocess
 import sys
 
-_SECONDS = 1.0  # how often to look whether the parent is still there
+_CHECK_SECONDS = 1.0  # interval of the checks for the parent
 
 
 def main(folder: str, command: list[str]) -> int:
-    """Returns the exit code of the program."""
+    """Run the program and return its exit code, or 1 if the parent ended first."""
     parent = os.getppid()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     while True:
         try:
-            return process.wait(timeout=_SECONDS)
+            return process.wait(timeout=_CHECK_SECONDS)
         except subprocess.TimeoutExpired:
             if os.getppid() != parent:
                 process.kill()

@@ -1,4 +1,4 @@
-"""What we need of Flink's REST interface, the same in all its versions since 1.12."""
+"""Client for the parts of Flink's REST interface that are the same in all versions since 1.12."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ import ipaddress
 import json
 import os
 import re
+import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners.failures import SAID_BY_WORKER
+from recordmill.runners.failures import WORKER_ERROR_PREFIX, parse_failure
 
-_DONE = frozenset({"FINISHED", "CANCELED"})
-TERMINAL = _DONE | {"FAILED"}
-_TIMEOUT = 30.0  # s, of one answer
-_LONG_TIMEOUT = 300.0  # s, where it has to take in a jar, or make a job of it
+_CLEAN_END = frozenset({"FINISHED", "CANCELED"})
+TERMINAL = _CLEAN_END | {"FAILED"}
+_TIMEOUT = 30.0  # s, per request
+_POST_TIMEOUT = 300.0  # s: uploading a jar and building a job from it take longer
+_CANCEL_TIMEOUT = 10.0  # s
 _CHUNK = 1 << 20  # bytes
 
 
 class ClusterError(RunError):
-    """The cluster does not answer, or not what it should."""
+    """The cluster is unreachable, or its response is invalid."""
 
 
 class NoSuchJobError(ClusterError):
-    """The cluster does not know the job, or not any more."""
+    """The cluster does not know the job, or has already forgotten it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """A job at one moment.
+    """State of a job at one moment.
 
-    state: as Flink names it. vertices: {state: how many}. moved: changes whenever anything in the
-    job does, and means nothing else. seconds: since its start.
+    state: Flink's name of it. vertices: number of tasks per state. activity: opaque value that
+    changes whenever the job makes progress. seconds: time since its start.
     """
 
     id: str
     name: str
     state: str
     vertices: Mapping[str, int]
-    moved: tuple[Any, ...]
+    activity: tuple[Any, ...]
     seconds: float
 
     @property
@@ -52,16 +54,16 @@ class JobStatus:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """A Flink cluster, by the URL of its REST interface. Holds no connection."""
+    """A Flink cluster, identified by the URL of its REST interface; holds no open connection."""
 
     url: str
 
     @classmethod
     def parse(cls, text: str) -> Cluster:
-        """Reads `host:port`, with http:// or https:// before it or not.
+        """Parse `host:port`, optionally preceded by http:// or https://.
 
         Raises:
-          ConfigError: it is neither.
+          ConfigError: the text is not such an address.
         """
         found = re.fullmatch(r"(?:(https?)://)?([^/:\s]+|\[[0-9a-fA-F:]+\])(?::(\d+))?/*", text)
         if found is None or not 0 < int(found[3] or 8081) < 65536:
@@ -74,7 +76,7 @@ class Cluster:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine, as far as its name tells."""
+        """True if the host name or address is a loopback one."""
         if self.host == "localhost":
             return True
         try:
@@ -83,68 +85,118 @@ class Cluster:
             return False
 
     def version(self) -> str:
-        """Major and minor, such as 1.19."""
+        """Return the major and minor version, such as 1.19."""
         full = str(self._call("GET", "/v1/config")["flink-version"])
         return ".".join(full.split(".")[:2])
 
     def free_slots(self) -> tuple[int, int, int]:
-        """(free slots, all slots, TaskManagers)."""
+        """Return the number of free slots, of all slots, and of TaskManagers."""
         found = self._call("GET", "/v1/overview")
         return found["slots-available"], found["slots-total"], found["taskmanagers"]
 
     def upload(self, jar: str) -> str:
-        """Uploads a jar, whatever its size, and returns its id."""
+        """Upload a jar in chunks and return its id."""
         with open(jar, "rb") as file:
             answer = self._call("POST", "/v1/jars/upload", form=file)
         return str(answer["filename"]).rpartition("/")[2]
 
     def run_jar(self, jar: str, entry: str, job: str) -> None:
-        """Starts the job of an uploaded jar, under the id `job` (32 hex digits)."""
+        """Start the job of an uploaded jar under the id `job` (32 hexadecimal digits)."""
         self._call("POST", f"/v1/jars/{jar}/run", body={"entryClass": entry, "jobId": job})
 
     def delete_jar(self, jar: str) -> None:
         self._call("DELETE", f"/v1/jars/{jar}")
 
     def state(self, job: str) -> str:
-        """RUNNING, FINISHED and the like, which costs Flink next to nothing. Raises as `status`."""
+        """Return only the state, such as RUNNING, which is cheap. Raises like `status`."""
         return str(self._of_job("GET", job, "/status")["status"])
 
     def status(self, job: str) -> JobStatus:
-        """Raises NoSuchJobError where the cluster does not know the job."""
+        """Return the status of a job.
+
+        Raises:
+          NoSuchJobError: the cluster does not know the job.
+        """
         found = self._of_job("GET", job)
         state = str(found["state"])
         counts = {state: n for state, n in found["status-counts"].items() if n}
-        # Flink gives the vertices, and why a job has failed, as they were up to 3 s ago
-        # (web.refresh-interval); that a job is done it says at once, when asked for nothing else.
+        # The details and failures that Flink returns are up to 3 s old (web.refresh-interval);
+        # the state alone is always current.
         now = self.state(job)
-        if now in _DONE:
+        if now in _CLEAN_END:
             state, counts = now, {now: sum(counts.values())}
-        moved = [state, *sorted(counts.items())]
-        moved += [sorted(vertex["metrics"].items()) for vertex in found["vertices"]]
+        activity = [state, *sorted(counts.items())]
+        activity += [sorted(vertex["metrics"].items()) for vertex in found["vertices"]]
         return JobStatus(
             id=str(found["jid"]),
             name=str(found["name"]),
             state=state,
             vertices=counts,
-            moved=tuple(map(str, moved)),
+            activity=tuple(map(str, activity)),
             seconds=int(found["duration"]) / 1000,
         )
 
     def jobs(self) -> list[str]:
-        """The ids of all jobs it knows."""
+        """Return the ids of all jobs that the cluster knows."""
         return [str(job["jid"]) for job in self._call("GET", "/v1/jobs/overview")["jobs"]]
 
     def failure(self, job: str) -> str:
-        """The stack traces of what failed the job or made it start again; '' where nothing did."""
+        """Return the stack traces of all failures of a job, or '' if there were none."""
         found = self._of_job("GET", job, "/exceptions")
         entries = found.get("exceptionHistory", {}).get("entries", ())
-        # What a worker says comes first; what its end makes others say may be what failed the job.
+        # A worker's own exception comes first: errors that follow from its end may be reported as
+        # the cause of the job's failure.
         traces = [str(found.get("root-exception") or ""), *(str(e["stacktrace"]) for e in entries)]
-        return "\n".join(sorted(filter(None, traces), key=lambda text: SAID_BY_WORKER not in text))
+        return "\n".join(
+            sorted(filter(None, traces), key=lambda text: WORKER_ERROR_PREFIX not in text)
+        )
 
-    def cancel(self, job: str) -> None:
-        """Asks for the end of a job; `status` tells when it has come. Raises as `status`."""
+    def failure_cause(self, job: str) -> str:
+        """Return the root cause of a job's last failure in one line, or '' if it has not failed."""
+        text = self.failure(job)
+        failure = parse_failure(text)
+        return "" if not text else str(failure) if failure else text.splitlines()[0]
+
+    def is_running(self, job: str) -> bool:
+        """Return whether the cluster still works on a job.
+
+        Raises:
+          ClusterError: the cluster does not answer.
+        """
+        try:
+            return not self.status(job).ended
+        except NoSuchJobError:
+            return False
+
+    def request_cancel(self, job: str) -> None:
+        """Request the cancellation of a job without waiting for it. Raises like `status`."""
         self._of_job("PATCH", job, "?mode=cancel")
+
+    def cancel(self, job: str) -> JobStatus:
+        """Cancel a job, wait until it has ended, and return its status.
+
+        A job that has already ended is left as it is.
+
+        Raises:
+          NoSuchJobError: the cluster does not know the job.
+          RunError: the job has not ended within 10 s.
+        """
+        try:
+            self.request_cancel(job)
+        except NoSuchJobError:
+            raise
+        except ClusterError:  # Flink answers with a conflict if the job has already ended
+            if not self.status(job).ended:
+                raise
+        deadline = time.monotonic() + _CANCEL_TIMEOUT
+        while not (status := self.status(job)).ended:
+            if time.monotonic() > deadline:
+                raise RunError(
+                    f"the Flink job {job} is still {status.state} {_CANCEL_TIMEOUT:g} s after its"
+                    " cancellation was requested"
+                )
+            time.sleep(0.2)
+        return status
 
     def _of_job(self, method: str, job: str, rest: str = "") -> Any:
         try:
@@ -157,37 +209,37 @@ class Cluster:
     ) -> Any:
         parts = urllib.parse.urlsplit(self.url)
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        timeout = _LONG_TIMEOUT if method == "POST" else _TIMEOUT
+        timeout = _POST_TIMEOUT if method == "POST" else _TIMEOUT
         connection = kinds[parts.scheme](parts.netloc, timeout=timeout)
         try:
             if form is None:
                 data = None if body is None else json.dumps(body)
                 connection.request(method, path, data, {"Content-Type": "application/json"})
             else:
-                head, tail, headers = _form(form)
-                connection.request(method, path, _joined(head, form, tail), headers)
+                head, tail, headers = _multipart(form)
+                connection.request(method, path, _chunks(head, form, tail), headers)
             response = connection.getresponse()
             text = response.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
             raise ClusterError(
-                f"no Flink cluster answers at {self.url} ({_why(error)}): start it, or name its"
-                " REST address with --flink-master"
+                f"no Flink cluster answers at {self.url} ({_describe(error)}): start it, or give"
+                " its REST address with --flink-master"
             ) from error
         finally:
             connection.close()
         if response.status >= 400:
             kind = NoSuchJobError if response.status == 404 else ClusterError
-            raise kind(f"Flink at {self.url} refuses {method} {path}: {_reason(text)}")
+            raise kind(f"Flink at {self.url} rejected {method} {path}: {_error_cause(text)}")
         try:
             return json.loads(text or "{}")
         except ValueError as error:
             raise ClusterError(
-                f"what answers at {self.url} is not Flink's REST interface"
+                f"expected Flink's REST interface at {self.url}, got a response that is not JSON"
             ) from error
 
 
-def _form(file: IO[bytes]) -> tuple[bytes, bytes, dict[str, str]]:
-    """What stands before and after a file in a multipart form, and the headers of the request."""
+def _multipart(file: IO[bytes]) -> tuple[bytes, bytes, dict[str, str]]:
+    """Return the prefix and the suffix of a file in a multipart form, and the request's headers."""
     boundary = "recordmill-" + os.urandom(16).hex()
     head = (
         f"--{boundary}\r\n"
@@ -202,21 +254,21 @@ def _form(file: IO[bytes]) -> tuple[bytes, bytes, dict[str, str]]:
     }  # fmt: skip
 
 
-def _joined(head: bytes, file: IO[bytes], tail: bytes) -> Iterator[bytes]:
+def _chunks(head: bytes, file: IO[bytes], tail: bytes) -> Iterator[bytes]:
     yield head
     while chunk := file.read(_CHUNK):
         yield chunk
     yield tail
 
 
-def _why(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno and error.errno > 0:
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__
 
 
-def _reason(text: str) -> str:
-    """The cause in an error of Flink's: its last 'Caused by', or its first line."""
+def _error_cause(text: str) -> str:
+    """Return the last 'Caused by' of an error response, or its first line."""
     try:
         errors = [str(error) for error in json.loads(text)["errors"]]
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,8 @@
-"""Starts one Python worker: what a runner calls as `recordmill-worker`.
+"""Boot one Python worker from the flags of Beam's container contract.
 
-It takes the flags of Beam's container contract (`--id`, `--provision_endpoint`, ...), so it is the
-command of a PROCESS environment, the entry point of a container, and what the worker pool starts.
-It ends with the process that started it.
+The flags (`--id`, `--provision_endpoint`, ...) are the same for the command of a PROCESS
+environment, the entry point of a container, and the worker pool. The worker ends with the process
+that started it.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from google.protobuf import json_format, text_format
 
 from recordmill.runners.workers import versions
 
-_ANSWER_SECONDS = 60  # of the runner that has started us
-_PARENT_SECONDS = 1.0  # how often to look whether it is still there
-# What Beam's --setup_file and --requirements_file become among the staged files.
+_PROVISION_TIMEOUT = 60  # s
+_PARENT_CHECK_SECONDS = 1.0  # interval of the checks for the parent process
+# Names of the staged files of --setup_file, --extra_package and --requirements_file.
 _SDIST, _EXTRAS, _REQUIREMENTS = "workflow.tar.gz", "extra_packages.txt", "requirements.txt"
-_SUBMITTER = "submission_environment_dependencies.txt"  # what it has installed, for the record
-_FOLDER = "recordmill-worker-"
+_SUBMITTER_PACKAGES = "submission_environment_dependencies.txt"  # informational
+_FOLDER_PREFIX = "recordmill-worker-"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a worker until the runner lets it go; returns its exit code."""
-    # A worker's output is its log; some runners read the log alone, and let a full pipe block us.
+    """Run a worker until the runner stops it, and return its exit code."""
+    # Some runners read only stderr, so that a full pipe of stdout would block the worker.
     os.dup2(2, 1)
-    flags = _flags(sys.argv[1:] if argv is None else argv)
-    end_with_parent()
+    flags = _parse_flags(sys.argv[1:] if argv is None else argv)
+    exit_with_parent()
     info = _provision(flags["provision_endpoint"], flags["id"])
     control = info.control_endpoint.url or flags["control_endpoint"]
     options = json_format.MessageToDict(info.pipeline_options)
-    complaint = versions.complaint(options.get(f"beam:option:{versions.OPTION}:v1"))
-    if complaint is not None:
-        print(f"recordmill-worker: {complaint}", file=sys.stderr, flush=True)
-        refuse(control, flags["id"], complaint)
+    mismatch = versions.find_mismatch(options.get(f"beam:option:{versions.OPTION}:v1"))
+    if mismatch is not None:
+        print(f"recordmill-worker: {mismatch}", file=sys.stderr, flush=True)
+        fail_all_requests(control, flags["id"], mismatch)
         return 1
     if info.dependencies:
         artifacts = info.artifact_endpoint.url or flags["artifact_endpoint"]
@@ -77,55 +77,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def end_with_parent() -> None:
-    """Ends this process, at once, when the one that has started it is no more."""
+def exit_with_parent() -> None:
+    """Start a thread that exits this process as soon as its parent process has ended."""
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_PARENT_SECONDS)
+            time.sleep(_PARENT_CHECK_SECONDS)
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-def refuse(control: str, worker: str, why: str) -> None:
-    """Answers all that the runner asks of a worker with an error, until it gives up.
+def fail_all_requests(control: str, worker: str, message: str) -> None:
+    """Answer every request of the runner with an error until the runner disconnects.
 
-    So the reason reaches whoever submitted the job; a worker that ends without a word does not.
+    This way the message reaches the submitter of the job, which an exit of the worker would not
+    achieve.
     """
     answers: queue.Queue[Any] = queue.Queue()
     worker_id = [("worker_id", worker)]
-    taken: list[Any] = []  # a stream that nobody holds is cancelled
+    data_streams: list[Any] = []  # referenced because gRPC cancels streams without references
     with grpc.insecure_channel(control) as channel, contextlib.ExitStack() as streams:
         stub = beam_fn_api_pb2_grpc.BeamFnControlStub(channel)
         try:
             for request in stub.Control(iter(answers.get, None), metadata=worker_id):
                 if request.WhichOneof("request") == "process_bundle":
-                    # It sends the data first, and looks for an answer when it is rid of them.
-                    wanted = beam_fn_api_pb2.GetProcessBundleDescriptorRequest(
+                    # The runner sends all data before it reads the answer: accept the data.
+                    descriptor_request = beam_fn_api_pb2.GetProcessBundleDescriptorRequest(
                         process_bundle_descriptor_id=request.process_bundle.process_bundle_descriptor_id
                     )
-                    found = stub.GetProcessBundleDescriptor(wanted, metadata=worker_id)
-                    for url in _data_endpoints(found):
+                    descriptor = stub.GetProcessBundleDescriptor(
+                        descriptor_request, metadata=worker_id
+                    )
+                    for url in _data_endpoints(descriptor):
                         data = streams.enter_context(grpc.insecure_channel(url))
-                        silence: queue.Queue[Any] = queue.Queue()
-                        taken.append(
+                        no_data: queue.Queue[Any] = queue.Queue()
+                        data_streams.append(
                             beam_fn_api_pb2_grpc.BeamFnDataStub(data).Data(
-                                iter(silence.get, None), metadata=worker_id
+                                iter(no_data.get, None), metadata=worker_id
                             )
                         )
                 answers.put(
                     beam_fn_api_pb2.InstructionResponse(
-                        instruction_id=request.instruction_id, error=why
+                        instruction_id=request.instruction_id, error=message
                     )
                 )
-        except grpc.RpcError:  # it has given up
+        except grpc.RpcError:  # the runner has disconnected
             return
 
 
 def _data_endpoints(descriptor: Any) -> set[str]:
-    """Where the data of a bundle come from and go to."""
+    """Return the endpoints from which a bundle reads its data and to which it writes them."""
     ports = [
         beam_fn_api_pb2.RemoteGrpcPort.FromString(transform.spec.payload)
         for transform in descriptor.transforms.values()
@@ -134,14 +137,14 @@ def _data_endpoints(descriptor: Any) -> set[str]:
     return {port.api_service_descriptor.url for port in ports}
 
 
-def _flags(argv: Sequence[str]) -> dict[str, str]:
+def _parse_flags(argv: Sequence[str]) -> dict[str, str]:
     parser = argparse.ArgumentParser(prog="recordmill-worker", description=__doc__)
     for name in ("id", "provision_endpoint"):
         parser.add_argument(f"--{name}", required=True)
     for name in ("control_endpoint", "logging_endpoint", "artifact_endpoint"):
         parser.add_argument(f"--{name}", default="")
-    found, _ = parser.parse_known_args(argv)  # runners of other versions have further ones
-    # Some put quotes round it.
+    found, _ = parser.parse_known_args(argv)  # runners of other versions pass further flags
+    # Some runners quote the values.
     return {name: text.strip("\"'") for name, text in vars(found).items()}
 
 
@@ -151,7 +154,7 @@ def _provision(url: str, worker: str) -> Any:
         answer = stub.GetProvisionInfo(
             beam_provision_api_pb2.GetProvisionInfoRequest(),
             metadata=[("worker_id", worker)],
-            timeout=_ANSWER_SECONDS,
+            timeout=_PROVISION_TIMEOUT,
             wait_for_ready=True,
         )
         return answer.info
@@ -163,8 +166,8 @@ def _endpoint(url: str) -> str:
 
 
 def _install(url: str, dependencies: list[Any], worker: str) -> None:
-    """Fetches the files that were staged with the pipeline, and installs what they are."""
-    folder = _own_folder()
+    """Download the files that were staged with the pipeline and install them with pip."""
+    folder = _make_worker_folder()
     staged = os.path.join(folder, "staged")
     os.mkdir(staged)
     with grpc.insecure_channel(url) as channel:
@@ -180,11 +183,11 @@ def _install(url: str, dependencies: list[Any], worker: str) -> None:
             )
             with open(os.path.join(staged, _staged_name(artifact)), "wb") as file:
                 file.writelines(chunk.data for chunk in chunks)
-    if set(os.listdir(staged)) <= {_SUBMITTER}:
+    if set(os.listdir(staged)) <= {_SUBMITTER_PACKAGES}:
         shutil.rmtree(folder)
         return
     packages = os.path.join(folder, "packages")
-    for arguments in _to_install(staged):
+    for arguments in _pip_arguments(staged):
         subprocess.run(
             [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
              "--target", packages, *arguments],
@@ -194,26 +197,26 @@ def _install(url: str, dependencies: list[Any], worker: str) -> None:
     os.environ["SEMI_PERSISTENT_DIRECTORY"] = folder
 
 
-def _own_folder() -> str:
-    """A folder that is this worker's as long as it lives.
+def _make_worker_folder() -> str:
+    """Create a temporary folder that is locked while this worker lives.
 
-    Few workers end in a way that lets them clear up: each removes what dead ones have left.
+    Workers are usually killed and cannot clean up: each new one removes the folders of dead ones.
     """
-    place = tempfile.gettempdir()
-    for name in os.listdir(place):
-        left = os.path.join(place, name)
-        if name.startswith(_FOLDER) and (lock := _lock(left)) is not None:
-            shutil.rmtree(left, ignore_errors=True)
+    parent = tempfile.gettempdir()
+    for name in os.listdir(parent):
+        stale = os.path.join(parent, name)
+        if name.startswith(_FOLDER_PREFIX) and (lock := _try_lock(stale)) is not None:
+            shutil.rmtree(stale, ignore_errors=True)
             os.close(lock)
     new = tempfile.mkdtemp(prefix="recordmill-new-")
-    _lock(new)
-    folder = os.path.join(place, _FOLDER + os.path.basename(new))
+    _try_lock(new)
+    folder = os.path.join(parent, _FOLDER_PREFIX + os.path.basename(new))
     os.rename(new, folder)
     return folder
 
 
-def _lock(folder: str) -> int | None:
-    """Keeps others from a folder as long as the descriptor is open; None where another does."""
+def _try_lock(folder: str) -> int | None:
+    """Lock a folder while the returned descriptor is open; None if another process holds it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -229,13 +232,13 @@ def _lock(folder: str) -> int | None:
 def _staged_name(artifact: Any) -> str:
     role = artifact.role_urn
     if role != common_urns.artifact_roles.STAGING_TO.urn:
-        raise ValueError(f"expected a file to be staged, got an artifact for {role!r}")
+        raise ValueError(f"expected the artifact of a staged file, got one of role {role!r}")
     payload = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(artifact.role_payload)
     return os.path.basename(str(payload.staged_name))
 
 
-def _to_install(staged: str) -> Iterator[list[str]]:
-    """What pip is to be told, one call after another."""
+def _pip_arguments(staged: str) -> Iterator[list[str]]:
+    """Yield the arguments of each call of pip that installs the staged files."""
     found = set(os.listdir(staged))
     if _REQUIREMENTS in found:
         yield ["--find-links", ".", "--requirement", _REQUIREMENTS]
@@ -244,5 +247,5 @@ def _to_install(staged: str) -> Iterator[list[str]]:
             names = [os.path.basename(line.strip()) for line in file if line.strip()]
         yield ["--no-deps", *(f"./{name}" for name in names)]
     if _SDIST in found:
-        # Its own dependencies are recordmill's and Beam's, which the worker has.
+        # Its dependencies are those of recordmill and Beam, which the worker already has.
         yield ["--no-deps", f"./{_SDIST}"]

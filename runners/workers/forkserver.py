@@ -1,9 +1,9 @@
-"""A process that has imported all a worker needs, and becomes one by forking: 1.5 s sooner.
+"""Forkserver of Beam workers: imports once what every worker needs, then forks workers on request.
 
-On a cluster Flink ends the workers of a stage with it and starts others for the next. It is spoken
-to through its input: a line of JSON with the flags of a worker, answered by a line with its process
-id; it ends when its input does. It starts no threads, so that a fork is a whole process (those of
-OpenBLAS and of Arrow's allocator see to themselves).
+A forked worker is ready 1.5 s earlier, and Flink starts new workers for each stage of a job. A
+request is a line of JSON on standard input with the flags of a worker, answered by a line with its
+process id; the forkserver ends at the end of its input. It starts no threads of its own, because a
+fork copies only the calling thread (OpenBLAS and Arrow's allocator handle forks themselves).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _BOOT = "recordmill.runners.workers.boot"
 
 
 def main(modules: Sequence[str]) -> None:
-    """Imports the modules and forks workers until its input ends."""
+    """Import the modules and fork workers until the end of standard input."""
     environment.set_up()
     with lasting():
         for module in (_BOOT, "apache_beam.runners.worker.sdk_worker_main", *modules):
             importlib.import_module(module)
-    # Nobody asks how a worker has ended: Flink notices.
+    # Exit codes are not needed, as the runner notices the end of a worker.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         flags = json.loads(line)
@@ -43,12 +43,11 @@ def _become_worker(flags: list[str]) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
-        os.setpgid(0, 0)  # Ctrl-C is for whoever runs the pool to understand
+        os.setpgid(0, 0)  # Ctrl-C is handled by the process that runs the pool
         code = sys.modules[_BOOT].main(flags)
-    except BaseException:  # noqa: BLE001 (it must not become a second zygote)
+    except BaseException:  # noqa: BLE001 (must not return to the loop of the forkserver)
         traceback.print_exc()
     finally:
         sys.stderr.flush()

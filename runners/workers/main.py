@@ -1,4 +1,4 @@
-"""`recordmill-worker`: sets up its process before anything imports NumPy or Arrow, as Beam does."""
+"""Entry point of `recordmill-worker`: set up the process, then import and run the worker."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from recordmill.processes import environment
 
 
 def main() -> int:
-    """Runs a worker until the runner lets it go; returns its exit code."""
+    """Run a worker until the runner stops it, and return its exit code."""
     environment.set_up()
-    from recordmill.runners.workers import boot
+    from recordmill.runners.workers import boot  # imports Beam, and NumPy and Arrow with it
 
     return boot.main()

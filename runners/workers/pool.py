@@ -1,8 +1,8 @@
-"""A worker pool: starts and stops Python workers when a runner asks for them.
+"""Worker pool: a gRPC service that starts and stops Python workers on a runner's request.
 
-The EXTERNAL environment of Beam, for clusters whose machines run one pool each; the local runner of
-Flink starts one in this process. Beam's own starts whatever `python` is, listens on all interfaces
-and may hang when a worker prints much.
+It serves Beam's EXTERNAL environment, on clusters with one pool per machine, and inside the command
+for an embedded Flink. Beam's own pool starts whatever `python` is in the path, listens on all
+interfaces, and may hang if a worker prints more than a pipe holds.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from recordmill.errors import ConfigError
 
 PORT = 50000
-_GRACE = 10.0  # s that a worker has to end by itself
+_TERMINATION_SECONDS = 10.0  # time that a worker has to end after SIGTERM
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Serves inside its `with` block; all its workers end with it.
+    """gRPC service that runs inside its `with` block; all its workers end with the block.
 
-    host: the address it listens at; all who reach it can run code here. port: 0 for a free one.
-    imports: modules to have ready before the first worker is asked for.
-    log: where the workers' output goes; standard error where None.
+    host: address to listen at; every program that reaches it can run code on this machine.
+    port: 0 takes a free port.
+    imports: modules that are imported before the first worker is requested.
+    log: file for the output of the workers; None means standard error.
     """
 
     def __init__(
@@ -47,21 +48,21 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     ) -> None:
         self.host = host
         self._lock = threading.Lock()
-        self._zygote = _Zygote(imports, log)
-        self._namesakes: dict[str, _Namesakes] = {}  # by their id
+        self._forkserver = _WorkerForkserver(imports, log)
+        self._workers: dict[str, _WorkersOfOneId] = {}
         self._server = grpc.server(
             futures.ThreadPoolExecutor(thread_name_prefix="worker-pool"),
-            # Two pools on one port would each get some of the workers.
+            # Without this, a second pool could share the port and get some of the requests.
             options=[("grpc.so_reuseport", 0)],
         )
         beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
         try:
             self.port = int(self._server.add_insecure_port(f"{host}:{port}"))
         except RuntimeError as error:
-            self._zygote.end()
+            self._forkserver.end()
             raise ConfigError(
-                f"cannot listen at {host}:{port}: another program does, or it is no address of"
-                " this machine; choose another --host or --port"
+                f"cannot listen at {host}:{port}: the port is in use, or this machine does not have"
+                " that address; choose another --host or --port"
             ) from error
 
     @property
@@ -75,29 +76,26 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def __exit__(self, *_: object) -> None:
         self._server.stop(0)
         with self._lock:
-            workers = self._all()
-            self._namesakes.clear()
-        self._zygote.end()
-        for worker in workers:
-            _signal(worker, signal.SIGTERM)
-        for worker in workers:
-            _end(worker)
+            workers = self._all_workers()
+            self._workers.clear()
+        self._forkserver.end()
+        _terminate(workers)
 
     def kill(self) -> None:
-        """Ends the workers from a signal handler: takes no lock, and waits for nothing."""
-        self._zygote.kill()
-        for worker in self._all():
+        """Kill the workers without taking a lock or waiting; safe in a signal handler."""
+        self._forkserver.kill()
+        for worker in self._all_workers():
             _signal(worker, signal.SIGKILL)
 
-    def _all(self) -> list[int]:
-        return [worker for some in list(self._namesakes.values()) for worker in some.workers]
+    def _all_workers(self) -> list[int]:
+        return [worker for group in list(self._workers.values()) for worker in group.workers]
 
     def wait(self) -> None:
-        """Serves until somebody stops it."""
+        """Block until the service is stopped."""
         self._server.wait_for_termination()
 
     def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
-        """Starts a worker that reports to the endpoints of the request."""
+        """Start a worker that connects to the endpoints of the request."""
         flags = [
             f"--id={request.worker_id}",
             f"--provision_endpoint={request.provision_endpoint.url}",
@@ -107,52 +105,49 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         ]
         try:
             with self._lock:
-                worker = self._zygote.fork(flags)
-                some = self._namesakes.setdefault(request.worker_id, _Namesakes())
-                some.forget_if_ended()
-                some.workers.append(worker)
+                worker = self._forkserver.fork(flags)
+                group = self._workers.setdefault(request.worker_id, _WorkersOfOneId())
+                group.reset_if_all_ended()
+                group.workers.append(worker)
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=f"cannot start a worker: {error}")
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's name)
-        """Ends a worker; nothing happens where there is none of that id."""
+        """Stop a worker; an unknown id is no error."""
         with self._lock:
-            some = self._namesakes.get(request.worker_id, _Namesakes())
-            some.stops += 1
-            if some.stops < len(some.workers):
+            group = self._workers.get(request.worker_id, _WorkersOfOneId())
+            group.stops += 1
+            if group.stops < len(group.workers):
                 return beam_fn_api_pb2.StopWorkerResponse()
-            self._namesakes.pop(request.worker_id, None)
-        for worker in some.workers:
-            _signal(worker, signal.SIGTERM)
-        for worker in some.workers:
-            _end(worker)
+            self._workers.pop(request.worker_id, None)
+        _terminate(group.workers)
         return beam_fn_api_pb2.StopWorkerResponse()
 
 
 @dataclasses.dataclass
-class _Namesakes:
-    """Workers of one id: TaskManagers that share a pool each count theirs from 1.
+class _WorkersOfOneId:
+    """Workers with the same id, because each TaskManager that shares a pool counts from 1.
 
-    A stop does not say which of them is meant. That one ends by itself, as its runner has hung up
-    on it; whoever has not ended is killed once as many were stopped as were started.
+    A stop request does not identify the TaskManager. The worker that it means ends by itself, since
+    its runner disconnects first; the rest is terminated once all workers of the id were stopped.
 
-    workers: their pidfds.
+    workers: pidfds.
     """
 
     workers: list[int] = dataclasses.field(default_factory=list)
     stops: int = 0
 
-    def forget_if_ended(self) -> None:
-        """Begins to count anew: who dies with its TaskManager is never stopped."""
+    def reset_if_all_ended(self) -> None:
+        """Restart the count if all have ended: a TaskManager that dies requests no stops."""
         if len(select.select(self.workers, [], [], 0)[0]) == len(self.workers):
             for worker in self.workers:
                 os.close(worker)
             self.workers, self.stops = [], 0
 
 
-class _Zygote:
-    """The process that the workers are forked from."""
+class _WorkerForkserver:
+    """The process from which workers are forked (`forkserver.main`)."""
 
     def __init__(self, imports: Sequence[str], log: IO[bytes] | None) -> None:
         start = (
@@ -160,7 +155,7 @@ class _Zygote:
         )
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self._process = subprocess.Popen(
-            # -P: a module in the folder where somebody stands is not the one we mean.
+            # -P: modules in the current folder must not shadow ours.
             [sys.executable, "-P", "-c", start],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -170,14 +165,14 @@ class _Zygote:
         )
 
     def fork(self, flags: Sequence[str]) -> int:
-        """Starts a worker and returns its pidfd. Raises OSError where that is impossible."""
+        """Start a worker and return its pidfd. Raises OSError if the forkserver has died."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(list(flags)).encode() + b"\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise ChildProcessError(f"it ended with exit code {self._process.wait()}")
+            raise ChildProcessError(f"the forkserver ended with exit code {self._process.wait()}")
         return os.pidfd_open(int(answer))
 
     def kill(self) -> None:
@@ -196,9 +191,12 @@ def _signal(worker: int, number: signal.Signals) -> None:
         signal.pidfd_send_signal(worker, number)
 
 
-def _end(worker: int) -> None:
-    """Waits for the end of a worker that was told to, and tells it more clearly."""
-    if not select.select([worker], [], [], _GRACE)[0]:
-        _signal(worker, signal.SIGKILL)
-        select.select([worker], [], [], _GRACE)
-    os.close(worker)
+def _terminate(workers: Sequence[int]) -> None:
+    """Stop workers by SIGTERM, and those that ignore it by SIGKILL."""
+    for worker in workers:
+        _signal(worker, signal.SIGTERM)
+    for worker in workers:
+        if not select.select([worker], [], [], _TERMINATION_SECONDS)[0]:
+            _signal(worker, signal.SIGKILL)
+            select.select([worker], [], [], _TERMINATION_SECONDS)
+        os.close(worker)

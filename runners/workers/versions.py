@@ -1,4 +1,4 @@
-"""Which versions a pipeline was made with, and whether a worker has the same."""
+"""Versions that the submitter of a pipeline and its workers must have in common."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from importlib import metadata
 from recordmill.errors import unlike_submitter
 
 OPTION = "recordmill_versions"
-"""The pipeline option in which the submitter's versions travel to the workers."""
+"""Name of the pipeline option that carries the submitter's versions to the workers."""
 
 
-def ours() -> dict[str, str]:
-    """{what: version} of all that must be the same on both sides, for pickles to be understood."""
+def installed() -> dict[str, str]:
+    """Return {name: version} of what must be equal on both sides to unpickle a pipeline."""
     return {
         "recordmill": metadata.version("recordmill"),
         "apache-beam": metadata.version("apache-beam"),
@@ -23,12 +23,16 @@ def ours() -> dict[str, str]:
 
 
 def to_option(versions: Mapping[str, str]) -> str:
+    """Encode versions as the value of the pipeline option."""
     return json.dumps(versions, sort_keys=True)
 
 
-def complaint(option: str | None) -> str | None:
-    """Why this worker cannot run the pipeline of a submitter; None where it can."""
-    if not option:  # a pipeline of somebody else's: nothing is known of it
+def find_mismatch(option: str | None) -> str | None:
+    """Return how this worker's versions differ from the submitter's, or None if they do not.
+
+    option: value of the pipeline option; None if the pipeline was not submitted by recordmill.
+    """
+    if not option:
         return None
-    found = unlike_submitter(json.loads(option), ours())
-    return None if found is None else f"{found}: install the same versions on both sides"
+    difference = unlike_submitter(json.loads(option), installed())
+    return None if difference is None else f"{difference}: install the same versions on both sides"

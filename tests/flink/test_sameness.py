@@ -1,6 +1,7 @@
 """The same bytes on Flink as on this machine, wherever Flink and its workers run."""
 
 import pathlib
+import re
 import socket
 
 import numpy as np
@@ -25,6 +26,18 @@ def test_on_a_cluster(environment, flink, undisturbed, tmp_path):
     job.finish()
     assert job.files == undisturbed.files
     assert not (tmp_path / "out" / ".recordmill").exists()
+
+
+def test_flinks_page_shows_the_eight_steps(flink, undisturbed, tmp_path):
+    before = set(flink.cluster.jobs())
+    job = Job(tmp_path / "out").on(flink, "loopback")
+    job.finish()
+    (number,) = set(flink.cluster.jobs()) - before
+    plan = flink.cluster._call("GET", f"/v1/jobs/{number}/plan")["plan"]
+    described = " ".join(node["description"] for node in plan["nodes"])
+    steps = ["Read", "Check", "AssignSplits", "Analyze", "Rebalance", "Reshuffle"]
+    for step in [*steps, "WriteToTFRecord", "Publish"]:
+        assert re.search(rf"\b{step}\b", described), f"{step} is not in: {described}"
 
 
 def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_path):

@@ -1,4 +1,4 @@
-"""Code that the submitter alone has goes along with the job, as Beam's --setup_file."""
+"""--setup_file: code that only the submitter has is shipped with the job."""
 
 from benchmarks.flink_cluster import JOB_SERVER
 from tests.flink.jobs import ended, start
@@ -14,17 +14,18 @@ PROGRAM = """
 import sys
 import apache_beam as beam
 import shipped
-from recordmill.runners.flink import job as flink
+from recordmill.runners.flink.job import FlinkJob
+from recordmill.runners.flink.options import FlinkOptions
 
 master, jar, setup, folder = sys.argv[1:]
-options = flink.FlinkOptions(
+options = FlinkOptions(
     master=master, environment="process", job_server_jar=jar, beam=[f"--setup_file={setup}"]
 )
 
 def build(pipeline):
     pipeline | beam.Create(range(3)) | beam.Map(shipped.note, folder)
 
-flink.FlinkJob(options, workers=1).run(build)
+FlinkJob(options, workers=1).run(build)
 """
 
 

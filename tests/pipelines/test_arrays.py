@@ -280,28 +280,28 @@ def test_values_and_casts(tmp_path) -> None:
 
 
 WRONG = {
-    "neither": (["--cast", "same-kind"], "--cast: says how --dtype casts"),
+    "neither": (["--cast", "same-kind"], "--cast: has no effect without --dtype"),
     "dtype": (["--dtype", "float33"], "expected one of bool, int8"),
     "both": (["--per-item", "--chunk", 2], "expected one of --per-item and --chunk"),
     "chunk 0": (["--chunk", 0], "--chunk: expected 1 or more, got 0"),
     "stride 0": (["--chunk", 2, "--chunk-stride", 0], "--chunk-stride: expected 1 or more"),
-    "axis": (["--chunk-axis", 1], "--chunk-axis: says nothing without --chunk"),
-    "stride": (["--chunk-stride", 1], "--chunk-stride: says nothing without --chunk"),
-    "rest": (["--chunk-rest", "drop"], "--chunk-rest: says nothing without --chunk"),
+    "axis": (["--chunk-axis", 1], "--chunk-axis: has no effect without --chunk"),
+    "stride": (["--chunk-stride", 1], "--chunk-stride: has no effect without --chunk"),
+    "rest": (["--chunk-rest", "drop"], "--chunk-rest: has no effect without --chunk"),
     "bytes": (["--max-array-bytes", "3GB"], "--max-array-bytes: expected 1 to 2146435072"),
-    "column": (["--label-column", "x"], "--label-column is about listings"),
+    "column": (["--label-column", "x"], "--label-column applies to listings"),
     "pattern": (["--label-pattern", "("], "--label-pattern: invalid regular expression"),
     "no group": (["--label-pattern", "a"], "--label-pattern: expected a group around the class"),
-    "labels": (["--label-input", "y.npy"], "--label-input has a class per item: add --per-item"),
+    "labels": (["--label-input", "y.npy"], "--label-input holds a class per item: add --per-item"),
     "no labels": (
         ["--label-input", "nowhere.npy", "--per-item"],
         "--label-input: nowhere.npy does not exist",
     ),
     "two places": (
         ["--label-pattern", "(a)", "--label-array", "y"],
-        "expected one place for classes, got --label-array and --label-pattern",
+        "expected one source of classes, got --label-array and --label-pattern",
     ),
-    "values": (["--array-format", "values"], "do not hold float64 exactly"),
+    "values": (["--array-format", "values"], "cannot hold float64 exactly"),
     "balance": (["--balance", "oversample"], "needs classes, and the input has none"),
     "output": (["--rename", "array/encoded=array/dtype"], "would both be named 'array/dtype'"),
 }

@@ -89,7 +89,9 @@ CASES = [
     ),
     case("someone else's folder", 2, "not empty", *IN, *OUT, make=someone_elses),
     case("... with overwrite", 2, "not empty", *IN, *OUT, "--overwrite", make=someone_elses),
-    case("someone else's json", 2, "not ours", *IN, *OUT, "--overwrite", make=someone_elses_json),
+    case(
+        "someone else's json", 2, "did not write", *IN, *OUT, "--overwrite", make=someone_elses_json
+    ),
     case("splits sum", 2, "sum to 1", *IN, *OUT, "--splits", "train=0.8,test=0.1"),
     case("unknown option", 2, "did you mean --balance", *IN, *OUT, "--blance", "none"),
     case("abbreviation", 2, "--compression", *IN, *OUT, "--compress", "gzip"),
@@ -275,7 +277,7 @@ CASES = [
     case(
         "detached from nothing",
         2,
-        "--detach needs a cluster that goes on without us: --flink-master",
+        "--detach needs a cluster that keeps running after this command: --flink-master",
         *IN,
         *OUT,
         "--runner",
@@ -298,7 +300,7 @@ CASES = [
         "Beam names another cluster",
         2,
         "--flink-master http://flink.example.com:8081 contradicts Beam's option of the same"
-        " meaning, http://localhost:9: leave",
+        " meaning, http://localhost:9: remove one",
         *FLINK,
         "flink.example.com",
         "--flink_master=localhost:9",
@@ -338,7 +340,7 @@ CASES = [
     case(
         "a place for workers that have theirs",
         2,
-        "--environment-config is of no use with --environment loopback",
+        "--environment-config has no effect with --environment loopback",
         *FLINK,
         "localhost:8081",
         "--environment",
@@ -349,7 +351,7 @@ CASES = [
     case(
         "a jar that is another",
         2,
-        "is no Flink job server of Beam's: it has no org.apache.beam.runners.flink.Flink",
+        "does not contain org.apache.beam.runners.flink.FlinkPipelineRunner",
         *IN,
         *OUT,
         "--runner",
@@ -371,7 +373,7 @@ CASES = [
     case(
         "flink's option without it",
         2,
-        "--parallelism is of use with --runner flink only",
+        "--parallelism: has no effect without --runner flink",
         *IN,
         *OUT,
         "--parallelism",

@@ -60,7 +60,7 @@ def common(**given: Any) -> CommonConfig:
         ),
         (
             {"balance": "oversample", "splits": {"all": 1.0}},
-            "--balance oversample is about the split train; expected it in --splits, got all",
+            "--balance oversample applies to the split train; expected it in --splits, got all",
         ),
         (
             {"rename": {"a": "c", "b": "c"}},

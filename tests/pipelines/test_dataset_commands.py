@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.pipelines.commands.dataset_commands import _file_for, inspect_main, verify_main
-from recordmill.reading.reader import Place
+from recordmill.reading.reader import RecordPlace
 from tests.make_dataset import make_dataset
 
 
@@ -31,7 +31,7 @@ def spoil(dataset: str) -> None:
 def test_verify_a_clean_dataset(dataset: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert verify_main(["--dataset", dataset, "--deep", "--workers=2"]) == 0
     out, err = capfd.readouterr()
-    assert out == f"{dataset}: 8 records, 3 shards, 2.5 kB, every picture decoded: no damage\n"
+    assert out == f"{dataset}: 8 records, 3 shards, 2.5 kB, every image decoded: no damage\n"
     assert err == ""
 
 
@@ -71,8 +71,8 @@ def test_inspect_a_record(
     argv = ["--dataset", dataset, "--split=validation", "--record=1"]
     assert inspect_main([*argv, "--save", picture]) == 0
     out = capsys.readouterr().out
-    assert "stands in  validation.tfrecord-00000-of-00001, record 1 (validation)" in out
-    assert f"Its picture is in {tmp_path / 'picture.png'}" in out
+    assert "stored in  validation.tfrecord-00000-of-00001, record 1 (validation)" in out
+    assert f"The image was written to {tmp_path / 'picture.png'}" in out
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert inspect_main([*argv, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -88,7 +88,7 @@ def test_a_picture_saved_into_a_folder_is_named_after_its_key(
     for record in (1, 2):
         assert inspect_main(["--dataset", dataset, f"--record={record}", f"--save={folder}"]) == 0
     assert sorted(path.name for path in folder.iterdir()) == ["b-copy1.png", "b.png"]
-    assert f"Its picture is in {folder / 'b.png'}" in capsys.readouterr().out
+    assert f"The image was written to {folder / 'b.png'}" in capsys.readouterr().out
     assert not list(tmp_path.glob("pictures.*"))
 
 
@@ -105,7 +105,7 @@ def test_a_picture_saved_into_a_folder_is_named_after_its_key(
 def test_the_name_of_a_picture_in_a_folder(
     tmp_path: pathlib.Path, key: str, copy: int, expected: str
 ) -> None:
-    found = Place(split="train", key=key, label=None, copy=copy, file="f", number=0)
+    found = RecordPlace(split="train", key=key, label=None, copy=copy, file="f", number=0)
     assert _file_for(os.fspath(tmp_path), found) == tmp_path / expected
     assert _file_for("elsewhere.jpg", found) == pathlib.Path("elsewhere.jpg")
 
@@ -134,7 +134,7 @@ def test_inspect_with_a_broken_index(dataset: str) -> None:
     index.write_bytes(b"no index")
     for argv in ([], ["--record=0"]):
         with pytest.raises(
-            RunError, match="an index is damaged, `recordmill verify` says which: it cannot"
+            RunError, match="an index is damaged; `recordmill verify` lists all damages: it cannot"
         ):
             inspect_main(["--dataset", dataset, *argv])
 
@@ -167,7 +167,7 @@ def test_json_says_what_went_wrong_halfway(
         inspect_main(argv)
     assert json.loads(capsys.readouterr().out) == {"error": str(raised.value)}
     (pathlib.Path(dataset) / "index" / "train-00000-of-00002.parquet").write_bytes(b"no index")
-    with pytest.raises(RunError, match="an index is damaged, `recordmill verify` says which"):
+    with pytest.raises(RunError, match="an index is damaged; `recordmill verify` lists"):
         inspect_main(["--dataset", dataset, "--json"])
     assert "an index is damaged" in json.loads(capsys.readouterr().out)["error"]
 

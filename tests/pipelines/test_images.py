@@ -47,7 +47,7 @@ def clothing(tmp_path_factory) -> Made:
 
 def test_verify_finds_no_damage(clothing, capfd):
     assert main(["verify", "--dataset", os.fspath(clothing.folder), "--deep"]) == 0
-    assert "every picture decoded: no damage" in capfd.readouterr().out
+    assert "every image decoded: no damage" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])

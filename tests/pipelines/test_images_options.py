@@ -381,7 +381,7 @@ def test_headers_and_classes_are_what_a_schema_is_about(photos, plain, tmp_path,
     flags = [*map(str, flags), "--statistics", "--compare-with", str(before.folder)]
     capsys.readouterr()
     assert main(["images", *flags, "--output", str(tmp_path / "again")]) == 0
-    assert "Drift is from" in capsys.readouterr().out
+    assert "Drift is relative to" in capsys.readouterr().out
 
 
 # --- All of them -------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
         for encoder in encoders:
             assert ends(encoder)
         if number != signal.SIGKILL:
-            assert f"stopped by {number.name}; the same command continues" in said
+            assert f"stopped by {number.name}; run the same command again to continue" in said
         assert "Traceback" not in said
         assert not [*temporary.iterdir()]
         assert not (out / "dataset.json").exists()
@@ -192,7 +192,7 @@ def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
         patch.setattr(ProcessPool, "submit", submit_death)
         said = complaint(argv)
     assert "an encoder process died in the middle of its work (signal 9, Killed)" in said
-    assert "the same command continues" in said
+    assert "run the same command again to continue" in said
     assert "while running" not in said
     done = finished(tmp_path / "out")
     # Its bundle ends with what was in hand beside it; where there is another bundle, that goes on.
@@ -214,7 +214,7 @@ def touch(path: pathlib.Path) -> None:
     ("change", "probe", "message"),
     [
         (rewrite, "none", "changed while the job ran (was"),
-        (touch, "header", "written to after it was listed, same size"),
+        (touch, "header", "modified after it was listed, same size"),
         (pathlib.Path.unlink, "none", "vanished while the job ran"),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_full_disk(argv, tmp_path, complaint, monkeypatch):
 
 
 def test_a_second_run_on_the_same_output(argv, tmp_path, complaint):
-    with lock.held(Location.parse(str(tmp_path / "out" / FOLDER))):
+    with lock.hold_lock(Location.parse(str(tmp_path / "out" / FOLDER))):
         assert f"process {os.getpid()} on " in complaint(argv)
 
 
@@ -297,7 +297,7 @@ def test_a_run_that_finishes_the_publishing_of_another_says_so(argv, tmp_path, c
     assert main(["images", *map(str, argv)]) == 0
     said = capfd.readouterr().out
     assert f"records written to {tmp_path / 'out'}" in said
-    assert "This run finished the publishing of an interrupted one" in said
+    assert "Publishing of an interrupted run was completed" in said
     assert "nothing has changed" not in said
     assert main(["verify", "--dataset", str(tmp_path / "out"), "--quiet"]) == 0
 

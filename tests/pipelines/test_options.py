@@ -139,9 +139,9 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
         (["--nosuch"], "unknown option --nosuch; --help lists all"),
         (["--qqqq"], "unknown option --qqqq; --help lists all"),
         (["--direct_num_workers=two"], "--direct_num_workers: invalid int value: 'two'"),
-        (["photos"], "unexpected argument 'photos'; expected flags only"),
-        (["-s", "3"], "unexpected argument '-s'; expected flags only"),
-        (["--"], "unexpected argument '--'; expected flags only"),
+        (["photos"], "unexpected argument 'photos'; expected only options"),
+        (["-s", "3"], "unexpected argument '-s'; expected only options"),
+        (["--"], "unexpected argument '--'; expected only options"),
         (["--seed"], "--seed needs a value: N"),
         (["--seed", "--quiet"], "--seed needs a value: N"),
         (["--seed=x"], "--seed: expected a whole number, got 'x'"),
@@ -166,8 +166,8 @@ def test_bad_command_lines(argv: list[str], message: str) -> None:
         ("seed: x", "job.yaml:1: seed: expected a whole number, got 'x'"),
         ("seed: [1, 2]", "job.yaml:1: seed: expected one value, got a list"),
         ("input: {a: b}", "job.yaml:1: input: expected one value, got a list"),
-        ("num-shards: 1\n\nnum_shards: 2", "job.yaml:3: num_shards stands here a second time"),
-        ("splits: {train: 0.5, train: 0.5}", "job.yaml:1: train stands here a second time"),
+        ("num-shards: 1\n\nnum_shards: 2", "job.yaml:3: num_shards is given a second time"),
+        ("splits: {train: 0.5, train: 0.5}", "job.yaml:1: train is given a second time"),
         ("splits: {train: {a: 1}}", "job.yaml:1: expected a value or a flat list"),
         ("augment: &a [*a]", "job.yaml:1: expected a value or a flat list"),
         ("- seed", "job.yaml:1: expected lines of `option: value`"),
@@ -177,7 +177,7 @@ def test_bad_command_lines(argv: list[str], message: str) -> None:
         ("seed: 1\n---\nseed: 2", "job.yaml:2: not YAML: but found another document"),
         ("seed: \x07", "job.yaml: not YAML: unacceptable character"),
         ("config: other.yaml", "job.yaml:1: unknown option config"),
-        ("direct_num_workers: two", "job.yaml:1: Beam does not take --direct_num_workers=two"),
+        ("direct_num_workers: two", "job.yaml:1: Beam rejects --direct_num_workers=two"),
     ],
 )
 def test_bad_job_files(tmp_path: pathlib.Path, text: str, message: str) -> None:
@@ -305,15 +305,15 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     titles = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
     assert titles == [
         "Input and output:",
-        "What the input means:",
+        "Keys, classes and columns:",
         "Pictures:",
         "Splits:",
         "Statistics and schema:",
-        "Balance (of the split train):",
-        "The dataset's files:",
-        "How the job runs:",
-        "On Flink:",
-        "This command line:",
+        "Class balance (split train only):",
+        "Dataset files:",
+        "Job:",
+        "Flink:",
+        "Command line:",
     ]
     assert "  --no-upright " in text
     assert "(default: True)" not in text
@@ -330,7 +330,7 @@ def test_a_type_that_nobody_can_read_is_a_mistake_of_ours() -> None:
     class Broken:
         point: tuple[int, int] = declaration.option((1, 2), help="A point.")
 
-    with pytest.raises(TypeError, match=r"point is .* expected parse="):
+    with pytest.raises(TypeError, match=r"point has .* needs parse="):
         declaration.options_of(Broken)
 
 

@@ -10,10 +10,11 @@ from rich.console import RenderableType
 
 from recordmill.checking import inspection
 from recordmill.checking.shard_check import Damage
-from recordmill.checking.verify import Report
+from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reason, Reject
 from recordmill.format.decode import decode_example
-from recordmill.format.manifest import CopyCounts, InputCounts, Ledger, Manifest, RecordCounts
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
+from recordmill.format.manifest import Manifest
 from recordmill.pipelines.terminal import report
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
@@ -55,10 +56,10 @@ def test_a_plan() -> None:
     assert (
         shown(report.plan_table(plan))
         == """\
-split   records   of them copies   shards       about
-─────────────────────────────────────────────────────
-train    12,000            3,400       12      1.4 GB
-test          5                0        1   900 bytes
+split   records   of them copies   shards   approx. size
+────────────────────────────────────────────────────────
+train    12,000            3,400       12         1.4 GB
+test          5                0        1      900 bytes
 
              train      train
 class        found   balanced   test
@@ -66,9 +67,9 @@ class        found   balanced   test
 rose         8,000      8,000      5
 tulip          600      4,000      0
 (no class)       7          7      0
-found: before balancing; balanced: planned after it
+found: before balancing; balanced: planned after balancing
 
-To write this takes about 2 min 30 s."""
+Writing takes about 2 min 30 s."""
     )
 
 
@@ -86,12 +87,12 @@ def test_of_many_classes_the_largest_and_the_smallest_show() -> None:
     assert rows == [f"c{n:03}" for n in range(999, 989, -1)] + ["..."] + [
         f"c{n:03}" for n in range(9, -1, -1)
     ]
-    assert "... 980 more between" in text
+    assert "... 980 more" in text
 
 
 def test_no_row_says_that_one_is_hidden() -> None:
     text = shown(report.plan_table(planned({f"c{n:03}": (n, n) for n in range(21)})))
-    assert "more between" not in text
+    assert "more" not in text
     assert text.count("\nc0") == 21
 
 
@@ -122,17 +123,17 @@ class   found   balanced   written   validation   test
 ──────────────────────────────────────────────────────
 rose        3          3         3            1      0
 tulip       2          3         3            1      0
-found: before balancing; balanced: planned after it; written: in the dataset
+found: before balancing; balanced: planned after balancing; written: in the dataset
 
-8 inputs: 8 taken as records
+8 inputs: 8 read
 8 records: 7 written, 1 rejected
 1 copy: 1 written
 
-rejected as   records   for example
-───────────────────────────────────────────────────
-corrupt             2   z/2.jpg  broken [bold]JPEG
-                        z/3.jpg  broken JPEG
-empty               1   z/1.jpg  a file of no bytes
+reject reason   records   examples
+─────────────────────────────────────────────────────
+corrupt               2   z/2.jpg  broken [bold]JPEG
+                          z/3.jpg  broken JPEG
+empty                 1   z/1.jpg  a file of no bytes
 
 8 records written to out in 2 min 14 s"""
     )
@@ -161,7 +162,7 @@ def test_a_ledger_adds_up_in_words(summary: inspection.Summary) -> None:
     text = shown(report.closing(dataclasses.replace(summary.manifest, ledger=ledger), output="out"))
     assert (
         """
-1,069 inputs: 1,058 taken as records, 9 rejected, 2 filtered
+1,069 inputs: 1,058 read, 9 rejected, 2 filtered
 1,058 records: 1,045 written, 10 rejected, 2 filtered, 1 dropped
 5 copies: 4 written, 1 rejected
 """
@@ -177,7 +178,7 @@ def test_a_class_that_lost_all_its_records_still_shows(summary: inspection.Summa
 def test_of_many_rejects_the_first_of_each_reason_show() -> None:
     rejects = [Reject(f"k{n}", "read", Reason.MISSING, "not there") for n in range(5000)]
     text = shown(report.rejects_table(report.sum_up(rejects)))
-    assert "missing         5,000   k0  not there" in text
+    assert "missing           5,000   k0  not there" in text
     assert text.count("not there") == 3
     assert report.rejects_table({}) is None
 
@@ -191,7 +192,7 @@ def test_inspection(summary: inspection.Summary) -> None:
         "tulip       3            1      0     1.25",
         "grid                float32   2 x 2   raw",
         "caption             string    any     text",
-        "empty               1   z  a file of no bytes",
+        "empty                 1   z  a file of no bytes",
     ]:
         assert line in text.splitlines()
 
@@ -210,14 +211,14 @@ def test_a_record(dataset: Location, summary: inspection.Summary) -> None:
     )
     text = shown(report.record(records.place(2), values))
     assert "key        b, copy 1" in text
-    assert "stands in  train.tfrecord-00000-of-00002, record 2 (train)" in text
+    assert "stored in  train.tfrecord-00000-of-00002, record 2 (train)" in text
     assert "image/class/label   1 (tulip)" in text
 
 
 def test_verification() -> None:
-    clean = Report(shards=1, records=2000, bytes=5_000_000, deep=True, damages=())
+    clean = VerificationReport(shards=1, records=2000, bytes=5_000_000, deep=True, damages=())
     assert shown(report.verification(clean, dataset="out")) == (
-        "out: 2,000 records, 1 shard, 5.0 MB, every picture decoded: no damage"
+        "out: 2,000 records, 1 shard, 5.0 MB, every image decoded: no damage"
     )
     damages = tuple(Damage(file=f"f{n}", what="is\nmissing") for n in range(25))
     bad = dataclasses.replace(clean, damages=damages, deep=False)

@@ -365,7 +365,7 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
         (["--time-column", "time", "--window", 2, "--step", "soon"], "expected a duration"),
         (
             ["--time-column", "time", "--window", 2, "--split-by", "time", "--stratify"],
-            "--stratify says otherwise than --split-by time",
+            "--stratify contradicts --split-by time",
         ),
         (["--time-column", "time", "--window", 2, "--window-label", "ahead:x"], "ahead:ROWS"),
         (
@@ -375,7 +375,7 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
         (["--time-column", "time", "--window", 2, "--stride", 0], "--stride: expected more than 0"),
         (
             ["--time-column", "time", "--window", 2, "--key-column", "time"],
-            "--key-column names rows, and windows have names of their own",
+            "--key-column gives keys to rows, and windows have keys of their own",
         ),
         (
             [

@@ -19,20 +19,20 @@ def test_an_output_that_is_left_to_no_job(tmp_path, capsys):
     assert capsys.readouterr().out == f"dataset: {output}\n"
     assert status_main(["--output", output, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"dataset": output}
-    with pytest.raises(RunError, match="is left to no job; there is nothing to cancel"):
+    with pytest.raises(RunError, match="no detached job holds it; there is nothing to cancel"):
         cancel_main(["--output", output])
 
 
 def test_an_output_whose_job_was_refused(tmp_path, capsys):
     staging = Staging.of(Location.parse(str(tmp_path / "out")), "a")
     staging.root.make_dirs()
-    staging.give_verdict(Verdict("5 of 5 inputs were rejected"))
+    staging.write_verdict(Verdict("5 of 5 inputs were rejected"))
     assert status_main(["--output", str(tmp_path / "out"), "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"refused": "5 of 5 inputs were rejected"}
 
 
 def test_an_output_of_which_nothing_is_known(tmp_path):
-    with pytest.raises(RunError, match="is left to no job, and holds no dataset"):
+    with pytest.raises(RunError, match="no detached job holds it, and it has no dataset"):
         status_main(["--output", str(tmp_path / "out")])
     with pytest.raises(ConfigError, match="expected --flink-master and --job, or --output"):
         status_main([])

@@ -191,8 +191,8 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
             [],
             [1.5, None],
             {
-                "t.csv#3": "column 'n': inf is no finite float32",
-                "t.csv#4": "column 'n': -1e+300 is no finite float32",
+                "t.csv#3": "column 'n': inf is not a finite float32",
+                "t.csv#4": "column 'n': -1e+300 is not a finite float32",
             },
             id="NaN is nothing, infinity no number",
         ),
@@ -297,22 +297,26 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         ("a;b\n1;2\n", [], "has one column, 'a;b': if it holds several, pass --delimiter ';'"),
         ("a\tb\n1\t2\n", [], "if it holds several, pass --delimiter tab"),
         ("", [], "found no rows in"),
-        ("a,b\nx,2\ny,3\n", ["--zscore", "a"], "--zscore a: is of numbers, and the column is of"),
+        ("a,b\nx,2\ny,3\n", ["--zscore", "a"], "--zscore a: expected a column of numbers, got str"),
         ("a,b\n,2\n,3\n", ["--zscore", "a"], "column 'a' of .* has no value in any row"),
-        ("a,b\n1,2\n", ["--date-parts", "a=year"], "--date-parts a: is of dates"),
+        (
+            "a,b\n1,2\n",
+            ["--date-parts", "a=year"],
+            "--date-parts a: expected a column of dates, got",
+        ),
         ("a,label\n1,2.5\n2,3.25\n", [], "the classes of column 'label' are decimal numbers"),
         ("a,b\n1,2\n", ["--impute", "a=many"], "--impute a=many: expected a value of the column"),
         (
             "a,b\n1.5,2\n,3\n",
             ["--impute", "a=1.0", "--hash", "a=9"],
-            "--impute a=1.0: as text .* of double, is 1: say --impute a=1",
+            "--impute a=1.0: the column of type double .* as 1: use --impute a=1",
         ),
         ("a,b\n2026-01-01,2\n", ["--types", "a=date", "--log", "a"], "--date-parts a=year"),
         ("a,b\n1,2\n", ["--bucketize", "a=x"], "--bucketize a=x: expected a whole number, got 'x'"),
         ("a,b\n1,2\n", ["--clip", "a=5:1"], "--clip a=5:1: .* 5 is not less than 1"),
         ("label/x,label\n1,2\n", ["--rename", "label/x=label"], "would both be named"),
-        ("a,a/missing\n1,5\n,6\n", ["--indicator", "a"], "'a/missing' .* that is made here"),
-        ("a/missing,a\n5,1\n6,\n", ["--indicator", "a"], "'a/missing' .* that is made here"),
+        ("a,a/missing\n1,5\n,6\n", ["--indicator", "a"], "'a/missing' .* that the pipeline writes"),
+        ("a/missing,a\n5,1\n6,\n", ["--indicator", "a"], "'a/missing' .* that the pipeline writes"),
         ("ab,b\n1,2\n", ["--missing", "a=-1"], "--missing a=-1: no column 'a' .*did you mean 'ab'"),
         (
             "a,a/year\n2026-01-01,2\n",
@@ -321,7 +325,7 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         ),
     ],
 )
-def test_what_cannot_work_is_told(content, options, words, tmp_path, capsys):
+def test_invalid_input_is_reported(content, options, words, tmp_path, capsys):
     source = table(tmp_path / "t.csv", content)
     assert run("table", "--input", source, "--output", tmp_path / "out", *options) in (1, 2)
     assert_matches(capsys.readouterr().err, words)
@@ -331,14 +335,17 @@ def test_what_cannot_work_is_told(content, options, words, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--hash", "b=10"], "--hash b: is of values as text, and the column is of binary; with "),
-        (["--one-hot", "b"], "--one-hot b: .* with --types b=string what is no text in UTF-8 is"),
-        (["--vocabulary", "b"], "--vocabulary b: is of values as text"),
-        (["--zscore", "l"], "'l' is of lists, .* they stay as they are"),
+        (["--hash", "b=10"], "--hash b: expected a column of text or numbers, got binary; "),
+        (
+            ["--one-hot", "b"],
+            "--one-hot b: .* --types b=string reads UTF-8 and rejects other bytes",
+        ),
+        (["--vocabulary", "b"], "--vocabulary b: expected a column of text"),
+        (["--zscore", "l"], "'l' has lists, .* to keep the lists"),
         (["--types", "b=string"], r"expected text in UTF-8, got b'.x00"),
     ],
 )
-def test_what_cannot_become_of_columns_with_types_is_told(options, words, tmp_path, capsys):
+def test_transforms_that_a_type_does_not_support_are_reported(options, words, tmp_path, capsys):
     source = tmp_path / "t.parquet"
     pq.write_table(pa.table({"b": [b"\x00\xff"], "l": [[1, 2]]}), source)
     assert run("table", "--input", source, "--output", tmp_path / "out", *options) in (1, 2)

@@ -284,12 +284,12 @@ def test_quotes_that_hide_rows_are_told(tmp_path, capsys):
         (("--tokenizer", "missing.json"), "--tokenizer missing.json: there is no such file"),
         (("--tokenizer", str(SMS)), "expected a Hugging Face tokenizer.json or a SentencePiece"),
         (("--features", "tokens", "--augment", "word-swap"), "--augment varies oversampled copies"),
-        (("--dedup", "group", "--group-column", "SMS"), "--dedup group makes groups of its own"),
-        (("--min-frequency", "3"), "--min-frequency: is about a vocabulary that is learned"),
-        (("--tokenizer", "words", "--min-frequency", "99999"), "no token of the"),
+        (("--dedup", "group", "--group-column", "SMS"), "--dedup group: cannot be combined"),
+        (("--min-frequency", "3"), "--min-frequency: requires a learned vocabulary"),
+        (("--tokenizer", "words", "--min-frequency", "99999"), "no token in the"),
     ],
 )
-def test_what_cannot_work_is_told(tmp_path, capsys, argv, message):
+def test_invalid_options_are_reported(tmp_path, capsys, argv, message):
     code = run("text", *MESSAGES, "--output", tmp_path / "out", *argv)
     assert code == (1 if "no token" in message else 2)
     assert message in capsys.readouterr().err

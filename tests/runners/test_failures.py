@@ -1,8 +1,8 @@
-"""What went wrong on Flink, dug out of the Java around it."""
+"""The cause of a failed Flink job, extracted from the Java stack trace around it."""
 
 import pytest
 
-from recordmill.runners.failures import read_failure, without_step
+from recordmill.runners.failures import parse_failure, strip_stage
 
 _BUG = """\
 java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 7: Traceback (most recent call last):
@@ -32,7 +32,7 @@ _OURS = """\
 java.lang.RuntimeException: Error received from SDK harness for instruction 3: Traceback (most recent call last):
   File "apache_beam/runners/worker/sdk_worker.py", line 312, in _execute
     response = task()
-recordmill.storage.storage_errors.ChangedInputError: photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command again, it lists the input anew [while running 'Shards/Write-ptransform-9']
+recordmill.storage.storage_errors.ChangedInputError: photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command again, it lists the input again [while running 'Shards/Write-ptransform-9']
 
 \tat org.apache.beam.runners.fnexecution.control.FnApiControlClient.onNext(FnApiControlClient.java:180)
 """  # noqa: E501
@@ -56,7 +56,7 @@ Caused by: java.lang.Exception
             _OURS,
             "recordmill.storage.storage_errors.ChangedInputError",
             "photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command"
-            " again, it lists the input anew",
+            " again, it lists the input again",
             None,
         ),
         (
@@ -75,37 +75,37 @@ Caused by: java.lang.Exception
         ),
     ],
 )
-def test_the_first_real_cause(text, kind, message, shown):
-    failure = read_failure(text)
+def test_root_cause_of_a_stack_trace(text, kind, message, shown):
+    failure = parse_failure(text)
     assert failure is not None
     assert (failure.kind, failure.message) == (kind, message)
     if shown is not None:
         assert str(failure) == shown
 
 
-def test_a_traceback_is_pythons_alone():
-    failure = read_failure(_BUG)
+def test_the_traceback_contains_no_java():
+    failure = parse_failure(_BUG)
     assert failure is not None
     assert failure.traceback.startswith("Traceback (most recent call last):\n")
     assert "java" not in failure.traceback
 
 
-def test_what_is_no_failure():
-    assert read_failure("") is None
-    assert read_failure("all is well\nreally") is None
+def test_text_without_a_failure():
+    assert parse_failure("") is None
+    assert parse_failure("all is well\nreally") is None
 
 
-def test_an_error_of_several_lines_is_kept():
+def test_multi_line_messages_are_kept():
     text = (
         "java.lang.RuntimeException: Error received from SDK harness for instruction 1:"
         ' Traceback (most recent call last):\n  File "x", line 1\n'
         "recordmill.errors.RunError: one\ntwo [while running 'A-b']\n\n\tat a.b(C.java:1)"
     )
-    failure = read_failure(text)
+    failure = parse_failure(text)
     assert failure is not None
     assert failure.message == "one\ntwo"
 
 
-def test_the_name_of_a_stage_goes():
-    assert without_step("it fails [while running 'A/B-ptransform-1']") == "it fails"
-    assert without_step("it fails [1]") == "it fails [1]"
+def test_the_stage_name_is_stripped():
+    assert strip_stage("it fails [while running 'A/B-ptransform-1']") == "it fails"
+    assert strip_stage("it fails [1]") == "it fails [1]"

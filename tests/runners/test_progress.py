@@ -38,7 +38,7 @@ def test_a_steady_pace_is_measured_exactly() -> None:
         assert pace.left == pytest.approx((20_000 - 300 * second) / 300)
 
 
-def test_the_pace_forgets_what_is_long_past() -> None:
+def test_the_pace_follows_recent_snapshots() -> None:
     meter = Meter()
     for second in range(100):
         meter.update(writing(1000 * second, total=10**6), second)
@@ -47,7 +47,7 @@ def test_the_pace_forgets_what_is_long_past() -> None:
     assert slow[-1].records == pytest.approx(10, abs=5)
 
 
-def test_a_new_phase_starts_anew() -> None:
+def test_the_pace_restarts_with_a_new_phase() -> None:
     meter = Meter()
     meter.update(writing(0), 0)
     assert meter.update(writing(100), 1).records == 100
@@ -56,8 +56,8 @@ def test_a_new_phase_starts_anew() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 10**9)), max_size=20))
-def test_no_pace_is_negative_or_beyond_the_fastest(steps: list[tuple[int, int]]) -> None:
-    # Counts may even go back: a shard that is written a second time.
+def test_the_pace_is_never_negative_or_above_the_fastest_step(steps: list[tuple[int, int]]) -> None:
+    # Counts may decrease, when a shard is written a second time.
     meter = Meter()
     now, fastest, last = 0, 0.0, 0
     meter.update(writing(0), 0)
@@ -71,7 +71,7 @@ def test_no_pace_is_negative_or_beyond_the_fastest(steps: list[tuple[int, int]])
         assert pace.left is None or pace.left >= 0
 
 
-def test_lines() -> None:
+def test_plain_lines() -> None:
     pace = Pace(done=310, records=310, bytes=5.2e6, left=26.2)
     assert line(writing(12_000), pace) == (
         "writing 12,000/20,000 records, 310 records/s, 5.2 MB/s, 26 s left, 0 rejects"
@@ -101,7 +101,7 @@ def test_lines() -> None:
         (5, 0, "53/540"),
     ],
 )
-def test_a_line_for_every_width(width: int, bar: int, expected: str) -> None:
+def test_lines_fit_every_width(width: int, bar: int, expected: str) -> None:
     snapshot = writing(53, total=540)
     pace = Pace(done=52.4, records=52.4, bytes=0.1e6, left=9)
     assert fitting_line(snapshot, pace, width) == (bar, expected)
@@ -164,7 +164,7 @@ def test_a_plain_stream_gets_a_line_every_ten_seconds() -> None:
     )
 
 
-def test_polls_that_know_nothing_show_nothing() -> None:
+def test_failed_polls_show_nothing() -> None:
     clock, out = Clock(), io.StringIO()
 
     def poll() -> Iterator[Snapshot | None]:
@@ -183,7 +183,7 @@ def test_polls_that_know_nothing_show_nothing() -> None:
 
 
 def run(out: io.StringIO, *, quiet: bool = False) -> int:
-    """Runs a watcher until it has polled three times; returns how often it did."""
+    """Run a watcher until it has polled three times, and return the number of polls."""
     polled: list[int] = []
     thrice = threading.Event()
 

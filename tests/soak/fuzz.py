@@ -31,7 +31,7 @@ from PIL import Image
 from benchmarks.measure import FailedError, python
 from recordmill.errors import RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.imaging.pixels import Picture, process
+from recordmill.transforms.imaging.pixels import EncodedImage, process
 from tests.paths import CLOTHING, ODD, ROOT
 from tests.soak.command import end, larger
 
@@ -163,7 +163,7 @@ def run_case(seed: int, number: int) -> str:
     return "picture"
 
 
-def check(picture: Picture, options: ImageOptions) -> None:
+def check(picture: EncodedImage, options: ImageOptions) -> None:
     """Raises AssertionError unless a picture is what it says."""
     shape = (picture.height, picture.width, picture.channels)
     assert picture.channels == options.channels, shape

@@ -97,8 +97,8 @@ def test_nothing_is_done_twice(made, messages):
     [
         (("tests.tft.preprocessing:missing",), "has no function 'missing'"),
         (("tests.tft.nowhere:f",), "cannot import tests.tft.nowhere"),
-        ((FUNCTION, "--tokenizer", "words"), "--tokenizer: is about features that are made here"),
-        ((FUNCTION, "--pack", "9"), "--pack: is about features that are made here"),
+        ((FUNCTION, "--tokenizer", "words"), "--tokenizer: has no effect with --preprocessing-fn"),
+        ((FUNCTION, "--pack", "9"), "--pack: has no effect with --preprocessing-fn"),
         (("tests.tft.preprocessing:fails",), "--preprocessing-fn tests.tft.preprocessing:fails"),
     ],
 )

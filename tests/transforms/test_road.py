@@ -277,7 +277,7 @@ def test_the_same_command_again_changes_nothing(plain):
 )
 def test_other_options_are_refused(plain, change, message):
     before = tree(plain)
-    with pytest.raises(ConfigError, match="holds a dataset of other options") as caught:
+    with pytest.raises(ConfigError, match="holds a dataset made with other options") as caught:
         status(tiny_job(plain, plain_source(), **{**PLAIN, **change}))
     assert message in str(caught.value)
     assert tree(plain) == before

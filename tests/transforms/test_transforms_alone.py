@@ -298,7 +298,7 @@ def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
 def test_a_folder_of_others_is_never_touched(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "labels.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="no dataset of ours"):
+    with pytest.raises(ConfigError, match="not empty and not a dataset"):
         write(tmp_path / "out", tiny_batches(50), overwrite=True)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.txt"]
     assert (tmp_path / "out" / "labels.txt").read_text() == "mine"

@@ -12,7 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError
-from recordmill.profile.schema_rules import ColumnRules, Range, Rules, Truth, Words
+from recordmill.profile.schema_rules import (
+    BoolDomain,
+    ColumnRules,
+    NumberDomain,
+    SchemaRules,
+    StringDomain,
+)
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Check, Headers, OutcomeCollector, RowOutcome
 from recordmill.transforms.statistics.column_statistics import numbers_of, spread
@@ -71,7 +77,7 @@ def _count_told(count: int, least: int, most: int | None) -> str:
     return f"{count} value{'' if count == 1 else 's'}, where the schema has {asked}"
 
 
-_Domain = Range | Words | Truth
+_Domain = NumberDomain | StringDomain | BoolDomain
 _Told = Callable[[int], str]  # of the place of a value
 _Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -81,7 +87,7 @@ def _outside(values: pa.Array, domain: _Domain) -> tuple[Mask, _Told]:
     if not (pa.types.is_primitive(values.type) or pa.types.is_boolean(values.type)):
         bad = _texts_outside(values, domain)
         return bad, lambda place: _told_text(values[place].as_py(), domain)
-    assert not isinstance(domain, Words)  # `refuse_columns` lets no such schema pass
+    assert not isinstance(domain, StringDomain)  # `refuse_columns` lets no such schema pass
     numbers, range_ = numbers_of(values), domain
     bad = _numbers_outside(numbers, range_)
     return bad, lambda place: _told_number(numbers[place].item(), range_)
@@ -91,7 +97,7 @@ def _texts_outside(values: pa.Array, domain: _Domain) -> Mask:
     """Each different text is looked at once."""
     coded = values.cast(pa.large_binary()).dictionary_encode()
     texts = coded.dictionary
-    if isinstance(domain, Range):
+    if isinstance(domain, NumberDomain):
         found = [_number(text, whole=domain.whole) for text in texts.to_pylist()]
         bad = np.array([number is None for number in found], np.bool_)
         numbers = [number for number in found if number is not None]
@@ -104,8 +110,8 @@ def _texts_outside(values: pa.Array, domain: _Domain) -> Mask:
     return outside
 
 
-def _words(domain: Words | Truth) -> list[str]:
-    words = domain.values if isinstance(domain, Words) else (domain.true, domain.false)
+def _words(domain: StringDomain | BoolDomain) -> list[str]:
+    words = domain.values if isinstance(domain, StringDomain) else (domain.true, domain.false)
     return [word for word in words if word is not None]
 
 
@@ -120,8 +126,8 @@ def _number(text: bytes, *, whole: bool) -> float | None:
     return number
 
 
-def _numbers_outside(numbers: _Numbers, domain: Range | Truth) -> Mask:
-    if isinstance(domain, Truth):
+def _numbers_outside(numbers: _Numbers, domain: NumberDomain | BoolDomain) -> Mask:
+    if isinstance(domain, BoolDomain):
         return np.asarray((numbers != 0) & (numbers != 1))
     if domain.whole:
         bad = _beyond(numbers, domain.least, domain.most)
@@ -150,7 +156,7 @@ def _told_text(value: object, domain: _Domain) -> str:
     """Why a text, or bytes, is not in a domain."""
     shown = _cut(repr(value))
     text = value if isinstance(value, bytes) else str(value).encode()
-    if isinstance(domain, Range):
+    if isinstance(domain, NumberDomain):
         number = _number(text, whole=domain.whole)
         if number is None:
             return f"{shown} is no {'integer' if domain.whole else 'number'}"
@@ -161,9 +167,9 @@ def _told_text(value: object, domain: _Domain) -> str:
     return f"{shown}, where the schema has {listed or 'no value'}{more}"
 
 
-def _told_number(value: object, domain: Range | Truth) -> str:
+def _told_number(value: object, domain: NumberDomain | BoolDomain) -> str:
     shown = f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(domain, Truth):
+    if isinstance(domain, BoolDomain):
         return f"{shown}, where the schema has 0 and 1"
     if (shown == "nan" and not domain.nan) or (shown[-3:] == "inf" and not domain.infinite):
         return f"{shown}, which the schema disallows"
@@ -185,7 +191,7 @@ def _cut(text: str) -> str:
 
 
 def all_faults(
-    columns: Mapping[str, pa.Array], rules: Rules
+    columns: Mapping[str, pa.Array], rules: SchemaRules
 ) -> Iterator[tuple[str, RuleViolation]]:
     """(column, fault) of all columns that are asked for, in the order of the schema."""
     for name, one in rules.columns.items():
@@ -200,7 +206,7 @@ class SchemaCheck:
     headers: reads what files that rows name say of themselves, where the schema asks for it.
     """
 
-    rules: Rules
+    rules: SchemaRules
     labelled: bool
     first: Check | None = None
     headers: Headers | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.profile.schema_rules import FLAG, ColumnRules, Rules, Type, Words
+from recordmill.profile.schema_rules import FLAG, ColumnRules, SchemaRules, StringDomain, Type
 from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.statistics.column_statistics import type_of
@@ -35,7 +35,7 @@ def described_fields(layout: Layout, made: pa.Schema | None) -> dict[str, pa.Fie
     return fields
 
 
-def refuse_columns(rules: Rules, layout: Layout, made: pa.Schema | None) -> None:
+def refuse_columns(rules: SchemaRules, layout: Layout, made: pa.Schema | None) -> None:
     """Raises ConfigError for columns that are missing, unexpected, or of another type."""
     fields = described_fields(layout, made)
     for name in rules.columns:
@@ -64,7 +64,7 @@ def _refuse_type(rules: ColumnRules, kind: pa.DataType) -> None:
             f"{FLAG}: column {rules.name!r} is of {kind}, and the schema says type: {rules.type};"
             f" expected type: {found}, or a column that is read as what the schema says"
         )
-    if isinstance(rules.domain, Words) and found != "BYTES":
+    if isinstance(rules.domain, StringDomain) and found != "BYTES":
         raise ConfigError(
             f"{FLAG}: column {rules.name!r} is of {kind}, whose values are in no string_domain"
         )

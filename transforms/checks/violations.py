@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.profile.drift import Comparison, Distance
-from recordmill.profile.schema_rules import ColumnRules, Limit, Rules
+from recordmill.profile.schema_rules import ColumnRules, DistanceLimit, SchemaRules
 from recordmill.transforms.checks.schema_check import all_faults
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
@@ -36,7 +36,7 @@ class Violations:
     outside: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, keys: pa.Array, columns: Mapping[str, pa.Array], rules: Rules) -> Violations:
+    def of(cls, keys: pa.Array, columns: Mapping[str, pa.Array], rules: SchemaRules) -> Violations:
         """Of one part."""
         bad = np.zeros(len(keys), np.bool_)
         outside: Counter[str] = Counter()
@@ -90,7 +90,7 @@ def _counted(records: int) -> str:
     return "1 record is" if records == 1 else f"{records} records are"
 
 
-def of_dataset(whole: SliceStatistics, violations: Violations, rules: Rules) -> Iterator[str]:
+def of_dataset(whole: SliceStatistics, violations: Violations, rules: SchemaRules) -> Iterator[str]:
     """A sentence, without its end, for all that the schema asks of the dataset and it has not."""
     least, most = rules.records
     if whole.records < least or (most is not None and whole.records > most):
@@ -127,7 +127,7 @@ def _between(least: int, most: int | None) -> str:
     return f"at least {least}" if most is None else f"{least} to {most}"
 
 
-def too_far(comparison: Comparison, rules: Rules) -> Iterator[str]:
+def too_far(comparison: Comparison, rules: SchemaRules) -> Iterator[str]:
     """A sentence, without its end, for each column that is further away than the schema allows."""
     for one in comparison.distances:
         if one.column in rules.columns:
@@ -136,7 +136,7 @@ def too_far(comparison: Comparison, rules: Rules) -> Iterator[str]:
             yield from _beyond(one, limit)
 
 
-def _beyond(one: Distance, limit: Limit) -> Iterator[str]:
+def _beyond(one: Distance, limit: DistanceLimit) -> Iterator[str]:
     whose = (
         f"between {one.reference} and {one.records}"
         if one.kind == "skew"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
 from recordmill.format.features import Features
-from recordmill.format.manifest import INPUT
+from recordmill.format.ledger import INPUT
 from recordmill.storage.files import Location
 from recordmill.transforms.model.window_options import WindowOptions
 

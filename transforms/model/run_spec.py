@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.format.features import Features
-from recordmill.format.manifest import INPUT
+from recordmill.format.ledger import INPUT
 from recordmill.job.staging import Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout

@@ -9,7 +9,7 @@ import apache_beam as beam
 
 from recordmill.job.staging import Staging, Verdict
 from recordmill.profile import drift, statistics_file
-from recordmill.profile.schema_rules import Rules
+from recordmill.profile.schema_rules import SchemaRules
 from recordmill.profile.statistics_file import STATISTICS
 from recordmill.transforms.checks.violations import of_dataset, too_far
 from recordmill.transforms.model.data_type import Artifact
@@ -79,7 +79,7 @@ class Examination:
         return Examined(files=files, problems=tuple(problems), notes=tuple(notes))
 
     def _judge(
-        self, rules: Rules, findings: ExaminationResult, content: bytes
+        self, rules: SchemaRules, findings: ExaminationResult, content: bytes
     ) -> tuple[list[str], list[str]]:
         """(problems, notes): sentences."""
         problems: list[str] = []
@@ -105,7 +105,7 @@ class Examination:
         """Into staging, or a verdict that says why not."""
         if not findings.statistics.cells:
             message = "no record is left to infer a schema from: look at the input"
-            self.staging.give_verdict(Verdict(message))
+            self.staging.write_verdict(Verdict(message))
             return
         schema = infer_schema(findings.statistics.whole())
         self.staging.place(INFERRED).write_bytes(schema.encode())

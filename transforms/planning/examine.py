@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging
-from recordmill.profile.schema_rules import Rules
+from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Analysis, Headers
@@ -58,7 +58,7 @@ class Examiner:
 
     labelled: bool
     headers: Headers | None = None
-    rules: Rules | None = None
+    rules: SchemaRules | None = None
     inside: pa.Schema | None = None
 
     def examine(self, rows: pa.RecordBatch) -> ExaminationResult:

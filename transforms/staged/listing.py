@@ -14,7 +14,7 @@ import xxhash
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.manifest import MANIFEST
-from recordmill.job.outputs import refuse_foreign
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
@@ -137,7 +137,7 @@ def prepare_output(staging: Staging, *, overwrite: bool) -> None:
     Raises:
       ConfigError: the output has to be another one, or `overwrite` set.
     """
-    refuse_foreign(staging.output)
+    check_output_folder(staging.output)
     if (staging.output / MANIFEST).exists() and not overwrite:
         raise ConfigError(
             f"{shown(staging.output)} holds a dataset: choose another output, or replace it with"

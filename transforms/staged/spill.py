@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.format.flat_arrays import stable_order
 from recordmill.job.staging import Staging
-from recordmill.stable_order import stable_order
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged.arrow_files import read_range
 

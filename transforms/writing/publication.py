@@ -10,22 +10,24 @@ import pyarrow as pa
 
 from recordmill.errors import Reject
 from recordmill.format.features import Features
-from recordmill.format.manifest import (
+from recordmill.format.file_info import file_info
+from recordmill.format.ledger import (
     INPUT,
+    CopyCounts,
+    InputCounts,
+    Ledger,
+    ObjectCounts,
+    RecordCounts,
+)
+from recordmill.format.manifest import (
     JOB,
     LABELS,
     REJECTS,
     SCHEMA,
-    CopyCounts,
-    InputCounts,
-    Ledger,
     Manifest,
-    ObjectCounts,
-    RecordCounts,
     SplitInfo,
     class_weights,
     digest_of,
-    file_info,
 )
 from recordmill.format.schema import schema_text
 from recordmill.format.split_names import TRAIN
@@ -153,7 +155,7 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> Manifest
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
     if verdict is not None:
-        staging.give_verdict(verdict)
+        staging.write_verdict(verdict)
         return None
     manifest, files = describe(plan, infos, ledger, rejects, run)
     publishing.stage_files(staging, manifest, files)

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import recordmill
-from recordmill.adopt.file_scan import compression_of
+from recordmill.adopt.file_scan import file_compression
 from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError
 from recordmill.format.features import Feature
@@ -267,12 +267,12 @@ def test_what_is_not_found_out_is_noted(tmp_path):
     other = {"label": [0], "image/class/text": [b"cat"]}
     same = write(tmp_path / "b.tfrecord", example(named), example(other))
     made = adopt(tmp_path / "same", same)
-    assert "classes have no names: two numbers have one name" in made.manifest.notes[0]
+    assert "classes have no names: two numbers have the same name" in made.manifest.notes[0]
     assert made.manifest.labels == ("0", "1")
     for name in ("site/train/a", "site/holdout/b"):
         write(tmp_path / "in" / f"{name}.tfrecord", *numbers(0, 2))
     made = adopt(tmp_path / "split", tmp_path / "in")
-    (note,) = [note for note in made.manifest.notes if "say no split" in note]
+    (note,) = [note for note in made.manifest.notes if "names say no split" in note]
     assert note.endswith("holdout/b.tfrecord")
 
 
@@ -347,7 +347,7 @@ def test_what_a_name_says_of_the_split(key, split):
 
 
 def test_a_name_that_says_two_splits():
-    with pytest.raises(ConfigError, match="says both test and train; --split NAME puts all files"):
+    with pytest.raises(ConfigError, match="names the splits test and train; --split NAME"):
         split_of("train_test.tfrecord")
 
 
@@ -379,7 +379,7 @@ def test_folders_give_splits_and_keys(tmp_path):
         assert made.keys("train") == {"train/a.tfrecord#0"}
         assert made.keys("test") == {"test/a.tfrecord#0"}
         assert made.manifest.notes[0] == (
-            "files that are there twice: train/a.tfrecord is the same as test/a.tfrecord"
+            "duplicate files: train/a.tfrecord is the same as test/a.tfrecord"
         )
         assert made.manifest.ledger.inputs.filtered == (2 if place == "in" else 0)
 
@@ -407,7 +407,7 @@ def test_compression_is_told_by_content(tmp_path):
     size = 0x8B1F - len(example({"x": [bytes(0x8B00)]})) + 0x8B00
     odd = write(tmp_path / "odd", example({"x": [bytes(size)]}))
     assert odd.read_bytes()[:2] == b"\x1f\x8b"
-    assert compression_of(Location.parse(str(odd))) == "none"
+    assert file_compression(Location.parse(str(odd))) == "none"
     assert adopt(tmp_path / "of odd", odd).manifest.ledger.records.written == 1
 
 
@@ -429,7 +429,7 @@ def test_empty_files_become_empty_shards(tmp_path):
 def test_files_that_are_not_all_there_are_told(tmp_path):
     write(tmp_path / "in" / "x.tfrecord-00001-of-00003", *numbers(0, 1))
     notes = adopt(tmp_path / "out", tmp_path / "in").manifest.notes
-    assert notes[0] == "of x.tfrecord-*-of-00003 1 of 3 files are there"
+    assert notes[0] == "x.tfrecord-*-of-00003: only 1 of 3 files exist"
     whole = [f"x-0000{number}-of-00002" for number in range(2)]
     assert list(incomplete(whole)) == []
 
@@ -450,7 +450,7 @@ def test_where_no_link_can_be_made_files_are_copied(tmp_path, monkeypatch, capsy
         == hashlib.sha256(source.read_bytes()).hexdigest()
     )
     assert adopt_main(["--input", str(source), "--output", str(tmp_path / "loud")]) == 0
-    assert "1 file of 1 had to be copied: no hard link can be made" in capsys.readouterr().out
+    assert "1 of 1 file had to be copied, because the output" in capsys.readouterr().out
 
 
 # --- What is damaged ---------------------------------------------------------------------------
@@ -477,10 +477,10 @@ SECOND = f"a.tfrecord, record 1, byte {END}: "
             FRAMES[0] + frame(b"x" * 50)[:12] + FRAMES[1],
             SECOND + "the file ends inside a record",
         ),
-        (FRAMES[0] + frame(b"hello"), SECOND + "no tf.train.Example: "),
+        (FRAMES[0] + frame(b"hello"), SECOND + "not a tf.train.Example: "),
         (
             FRAMES[0] + frame(b"\x09" + bytes(8)),
-            SECOND + "no tf.train.Example: has a field 1 of wire type 1, as no Example has",
+            SECOND + "not a tf.train.Example: has a field 1 of wire type 1, as no Example has",
         ),
         (
             FRAMES[0] + frame(example({"x": [1.0]})),
@@ -523,20 +523,20 @@ def test_all_damaged_files_are_named_and_a_mended_one_is_read_alone(tmp_path, ca
     argv = ("--input", tmp_path / "*.tfrecord", "--output", tmp_path / "out")
     assert run(*argv) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "recordmill adopt: error: nothing was adopted: 2 of 3 files are not as they should be",
+        "recordmill adopt: error: nothing was adopted: 2 of 3 files are damaged",
         f"  b.tfrecord, record 2, byte {2 * END}: the file ends inside a record",
         "  c.tfrecord, record 0, byte 0: length checksum does not match; is it a TFRecord file?",
     ]
     for name in "bc":
         (tmp_path / f"{name}.tfrecord").write_bytes(WHOLE + FRAMES[0])
     read = []
-    scan = adopt_job.scan.__globals__["_scan"]
+    scan = adopt_job.scan_file.__globals__["_scan"]
 
     def counted(task, *rest):
-        read.append(task.original.key)
+        read.append(task.source.key)
         return scan(task, *rest)
 
-    monkeypatch.setitem(adopt_job.scan.__globals__, "_scan", counted)
+    monkeypatch.setitem(adopt_job.scan_file.__globals__, "_scan", counted)
     made = adopt(tmp_path / "out", tmp_path / "*.tfrecord")
     assert read == ["b.tfrecord", "c.tfrecord"]
     assert list(shards(made).values()) == [3, 4, 4]
@@ -622,12 +622,12 @@ def test_another_input(source, tmp_path, capsys):
     other = write(source.parent / "b.tfrecord", *numbers(0, 1))
     assert run("--input", source.parent, "--output", out) == 2
     assert "the input has changed since" in (said := told(capsys))
-    assert "new files: 1 ('b.tfrecord'); written to, or renumbered: 1 ('a.tfrecord')" in said
+    assert "new files: 1 ('b.tfrecord'); modified or renumbered files: 1 ('a.tfrecord')" in said
     made = adopt(out, source.parent, options=["--overwrite"])
     assert list(shards(made).values()) == [4, 1]
     other.unlink()
     assert run("--input", source.parent, "--output", out) == 2
-    assert "gone: 1 ('b.tfrecord')" in told(capsys)
+    assert "missing files: 1 ('b.tfrecord')" in told(capsys)
     assert len(adopt(out, source.parent, options=["--overwrite"]).index("train")) == 4
 
 
@@ -636,14 +636,14 @@ def test_a_damaged_output(source, tmp_path, capsys):
     adopt(out, source)
     (out / "schema.pbtxt").unlink()
     assert run("--input", source, "--output", out) == 1
-    assert "schema.pbtxt is missing; --overwrite adopts the files anew" in told(capsys)
+    assert "schema.pbtxt is missing; --overwrite adopts the files again" in told(capsys)
     adopt(out, source, options=["--overwrite"])
 
 
 def test_a_dry_run_makes_nothing(source, tmp_path, capsys):
     assert loud("--input", source, "--output", tmp_path / "out", "--dry-run") == 0
     said = told(capsys)
-    assert "4 records of these files can be adopted; nothing was written" in said
+    assert "4 records in these files can be adopted; nothing was written" in said
     assert "a.tfrecord" in said
     assert "label" in said
     assert not (tmp_path / "out").exists()
@@ -704,16 +704,16 @@ def test_arrays(source, tmp_path, capsys):
         (["--input", "no.tfrecord"], 2, "there is no such file or folder; check the path"),
         (["--input", "no-*.tfrecord"], 2, "--input no-*.tfrecord: no file matches"),
         (["--input", "no/*.tfrecord"], 2, "--input no/*.tfrecord: no file matches"),
-        (["--input", "texts"], 2, "the folder has no file whose name says TFRecord"),
-        (["--input", "in", "--output", "in/out"], 2, "lies inside --input in: its files would be"),
+        (["--input", "texts"], 2, "no file name in this folder says TFRecord"),
+        (["--input", "in", "--output", "in/out"], 2, "lies inside --input in: the next run would"),
         (["--input", "in", "--output", "in"], 2, "lies inside --input in"),
-        (["--input", "in/**/*tfrecord*", "--output", "in/out"], 2, "lies where --input"),
+        (["--input", "in/**/*tfrecord*", "--output", "in/out"], 2, "matches --input"),
         (["--input", "in/a.tfrecord", "--output", "in"], 2, "lies inside --output"),
-        (["--input", "in/a.tfrecord", "--output", "texts"], 2, "is not empty and no dataset of"),
+        (["--input", "in/a.tfrecord", "--output", "texts"], 2, "is not empty and not a dataset"),
         (["--input", "in/a.tfrecord", "--output", "in/a.tfrecord"], 2, "lies inside --output"),
         (["--input", "mixed/*"], 2, "got b.tfrecord, which is gzip, and a.tfrecord, which is not"),
-        (["--input", "s3://bucket/a.tfrecord"], 2, "copy them to this machine first"),
-        (["--input", "in", "--output", "gs://bucket/out"], 2, "copy them to this machine first"),
+        (["--input", "s3://bucket/a.tfrecord"], 2, "copy the files to this machine"),
+        (["--input", "in", "--output", "gs://bucket/out"], 2, "copy the files to this machine"),
         (["--input", "in", "--split", "a/b"], 2, "--split: expected a name of letters"),
         (["--input", "in", "--workers", "-1"], 2, "--workers: expected 0 or more, got -1"),
         (["--input", "in", "--label-offset", "-1"], 2, "--label-offset: expected 0 or more"),
@@ -727,8 +727,8 @@ def test_arrays(source, tmp_path, capsys):
             "'pixels' holds string; expected int64",
         ),
         (["--input", "in", "--label-offset", "1"], 0, ""),
-        (["--input", "in", "--label-offset", "1", "--label-feature", "label"], 1, "holds 0, and"),
-        (["--input", "nothing"], 1, "no record is in 1 files"),
+        (["--input", "in", "--label-offset", "1", "--label-feature", "label"], 1, "holds 0, but"),
+        (["--input", "nothing"], 1, "there is no record in 1 files"),
     ],
 )
 def test_what_cannot_be_adopted(argv, code, message, source, tmp_path, capsys, monkeypatch):
@@ -770,7 +770,7 @@ def test_a_pattern_that_the_shell_has_taken(source, tmp_path):
 
 
 def test_many_records_are_indexed_in_processes(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(adopt_job, "_LITTLE", 0)
+    monkeypatch.setattr(adopt_job, "_IN_THIS_PROCESS", 0)
     assert adopt(tmp_path / "out", source).keys("train") == {f"a.tfrecord#{n}" for n in range(4)}
 
 
@@ -895,12 +895,12 @@ import os, signal
 from recordmill.pipelines.commands import adopt_job
 from recordmill.pipelines.cli import main
 adopt_job.in_processes = lambda function, tasks, workers: map(function, list(tasks))
-scan = adopt_job.scan
+scan = adopt_job.scan_file
 def die(task):
-    if task.original.key == "train-1.tfrecord":
+    if task.source.key == "train-1.tfrecord":
         os.kill(os.getpid(), signal.SIGKILL)
     return scan(task)
-adopt_job.scan = die
+adopt_job.scan_file = die
 main({argv!r})
 """
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

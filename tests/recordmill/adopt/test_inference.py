@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.adopt import class_numbers
-from recordmill.adopt.class_numbers import ClassNumberCandidate, LabelError, decide
+from recordmill.adopt.class_numbers import ClassNumberCandidate, LabelError, find_classes
 from recordmill.adopt.feature_inference import (
-    Inference,
-    UnlikeError,
-    features_of,
-    is_picture,
+    FeatureInference,
+    InconsistentFeatureError,
+    declare_features,
+    is_image,
     is_text,
-    merged,
+    merge_summaries,
 )
 from recordmill.checking.conformance import Conformance
 from recordmill.format.decode import ExampleError
@@ -26,7 +26,7 @@ from tests.make_dataset import _feature, _field, example, picture
 
 
 def sequence_example(context: dict, lists: dict) -> bytes:
-    """A serialised SequenceExample; lists: {name: values of each step}."""
+    """Return a serialized SequenceExample; lists: {name: values of each step}."""
     entries = [
         _field(1, _field(1, name.encode()) + _field(2, b"".join(_field(1, _feature(s)) for s in v)))
         for name, v in lists.items()
@@ -35,10 +35,10 @@ def sequence_example(context: dict, lists: dict) -> bytes:
 
 
 def infer(*payloads: bytes) -> dict[str, Feature]:
-    seen = Inference()
+    inference = FeatureInference()
     for payload in payloads:
-        seen.add(payload)
-    return dict(features_of(seen.seen, records=seen.records))
+        inference.add(payload)
+    return dict(declare_features(inference.features, records=inference.records))
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,20 @@ def test_a_feature_list(records, shape, dtype):
         ),
     ],
 )
-def test_records_that_are_unlike(first, second, message):
-    seen = Inference()
-    seen.add(first)
-    with pytest.raises(UnlikeError, match=message):
-        seen.add(second)
+def test_features_of_different_types(first, second, message):
+    inference = FeatureInference()
+    inference.add(first)
+    with pytest.raises(InconsistentFeatureError, match=message):
+        inference.add(second)
     files = []
     for name, payload in (("a", first), ("b", second)):
-        one = Inference()
+        one = FeatureInference()
         one.add(example({}))
         one.add(payload)
-        files.append((name, one.seen))
+        files.append((name, one.features))
     elsewhere = message.replace("in record 0", "in a, record 1")
-    with pytest.raises(UnlikeError, match=f"^b, record 1: {elsewhere}$"):
-        merged(files)
+    with pytest.raises(InconsistentFeatureError, match=f"^b, record 1: {elsewhere}$"):
+        merge_summaries(files)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_records_that_are_unlike(first, second, message):
         sequence_example({}, {"x": [[1], [1.0]]}),
     ],
 )
-def test_what_is_no_example(payload):
+def test_payloads_that_are_no_example(payload):
     with pytest.raises(ExampleError):
-        Inference().add(payload)
+        FeatureInference().add(payload)
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def test_what_is_no_example(payload):
         (b"", False),
     ],
 )
-def test_pictures_by_their_first_bytes(content, expected):
-    assert is_picture(content) is expected
+def test_images_by_their_first_bytes(content, expected):
+    assert is_image(content) is expected
 
 
 @pytest.mark.parametrize("content", [b"\0", b"\x1b[1m", b"\x7f", b"\xc2\x85", b"\xc3", b"\xff"])
-def test_what_is_no_text(content):
+def test_bytes_that_are_not_text(content):
     assert not is_text(content)
 
 
@@ -168,40 +168,40 @@ VALUES = st.one_of(
 )
 def test_every_record_is_as_declared_however_files_are_cut(records, cut):
     payloads = [example(record) for record in records]
-    whole = Inference()
-    parts = (Inference(), Inference())
+    whole = FeatureInference()
+    parts = (FeatureInference(), FeatureInference())
     try:
         for payload in payloads:
             whole.add(payload)
-    except UnlikeError:
-        with pytest.raises(UnlikeError):
-            look(parts, payloads, cut)
+    except InconsistentFeatureError:
+        with pytest.raises(InconsistentFeatureError):
+            add_all(parts, payloads, cut)
         return
-    together = look(parts, payloads, cut)
-    declared = features_of(whole.seen, records=len(payloads))
-    assert features_of(together, records=len(payloads)) == declared
+    together = add_all(parts, payloads, cut)
+    declared = declare_features(whole.features, records=len(payloads))
+    assert declare_features(together, records=len(payloads)) == declared
     conformance = Conformance(declared, labels=(), label_offset=0, deep=False)
     for payload in payloads:
         conformance.check(conformance.decode(payload))
 
 
-def look(parts, payloads, cut):
+def add_all(parts, payloads, cut):
     for number, payload in enumerate(payloads):
         parts[number >= cut].add(payload)
-    return merged((str(number), part.seen) for number, part in enumerate(parts))
+    return merge_summaries((str(number), part.features) for number, part in enumerate(parts))
 
 
 # --- Classes -----------------------------------------------------------------------------------
 
 
 def classes(*records: dict, asked=None, names=None, offset=0):
-    seen, found = (
-        Inference(),
-        {name: ClassNumberCandidate() for name in class_numbers.candidates(asked)},
+    inference, candidates = (
+        FeatureInference(),
+        {name: ClassNumberCandidate() for name in class_numbers.candidate_features(asked)},
     )
     for record in records:
-        class_numbers.add_record(found, seen.add(example(record)))
-    made = decide(seen.seen, found, asked=asked, names=names, offset=offset)
+        class_numbers.add_record(candidates, inference.add(example(record)))
+    made = find_classes(inference.features, candidates, requested=asked, names=names, offset=offset)
     return made.feature, made.labels, made.notes
 
 
@@ -239,13 +239,13 @@ def test_classes(records, options, feature, labels):
 @pytest.mark.parametrize(
     ("records", "note"),
     [
-        ([{"label": [1]} | ROSE], "both image/class/label and label may hold them; --label-fe"),
-        ([{"label": [-1]}], "no classes: 'label' holds -1, and classes begin at 0"),
-        ([{"label": [10**6]}], "hold.* numbers up to 1000000, which are hardly of classes"),
-        ([TULIP], "no record is of class 0: --label-offset 1 begins with 1"),
+        ([{"label": [1]} | ROSE], "both image/class/label and label may hold them; choose one"),
+        ([{"label": [-1]}], "no classes: 'label' holds -1, but classes begin at 0"),
+        ([{"label": [10**6]}], "holds numbers up to 1000000; expected at most 100000"),
+        ([TULIP], "no record is of class 0: --label-offset 1 makes 1 the first"),
     ],
 )
-def test_what_is_said_of_classes(records, note):
+def test_notes_on_classes(records, note):
     (said,) = classes(*records)[2]
     assert re.search(note, said)
 
@@ -261,15 +261,15 @@ def test_what_is_said_of_classes(records, note):
         (
             [ROSE, TULIP],
             {"names": ["a"]},
-            "holds 1, and the 1 names of --labels-file are of 0 to 0",
+            "holds 1, but the 1 names of --labels-file are for 0 to 0",
         ),
-        ([ROSE], {"asked": LABEL, "offset": 1}, "holds 0, and classes begin at 1: --label-offset"),
-        ([{"x": [1]}], {"names": ["a"]}, "no feature might hold their numbers"),
+        ([ROSE], {"asked": LABEL, "offset": 1}, "holds 0, but classes begin at 1: set --label-off"),
+        ([{"x": [1]}], {"names": ["a"]}, "no feature may hold their numbers"),
         ([{"label": [-1]}], {"names": ["a"]}, "'label' holds -1"),
-        ([{"label": [1]} | ROSE], {"names": ["a"]}, "image/class/label and label both might"),
+        ([{"label": [1]} | ROSE], {"names": ["a"]}, "image/class/label and label both may"),
     ],
 )
-def test_what_cannot_be_the_classes(records, options, message):
+def test_invalid_choices_of_classes(records, options, message):
     with pytest.raises(LabelError, match=message):
         classes(*records, **options)
 
@@ -277,7 +277,7 @@ def test_what_cannot_be_the_classes(records, options, message):
 # --- Arrays ------------------------------------------------------------------------------------
 
 
-def test_an_array_is_shown_as_it_is_read():
+def test_array_declarations_are_printed_as_parsed():
     array = RawArray.parse("uint8:28x?x1")
     assert array == RawArray(dtype="uint8", shape=(28, None, 1))
     assert RawArray.parse(str(array)) == array
@@ -288,7 +288,7 @@ def test_an_array_is_shown_as_it_is_read():
 @pytest.mark.parametrize(
     "text", ["", "uint8", "uint8:", "byte:2", "object:2", "U3:2", "uint8:2x", "uint8:2,3", "no:2"]
 )
-def test_what_is_no_array(text):
+def test_invalid_array_declarations(text):
     with pytest.raises(ValueError, match="expected DTYPE:SHAPE"):
         RawArray.parse(text)
 

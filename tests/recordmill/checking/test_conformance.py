@@ -1,7 +1,9 @@
+import io
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.format.features import Feature
@@ -58,6 +60,18 @@ def test_what_is_as_declared(feature, values) -> None:
 def test_what_is_not(feature, values, message) -> None:
     with pytest.raises(NonconformingError, match=re.escape(f"feature 'x': {message}")):
         conformance(feature).check({"x": values})
+
+
+def test_pictures_start_no_programs(monkeypatch) -> None:
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+    with Image.open(io.BytesIO(eps)) as picture:
+        assert picture.format == "EPS"
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_: pytest.fail("it was started"))
+    check = Conformance(
+        {"x": Feature(dtype="string", kind="image")}, labels=[], label_offset=0, deep=True
+    )
+    with pytest.raises(NonconformingError, match="no picture that can be decoded"):
+        check.check({"x": [eps]})
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from recordmill.checking.inspection import (
     RejectSummary,
     describe_record,
     inspect,
-    save_picture,
+    save_image,
 )
 from recordmill.format.decode import decode_example
 from recordmill.format.features import Feature
-from recordmill.format.manifest import file_info
+from recordmill.format.file_info import file_info
 from recordmill.reading.reader import read_payloads
 from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, LABELS, make_dataset, picture, rewrite
@@ -100,7 +100,7 @@ def test_a_record_in_words(tmp_path: pathlib.Path) -> None:
         (Feature(dtype="float32"), np.float32([0.1]), "0.1"),
         (Feature(dtype="string"), [b"\xffa"], r"\xffa"),
         (Feature(dtype="string", kind="text"), ["ä".encode() * 201], "ä" * 200 + "..."),
-        (Feature(dtype="string", kind="image"), [b"GIF"], "no picture, 3 bytes"),
+        (Feature(dtype="string", kind="image"), [b"GIF"], "not an image, 3 bytes"),
         (Feature(dtype="int64", kind="label"), np.array([3]), "3 (no class)"),
         (Feature(dtype="int64", shape=(None,)), None, "absent"),
         (
@@ -125,7 +125,7 @@ def encoded(kind: str) -> bytes:
 )
 def test_an_encoded_picture_is_saved_as_it_is(kind, extension, tmp_path) -> None:
     features = {"image": Feature(dtype="string", kind="image")}
-    path = save_picture({"image": [encoded(kind)]}, features, tmp_path / "record.jpg")
+    path = save_image({"image": [encoded(kind)]}, features, tmp_path / "record.jpg")
     assert path == tmp_path / f"record{extension}"
     assert path.read_bytes() == encoded(kind)
 
@@ -148,7 +148,7 @@ GREY = np.arange(6, dtype=np.uint8).reshape(2, 3)
 )
 def test_an_array_is_saved_as_png(array, shape, expected, tmp_path) -> None:
     feature = Feature(dtype="string", kind="raw", raw_dtype=array.dtype.name, raw_shape=shape)
-    path = save_picture({"x": [array.tobytes()]}, {"x": feature}, tmp_path / "record")
+    path = save_image({"x": [array.tobytes()]}, {"x": feature}, tmp_path / "record")
     assert path == tmp_path / "record.png"
     with Image.open(path) as saved:
         np.testing.assert_allclose(np.asarray(saved), expected, atol=1)
@@ -169,14 +169,14 @@ def test_pixels_of_any_size_are_saved_by_the_size_in_their_record(tmp_path) -> N
         "rows": np.array([2]),
         "image/width": np.array([3]),
     }
-    path = save_picture(example, features, tmp_path / "record")
+    path = save_image(example, features, tmp_path / "record")
     with Image.open(path) as saved:
         np.testing.assert_array_equal(np.asarray(saved), pixels)
     example["image/width"] = np.array([4])
     with pytest.raises(ValueError, match=re.escape("18 values, which do not fill [2, 4, 3]")):
-        save_picture(example, features, tmp_path / "record")
+        save_image(example, features, tmp_path / "record")
     del example["image/width"]  # what one size is follows from the others
-    assert save_picture(example, features, tmp_path / "again").exists()
+    assert save_image(example, features, tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize(
@@ -185,15 +185,15 @@ def test_pixels_of_any_size_are_saved_by_the_size_in_their_record(tmp_path) -> N
 )
 def test_only_the_extension_of_a_picture_is_replaced(name, expected, tmp_path) -> None:
     features = {"image": Feature(dtype="string", kind="image")}
-    path = save_picture({"image": [encoded("PNG")]}, features, tmp_path / name)
+    path = save_image({"image": [encoded("PNG")]}, features, tmp_path / name)
     assert path == tmp_path / expected
 
 
 @pytest.mark.parametrize(
     ("feature", "values", "message"),
     [
-        (Feature(dtype="string"), [b"x"], "the record has no picture"),
-        (Feature(dtype="string", shape=(None,), kind="image"), None, "the record has no picture"),
+        (Feature(dtype="string"), [b"x"], "the record has no image"),
+        (Feature(dtype="string", shape=(None,), kind="image"), None, "the record has no image"),
         (
             Feature(dtype="string", kind="raw", raw_dtype="uint8", raw_shape=(None, None)),
             [b"x"],
@@ -213,4 +213,4 @@ def test_only_the_extension_of_a_picture_is_replaced(name, expected, tmp_path) -
 )
 def test_what_is_no_picture(feature, values, message, tmp_path) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        save_picture({"x": values}, {"x": feature}, tmp_path / "record")
+        save_image({"x": values}, {"x": feature}, tmp_path / "record")

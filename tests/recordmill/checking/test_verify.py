@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.checking.shard_check import Damage
-from recordmill.checking.verify import Report, verify
+from recordmill.checking.verify import VerificationReport, verify
 from recordmill.format import shard_index
 from recordmill.format.framing import frame
 from recordmill.format.manifest import Manifest, ManifestError, digest_of
@@ -26,11 +26,11 @@ VALIDATION = "validation.tfrecord-00000-of-00001"
 CHANGED = "it changed after it was written"
 
 
-def check(folder: pathlib.Path, *, deep: bool = False) -> Report:
+def check(folder: pathlib.Path, *, deep: bool = False) -> VerificationReport:
     return verify(Location.parse(str(folder)), deep=deep)
 
 
-def seen(report: Report) -> list[tuple[str, int | None, str | None, str]]:
+def seen(report: VerificationReport) -> list[tuple[str, int | None, str | None, str]]:
     return [(one.file, one.record, one.key, one.what) for one in report.damages]
 
 
@@ -214,7 +214,7 @@ def other_digest(folder: pathlib.Path, manifest: Manifest) -> None:
         ),
         pytest.param(
             flip("index/train-00000-of-00002.parquet", 30),
-            [("index/train-00000-of-00002.parquet", None, None, "cannot be read as parquet")],
+            [("index/train-00000-of-00002.parquet", None, None, "cannot be read as Parquet")],
             id="a byte of an index",
         ),
         pytest.param(
@@ -411,14 +411,14 @@ def replacing(shard: tuple[str, int], number: int, **fields: object) -> dict:
         pytest.param(
             having(image__encoded=[flowers()["train"][0][0].values["image/encoded"][0][:-30]]),
             True,
-            (TRAIN_1, 1, "d", "feature 'image/encoded': no picture that can be decoded (OSError)"),
+            (TRAIN_1, 1, "d", "feature 'image/encoded': the image cannot be decoded (OSError)"),
             id="a truncated picture",
         ),
         pytest.param(
             having(image__encoded=[b"GIF"]),
             True,
-            (TRAIN_1, 1, "d", "no picture that can be decoded (UnidentifiedImageError)"),
-            id="no picture",
+            (TRAIN_1, 1, "d", "the image cannot be decoded (UnidentifiedImageError)"),
+            id="not an image",
         ),
         pytest.param(
             replacing(("validation", 0), 1, key="d"),

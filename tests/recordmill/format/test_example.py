@@ -33,7 +33,7 @@ UINT64 = st.integers(0, 64).flatmap(lambda bits: st.integers(0, (1 << bits) - 1 
 
 
 @given(st.lists(UINT64))
-def test_varints_together_are_varints_one_by_one(values):
+def test_vectorized_varints_equal_single_varints(values):
     data, sizes = encode_varints(np.array(values, np.uint64).view(np.int64))
     one_by_one = [encode_varint(value) for value in values]
     assert data.tobytes() == b"".join(one_by_one)
@@ -41,7 +41,7 @@ def test_varints_together_are_varints_one_by_one(values):
 
 
 @given(st.lists(UINT64))
-def test_varints_come_back(values):
+def test_varints_are_decoded(values):
     encoded = [encode_varint(value) for value in values]
     data = b"".join(encoded)
     assert decode_varints(data).view(np.uint64).tolist() == values
@@ -63,7 +63,7 @@ def test_bad_varints(before, bad):
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A field of a message whose content has a length."""
+    """Return a length-delimited field of a message."""
     return encode_varint(number << 3 | 2) + encode_varint(len(content)) + content
 
 
@@ -138,7 +138,7 @@ def kind_of(dtype: pa.DataType) -> str:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, tuple[str, list]]]:
-    """For every row its features: kind and values as an Example holds them."""
+    """Return the features of every row: kind and values as an Example holds them."""
     rows = [{} for _ in range(batch.num_rows)]
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         kind = kind_of(column.type)
@@ -158,7 +158,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, tuple[str, list]]]:
 
 
 def protobufs(tf, batch: pa.RecordBatch) -> list[bytes]:
-    """The rows as protobuf serialises them.
+    """Return the rows as protobuf serializes them.
 
     Of two names of which one begins with the other, upb (which is Python's protobuf, 6.33) writes
     the longer first, unlike the C++ and the pure Python protobuf; so entries are sorted here, and
@@ -190,7 +190,7 @@ def split(encoded) -> list[bytes]:
 
 
 def plain(features: dict) -> dict[str, tuple[str, str] | None]:
-    """Decoded features so that NaN is equal to itself."""
+    """Return decoded features in a form in which NaN is equal to itself."""
     kinds = {"<i8": "int64_list", "<f4": "float_list"}
     return {
         name: value
@@ -213,7 +213,7 @@ def test_bytes_are_those_of_protobuf(tf, batch):
 
 
 @given(batch=tables())
-def test_what_is_encoded_is_decoded(batch):
+def test_encoded_rows_are_decoded(batch):
     expected = [
         {name: (kind, repr(values)) for name, (kind, values) in row.items()}
         for row in rows_of(batch)
@@ -222,7 +222,7 @@ def test_what_is_encoded_is_decoded(batch):
 
 
 @given(batch=tables(), step=st.integers(1, 50))
-def test_rows_are_encoded_whatever_stands_beside_them(batch, step):
+def test_encoding_of_a_row_does_not_depend_on_other_rows(batch, step):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(example, "_ROWS", step)
         in_steps = encode_frames(batch)
@@ -232,7 +232,7 @@ def test_rows_are_encoded_whatever_stands_beside_them(batch, step):
 
 
 def test_many_rows_of_many_sizes(tf):
-    """Sizes for every path: alone, together, as holes, with lengths of one to three bytes."""
+    """Sizes for every path: few rows, many rows, external values, lengths of one to three bytes."""
     random = np.random.default_rng(5)
     rows = 20_000
     batch = pa.RecordBatch.from_pydict(
@@ -256,7 +256,7 @@ def test_many_rows_of_many_sizes(tf):
 @pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize("size", [1, 20, 1500])
 def test_columns_whose_values_have_one_size(tf, size, uneven):
-    """Rows that are alike in all or in part, few bytes of them or many."""
+    """Rows of which all or some have the same widths, and which differ in few or many bytes."""
     random = np.random.default_rng(size)
     rows = 100
     columns = {
@@ -323,7 +323,7 @@ def test_no_rows_and_no_columns():
 NULL_LIST = pa.ListArray.from_arrays([0, 1, 3], [1, None, 3], mask=pa.array([False, True]))
 
 
-def test_what_a_null_list_hides_does_not_count():
+def test_values_behind_a_null_list_are_ignored():
     assert NULL_LIST.values.null_count
     batch = pa.RecordBatch.from_pydict({"a": NULL_LIST})
     first, second = map(decode_example, split(encode_examples(batch)))
@@ -366,7 +366,7 @@ def test_two_columns_of_one_name():
 
 
 def reference(tf, payload: bytes) -> dict | None:
-    """What protobuf makes of the bytes; None where it refuses them."""
+    """Return the bytes as protobuf parses them; None if it rejects them."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -380,7 +380,7 @@ def reference(tf, payload: bytes) -> dict | None:
     return out
 
 
-def test_reads_what_others_wrote(tf):
+def test_reads_files_of_other_writers(tf):
     read = 0
     for path in sorted(TFRECORDS.iterdir()):
         with path.open("rb") as stream:
@@ -393,7 +393,7 @@ def test_reads_what_others_wrote(tf):
 
 
 def of(*features: bytes) -> bytes:
-    """An Example whose feature "a" is what these bytes add up to."""
+    """Return an Example whose feature "a" has these bytes as its content."""
     entry = field(1, b"a") + b"".join(field(2, feature) for feature in features)
     return field(1, field(1, entry))
 

@@ -1,4 +1,4 @@
-"""The wire format: against TensorFlow's writer and reader, files by others, and damage."""
+"""The wire format, compared with TensorFlow's writer and reader; files of other writers; damage."""
 
 import gzip
 import io
@@ -15,14 +15,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recordmill.format import framing
+from recordmill.format.checksums import masked_crc32c
 from recordmill.format.framing import (
-    LARGEST,
+    MAX_PAYLOAD_BYTES,
     FrameError,
     compression_of,
     frame,
-    frame_heads,
+    frame_headers,
     gzip_member,
-    masked_crc32c,
     payload_of,
     read_frames,
 )
@@ -51,7 +51,7 @@ def payloads(data: bytes, compression="none"):
 
 
 class Trickle(io.RawIOBase):
-    """A stream that gives fewer bytes than it is asked for."""
+    """A stream that returns fewer bytes than requested."""
 
     def __init__(self, data: bytes, step: int) -> None:
         self._data = io.BytesIO(data)
@@ -95,31 +95,31 @@ def test_tensorflow_reads_gzip_of_many_members(tf, tmp_path, members):
         ("gzip-validation-00000-of-00001.tfrecord.gz", "gzip", [1920175, 272817]),
     ],
 )
-def test_reads_what_others_wrote(name, compression, sizes):
+def test_reads_files_of_other_writers(name, compression, sizes):
     with (TFRECORDS / name).open("rb") as stream:
         records = list(read_frames(stream, compression=compression))
     assert [len(record.payload) for record in records] == sizes
 
 
-def test_reads_all_records_of_others():
+def test_reads_all_records_of_other_writers():
     data = (TFRECORDS / "python-42.tfrecord").read_bytes()
     records = read(data)
     assert len(records) == 42
     assert b"".join(frame(record.payload) for record in records) == data
 
 
-@given(st.lists(st.integers(0, LARGEST)))
-@example([0, 255, 256, 65535, 1 << 24, LARGEST])
-def test_heads_are_lengths_and_their_checksums(lengths):
+@given(st.lists(st.integers(0, MAX_PAYLOAD_BYTES)))
+@example([0, 255, 256, 65535, 1 << 24, MAX_PAYLOAD_BYTES])
+def test_headers_hold_length_and_checksum(lengths):
     packed = [struct.pack("<Q", length) for length in lengths]
     expected = [length + struct.pack("<I", masked_crc32c(length)) for length in packed]
-    assert [bytes(head) for head in frame_heads(np.array(lengths, np.int64))] == expected
+    assert [bytes(head) for head in frame_headers(np.array(lengths, np.int64))] == expected
 
 
-@pytest.mark.parametrize("lengths", [[5, LARGEST + 1], [-1, 5]])
-def test_heads_of_impossible_lengths(lengths):
+@pytest.mark.parametrize("lengths", [[5, MAX_PAYLOAD_BYTES + 1], [-1, 5]])
+def test_headers_of_invalid_lengths(lengths):
     with pytest.raises(ValueError, match="a record holds 0 to 2147483647 bytes, got"):
-        frame_heads(np.array(lengths, np.int64))
+        frame_headers(np.array(lengths, np.int64))
 
 
 @given(
@@ -128,7 +128,7 @@ def test_heads_of_impossible_lengths(lengths):
     step=st.integers(1, 100),
     chunk=st.integers(1, 50),
 )
-def test_what_is_framed_is_read(records, cuts, step, chunk):
+def test_framed_records_are_read_back(records, cuts, step, chunk):
     data = b"".join(map(frame, records))
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     members = [data[a:b] for a, b in itertools.pairwise(edges)]
@@ -153,7 +153,7 @@ def test_records_longer_than_a_chunk():
 
 
 def damaged(data: bytes, compression="none") -> tuple[list[bytes], FrameError]:
-    """The records before the damage, and the damage."""
+    """Return the records before the damage, and the damage."""
     before = []
     with pytest.raises(FrameError) as caught:
         before.extend(
@@ -162,7 +162,7 @@ def damaged(data: bytes, compression="none") -> tuple[list[bytes], FrameError]:
     return before, caught.value
 
 
-def test_every_changed_byte_is_found():
+def test_every_changed_byte_is_detected():
     for at in range(len(FILE)):
         for change in range(1, 256):
             data = bytearray(FILE)
@@ -173,7 +173,7 @@ def test_every_changed_byte_is_found():
             assert (caught.value.record, caught.value.offset) == (record, STARTS[record])
 
 
-def test_every_cut_is_found_but_between_frames():
+def test_every_truncation_is_detected_except_between_frames():
     for size in range(len(FILE)):
         if size in STARTS:
             assert payloads(FILE[:size]) == PAYLOADS[: STARTS.index(size)]
@@ -185,7 +185,7 @@ def test_every_cut_is_found_but_between_frames():
             assert error.what == "the file ends inside a record"
 
 
-def test_every_cut_of_gzip_is_found_but_between_members():
+def test_every_truncation_of_gzip_is_detected_except_between_members():
     zipped = [gzip_member(one) for one in FRAMES]
     ends = {0: 0, len(zipped[0]): 1, len(zipped[0] + zipped[1]): 2}
     data = b"".join(zipped)
@@ -216,7 +216,7 @@ def patched(at: int, *, by: bytes) -> bytes:
 
 
 ABSURD = struct.pack("<Q", 1 << 62)
-LYING = bytes(frame_heads(np.array([LARGEST]))[0])
+LYING = bytes(frame_headers(np.array([MAX_PAYLOAD_BYTES]))[0])
 
 
 @pytest.mark.parametrize(
@@ -252,15 +252,15 @@ def test_damage(data, compression, record, offset, what):
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"", "its frame does not take the 0 bytes that are given"),
-        (FRAMES[0][:-1], "its frame does not take the 20 bytes that are given"),
-        (FILE, "its frame does not take the 70 bytes that are given"),
+        (b"", "expected one frame of 0 bytes"),
+        (FRAMES[0][:-1], "expected one frame of 20 bytes"),
+        (FILE, "expected one frame of 70 bytes"),
         (b"\0" + FRAMES[0][1:], "length checksum does not match"),
         (FRAMES[0][:-1] + b"\0", "payload checksum does not match"),
     ],
     ids=["nothing", "cut off", "several", "length", "payload"],
 )
-def test_what_is_not_one_frame(data, what):
+def test_data_that_is_not_one_frame(data, what):
     assert payload_of(FRAMES[0]) == PAYLOADS[0]
     assert payload_of(FRAMES[1]) == b""
     with pytest.raises(FrameError) as caught:
@@ -269,8 +269,8 @@ def test_what_is_not_one_frame(data, what):
 
 
 @pytest.mark.parametrize("length", [0, 35615, 35615 + (1 << 16)])
-def test_how_a_file_is_compressed(length):
-    """35615 begins as gzip does."""
+def test_compression_of_frames_that_begin_like_gzip(length):
+    """A length of 35615 has the bytes of gzip's magic number."""
     data = frame(bytes(length))
     assert compression_of(data[:12]) == "none"
     assert compression_of(gzip_member(data)[:12]) == "gzip"
@@ -278,11 +278,11 @@ def test_how_a_file_is_compressed(length):
 
 
 @pytest.mark.parametrize("head", [b"", b"\x1f", b"text of some length"[:12]])
-def test_what_is_not_compressed(head):
+def test_uncompressed_files(head):
     assert compression_of(head) == "none"
 
 
-def test_errors_travel_between_processes():
+def test_errors_can_be_pickled():
     error = FrameError(record=3, offset=70, what="not a gzip stream")
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.record, copy.offset, copy.what) == (3, 70, "not a gzip stream")
@@ -296,8 +296,8 @@ def test_gzip_members(data):
     assert member[:10] == bytes.fromhex("1f8b08000000000000ff")
 
 
-def test_no_gzip_member_of_nothing(tf, tmp_path):
-    """TensorFlow's reader would stop there."""
+def test_empty_data_give_no_gzip_member(tf, tmp_path):
+    """TensorFlow's reader takes an empty member for the end of the file."""
     assert gzip_member(b"") == b""
     assert payloads(b"", "gzip") == []
     path = tmp_path / "empty.gz"

@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.format.features import Feature
+from recordmill.format.file_info import FileInfo
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
-    CopyCounts,
-    FileInfo,
-    InputCounts,
-    Ledger,
     Manifest,
     ManifestError,
-    RecordCounts,
     Shard,
     SplitInfo,
     class_weights,

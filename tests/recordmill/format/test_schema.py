@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from recordmill.format.features import Feature
-from recordmill.format.schema import Spec, feature_spec, fixed_shape, schema_text
+from recordmill.format.schema import FeatureSpec, feature_spec, fixed_shape, schema_text
 from tests.make_dataset import FEATURES, LABELS
 
 
@@ -79,12 +79,12 @@ def test_any_name_survives(name: str) -> None:
 
 def test_feature_spec() -> None:
     assert feature_spec(FEATURES) == {
-        "caption": Spec(dtype="string", shape=None),
-        "grid": Spec(dtype="string", shape=()),
-        "image/class/label": Spec(dtype="int64", shape=()),
-        "image/class/text": Spec(dtype="string", shape=()),
-        "image/encoded": Spec(dtype="string", shape=()),
-        "size": Spec(dtype="float32", shape=(3,)),
+        "caption": FeatureSpec(dtype="string", shape=None),
+        "grid": FeatureSpec(dtype="string", shape=()),
+        "image/class/label": FeatureSpec(dtype="int64", shape=()),
+        "image/class/text": FeatureSpec(dtype="string", shape=()),
+        "image/encoded": FeatureSpec(dtype="string", shape=()),
+        "size": FeatureSpec(dtype="float32", shape=(3,)),
     }
     assert list(feature_spec(FEATURES)) == sorted(FEATURES)
 

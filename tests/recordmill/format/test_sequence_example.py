@@ -103,7 +103,7 @@ def test_steps_of_several_kinds_are_told(tf):
     message = tf.train.SequenceExample()
     message.feature_lists.feature_list["x"].feature.add().float_list.value.append(1)
     message.feature_lists.feature_list["x"].feature.add().int64_list.value.append(1)
-    with pytest.raises(ExampleError, match="feature list 'x' has steps of several kinds"):
+    with pytest.raises(ExampleError, match="feature list 'x' has steps of different types"):
         decode_sequence_example(message.SerializeToString())
 
 

@@ -130,9 +130,9 @@ def test_gzip_has_no_files_but_a_note() -> None:
     [
         ({"label_offset": 1}, "no place for the label offset 1"),
         ({"labels": ["rose", ""]}, "a class name is empty"),
-        ({"labels": ["rose", " tulip"]}, "a class name is empty, or has line breaks or spaces"),
-        ({"labels": ["rose", "tu\nlip"]}, "a class name is empty, or has line breaks"),
-        ({"labels": ["rose", "tu\rlip"]}, "a class name is empty, or has line breaks"),
+        ({"labels": ["rose", " tulip"]}, "a class name is empty, has line breaks, or begins"),
+        ({"labels": ["rose", "tu\nlip"]}, "a class name is empty, has line breaks"),
+        ({"labels": ["rose", "tu\rlip"]}, "a class name is empty, has line breaks"),
     ],
 )
 def test_labels_that_tfds_cannot_name_are_numbers(changes, note) -> None:

@@ -1,4 +1,4 @@
-"""The lock of stores that have none."""
+"""The lock for object stores."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recordmill.job.claims import PREFIX, ClaimedError, Rhythm, claimed
+from recordmill.job.claims import PREFIX, ClaimedError, ClaimTiming, hold_claim
 from recordmill.storage.files import Location
 
-_QUICK = Rhythm(renew=0.05, stale=90, pause=0.02)
+_QUICK = ClaimTiming(renew=0.05, expire=90, pause=0.02)
 
 
 @pytest.fixture
@@ -25,34 +25,34 @@ def claims(folder: Location) -> list[pathlib.Path]:
     return sorted(pathlib.Path(folder.local_path).glob(f"{PREFIX}*"))
 
 
-def test_a_second_is_told_who_holds_it(folder):
-    with claimed(folder):
-        with pytest.raises(ClaimedError) as caught, claimed(folder):
+def test_a_second_holder_gets_the_name_of_the_first(folder):
+    with hold_claim(folder):
+        with pytest.raises(ClaimedError) as caught, hold_claim(folder):
             pass
         assert caught.value.holder["pid"] == os.getpid()
         assert len(claims(folder)) == 1
     assert claims(folder) == []
 
 
-def test_it_ends_with_an_error_too(folder):
-    with pytest.raises(ZeroDivisionError), claimed(folder):
+def test_an_error_releases_the_claim(folder):
+    with pytest.raises(ZeroDivisionError), hold_claim(folder):
         raise ZeroDivisionError
     assert claims(folder) == []
 
 
-def test_one_that_nobody_renews_is_nobodys(folder):
+def test_a_claim_that_is_not_renewed_expires(folder):
     dead = pathlib.Path(folder.local_path, f"{PREFIX}dead.json")
     dead.write_text(json.dumps({"host": "elsewhere", "pid": 1, "holds": True}))
-    with pytest.raises(ClaimedError), claimed(folder):
+    with pytest.raises(ClaimedError), hold_claim(folder):
         pass
     long_ago = dead.stat().st_mtime - 91
     os.utime(dead, (long_ago, long_ago))
-    with claimed(folder):
+    with hold_claim(folder):
         assert dead not in claims(folder)
 
 
 def test_a_holder_renews_its_claim(folder):
-    with claimed(folder, rhythm=_QUICK):
+    with hold_claim(folder, timing=_QUICK):
         (claim,) = claims(folder)
         os.utime(claim, (0, 0))
         renewed = threading.Event()
@@ -68,7 +68,7 @@ def test_a_holder_renews_its_claim(folder):
 
 def test_a_holder_that_was_taken_over_hears_of_it(folder):
     lost = threading.Event()
-    with claimed(folder, rhythm=_QUICK, on_lost=lambda why: lost.set()):
+    with hold_claim(folder, timing=_QUICK, on_lost=lambda why: lost.set()):
         (claim,) = claims(folder)
         claim.unlink()
         assert lost.wait(30)
@@ -80,7 +80,7 @@ def test_of_many_at_once_never_two_hold_it(folder):
 
     def work(_: int) -> bool:
         try:
-            with claimed(folder, rhythm=_QUICK):
+            with hold_claim(folder, timing=_QUICK):
                 holding.append(1)
                 most.append(len(holding))
                 holding.pop()

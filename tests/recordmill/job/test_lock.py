@@ -20,7 +20,7 @@ _HOLD = """
 import sys
 from recordmill.job import lock
 from recordmill.storage.files import Location
-with lock.held(Location.parse(sys.argv[1])):
+with lock.hold_lock(Location.parse(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -31,7 +31,7 @@ def place(output: pathlib.Path) -> Location:
 
 
 def start_holder(folder: Location) -> subprocess.Popen:
-    """A process that holds the lock until its input ends."""
+    """Start a process that holds the lock until its input ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(folder)],
         stdin=subprocess.PIPE,
@@ -42,16 +42,16 @@ def start_holder(folder: Location) -> subprocess.Popen:
     return process
 
 
-def test_a_second_holder_is_told_who_has_it(tmp_path):
+def test_a_second_holder_gets_the_name_of_the_first(tmp_path):
     folder = place(tmp_path / "out")
     holder = start_holder(folder)
-    with pytest.raises(lock.HeldError) as caught, lock.held(folder):
+    with pytest.raises(lock.LockedError) as caught, lock.hold_lock(folder):
         pass
     assert isinstance(caught.value, RunError)
     assert str(caught.value) == (
         f"another run is writing to {tmp_path / 'out'}: process {holder.pid} on"
-        f" {socket.gethostname()} holds it. Wait until it is done, or stop it; running the same"
-        " command then continues"
+        f" {socket.gethostname()} holds the lock. Wait until it is done, or stop it; then run"
+        " the same command again to continue"
     )
     holder.communicate()
     assert not (tmp_path / "out").exists()
@@ -64,67 +64,67 @@ def test_a_killed_holder_leaves_no_lock(tmp_path):
     holder.communicate()
     left = json.loads((tmp_path / "out" / FOLDER / lock.NAME).read_bytes())
     assert left == {"host": socket.gethostname(), "pid": holder.pid}
-    with lock.held(folder):
+    with lock.hold_lock(folder):
         claim = json.loads((tmp_path / "out" / FOLDER / lock.NAME).read_bytes())
     assert claim["pid"] == os.getpid()
-    assert list((tmp_path / "out").iterdir()) == []  # it was there before us
+    assert list((tmp_path / "out").iterdir()) == []  # the folder existed before
 
 
 def test_a_process_excludes_itself(tmp_path):
     folder = place(tmp_path)
     with (
-        lock.held(folder),
-        pytest.raises(lock.HeldError, match=str(os.getpid())),
-        lock.held(folder),
+        lock.hold_lock(folder),
+        pytest.raises(lock.LockedError, match=str(os.getpid())),
+        lock.hold_lock(folder),
     ):
         pass
-    with lock.held(folder):
+    with lock.hold_lock(folder):
         pass
 
 
-def test_where_nothing_was_staged_nothing_stays(tmp_path):
-    with lock.held(place(tmp_path / "new")):
+def test_without_staged_files_nothing_stays(tmp_path):
+    with lock.hold_lock(place(tmp_path / "new")):
         assert (tmp_path / "new").is_dir()
     assert not (tmp_path / "new").exists()
-    with pytest.raises(KeyError), lock.held(place(tmp_path / "failed")):
+    with pytest.raises(KeyError), lock.hold_lock(place(tmp_path / "failed")):
         raise KeyError
     assert not (tmp_path / "failed").exists()
 
 
-def test_what_was_written_stays(tmp_path):
-    with lock.held(place(tmp_path / "out")):
+def test_written_files_stay(tmp_path):
+    with lock.hold_lock(place(tmp_path / "out")):
         (tmp_path / "out" / "dataset.json").write_text("{}")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["dataset.json"]
-    with lock.held(place(tmp_path / "staged")):
+    with lock.hold_lock(place(tmp_path / "staged")):
         (tmp_path / "staged" / FOLDER / "job").mkdir()
     assert [path.name for path in (tmp_path / "staged" / FOLDER).iterdir()] == ["job"]
 
 
-def test_a_lock_whose_file_another_took_away_is_left_to_the_other(tmp_path):
+def test_a_lock_file_that_another_process_replaced_stays(tmp_path):
     folder = place(tmp_path)
-    with lock.held(folder):
+    with lock.hold_lock(folder):
         (tmp_path / FOLDER / lock.NAME).unlink()
         holder = start_holder(folder)
     assert (tmp_path / FOLDER / lock.NAME).exists()
-    with pytest.raises(lock.HeldError, match=f"process {holder.pid} "), lock.held(folder):
+    with pytest.raises(lock.LockedError, match=f"process {holder.pid} "), lock.hold_lock(folder):
         pass
     holder.communicate()
 
 
 @pytest.mark.parametrize("claim", [b"", b"{", b"[]", b"{}"])
-def test_a_holder_that_has_not_signed_yet(tmp_path, claim):
+def test_a_lock_file_without_its_holder(tmp_path, claim):
     folder = place(tmp_path)
-    with lock.held(folder):
+    with lock.hold_lock(folder):
         (tmp_path / FOLDER / lock.NAME).write_bytes(claim)
         with (
-            pytest.raises(lock.HeldError, match=r": another process holds it\."),
-            lock.held(folder),
+            pytest.raises(lock.LockedError, match=r": another process holds the lock\."),
+            lock.hold_lock(folder),
         ):
             pass
 
 
 def test_the_file_or_the_folder_vanishes_while_it_is_taken(tmp_path, monkeypatch):
-    """The holder before us removes both when it is done."""
+    """The previous holder removes both when it is done."""
     folder = place(tmp_path)
     vanish = iter(["folder", "file"])
     real = os.open
@@ -139,7 +139,7 @@ def test_the_file_or_the_folder_vanishes_while_it_is_taken(tmp_path, monkeypatch
         return descriptor
 
     monkeypatch.setattr(os, "open", open_)
-    with lock.held(folder):
+    with lock.hold_lock(folder):
         monkeypatch.undo()
         assert next(vanish, None) is None
         assert (tmp_path / FOLDER / lock.NAME).exists()
@@ -148,12 +148,12 @@ def test_the_file_or_the_folder_vanishes_while_it_is_taken(tmp_path, monkeypatch
 
 def test_storage_that_refuses_is_explained(tmp_path):
     (tmp_path / FOLDER / lock.NAME).mkdir(parents=True)
-    with pytest.raises(StorageError, match=r"cannot lock .*: a folder stands where a file"):
-        lock.held(place(tmp_path)).__enter__()
+    with pytest.raises(StorageError, match=r"cannot lock .*: a folder is where a file"):
+        lock.hold_lock(place(tmp_path)).__enter__()
 
 
 def test_stores_without_locks_are_left_clean():
     folder = Location.parse("mock://bucket/out") / FOLDER
-    with lock.held(folder):
+    with lock.hold_lock(folder):
         assert folder.exists()
     assert not folder.exists()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import recordmill
 from recordmill.format.features import Feature
 from recordmill.format.manifest import Shard
-from recordmill.loading.parts import part_of
+from recordmill.loading.parts import host_part
 from recordmill.storage.files import Location
 from tests.make_dataset import Row, make_dataset
 
@@ -255,16 +255,16 @@ def test_hosts_share_all_records_in_equal_parts(counts, hosts, drop) -> None:
         for i, count in enumerate(counts)
     ]
     parts = [
-        part_of(Location.parse("/d"), shards, shard=(hosts, index), drop_remainder=drop)
+        host_part(Location.parse("/d"), shards, shard=(hosts, index), drop_remainder=drop)
         for index in range(hosts)
     ]
     assert len({part.records for part in parts}) == 1, "as many for each, padding included"
     assert all(part.padding <= 1 for part in parts)
     read = [
-        (piece.path, number)
+        (one.path, number)
         for part in parts
-        for piece in part.pieces
-        for number in range(piece.skip, piece.skip + piece.count)
+        for one in part.ranges
+        for number in range(one.skip, one.skip + one.count)
     ]
     every = [(f"/d/f{i}", number) for i, count in enumerate(counts) for number in range(count)]
     assert len(every) - len(read) == (len(every) % hosts if drop else 0)
@@ -478,7 +478,7 @@ def test_a_batch_in_which_nobody_has_a_value_is_like_others(tmp_path) -> None:
         assert [x.numpy().tolist() for x, _ in data] == [[[0], [0]], [[1] * 7]]
 
 
-def test_a_damaged_record_is_told_while_it_is_read(tmp_path) -> None:
+def test_a_damaged_record_is_reported_when_it_is_read(tmp_path) -> None:
     make_dataset(tmp_path / "out", {"train": rows(0)}, features=FEATURES, labels=LABELS)
     shard = next((tmp_path / "out").glob("train.tfrecord-00002*"))
     content = bytearray(shard.read_bytes())

@@ -39,17 +39,17 @@ def folder(tmp_path_factory):
         ({"shard": (2, 2)}, "shard: expected (hosts, index) with an index below 2, got (2, 2)"),
         ({"shard": (0, 0)}, "shard: expected 1 or more, got 0"),
         ({"shard": (1,)}, "shard: expected (hosts, index), such as (4, 0), got (1,)"),
-        ({"pad_to": 8}, "pad_to is about batches: say batch_size"),
-        ({"bucket_boundaries": [8]}, "bucket_boundaries is about batches: say batch_size"),
-        ({"drop_remainder": True}, "drop_remainder is about batches and hosts: say batch_size"),
+        ({"pad_to": 8}, "pad_to applies to batches: set batch_size"),
+        ({"bucket_boundaries": [8]}, "bucket_boundaries applies to batches: set batch_size"),
+        ({"drop_remainder": True}, "drop_remainder applies to batches and hosts: set batch"),
         ({"batch_size": 2, "pad_to": 8, "padding": "ragged"}, "pad_to contradicts padding='ragged"),
         (
             {"batch_size": 2, "bucket_boundaries": [8, 4]},
-            "bucket_boundaries: expected lengths that ascend, such as [32, 64, 128], got [8, 4]",
+            "bucket_boundaries: expected ascending lengths, such as [32, 64, 128], got [8, 4]",
         ),
         (
             {"batch_size": 2, "bucket_boundaries": [8], "shard": (2, 1)},
-            "shard contradicts bucket_boundaries: how many batches come of them depends on the",
+            "shard contradicts bucket_boundaries: the number of batches depends on the",
         ),
         (
             {"batch_size": 2, "bucket_boundaries": [8], "padding": "ragged"},
@@ -57,31 +57,40 @@ def folder(tmp_path_factory):
         ),
         (
             {"as_supervised": False, "one_hot": True},
-            "as_supervised=False gives what records hold: leave out label, one_hot and class_weigh",
+            "as_supervised=False returns the features of records: omit label, one_hot and class_we",
         ),
         ({"inputs": "grids"}, "inputs: there is no feature 'grids' (did you mean 'grid'?); expect"),
         ({"label": "grids"}, "label: there is no feature 'grids' (did you mean 'grid'?); expected"),
         ({"label": "caption"}, "label: expected a feature of one number, 'caption' is string ?"),
-        ({"label": "size", "one_hot": True}, "one_hot and class_weights are for classes, and 'siz"),
+        (
+            {"label": "size", "one_hot": True},
+            "one_hot and class_weights need classes, but 'size",
+        ),
         (
             {"inputs": "image/class/label"},
-            "'image/class/label' is both among the inputs and the label",
+            "'image/class/label' is both an input and the label",
         ),
-        ({"inputs": "grid", "image_size": 8}, "image_size is for encoded pictures: grid holds arr"),
-        ({"inputs": "size", "image_size": 8}, "image_size is for encoded pictures: there are none"),
-        ({"inputs": "grid", "augment": "flip"}, "augment is for pictures, uint8 height x width x"),
-        ({"inputs": "grid", "normalize": "unit"}, "grid is float32 among the inputs"),
-        ({"batch_size": 2}, "the pictures in image/encoded are of different sizes, or of one that"),
+        (
+            {"inputs": "grid", "image_size": 8},
+            "image_size is for encoded images, but the input",
+        ),
+        (
+            {"inputs": "size", "image_size": 8},
+            "image_size is for encoded images, but the inputs",
+        ),
+        ({"inputs": "grid", "augment": "flip"}, "augment is for images (uint8 height x width x"),
+        ({"inputs": "grid", "normalize": "unit"}, "but the input grid is float32"),
+        ({"batch_size": 2}, "the images in image/encoded have different sizes, or their size is"),
         (
             {"start": 4, "inputs": "size"},
-            "start: 4 is in the middle of an epoch of 6 steps, which needs repeat=True",
+            "start: 4 is within an epoch of 6 steps, which needs repeat=True",
         ),
         (
             {"batch_size": 2, "bucket_boundaries": "32"},
             "bucket_boundaries: expected lengths, such as [32, 64], got '32'",
         ),
         ({"batch_size": 2, "bucket_boundaries": 32}, "bucket_boundaries: expected lengths, such"),
-        ({"split": ["train"]}, "split: expected the name of one, got ['train']"),
+        ({"split": ["train"]}, "split: expected the name of a split, got ['train']"),
         ({"shard": 2}, "shard: expected (hosts, index), such as (4, 0), got 2"),
         ({"cache": 5}, "cache: expected True, or a path, got 5"),
         ({"label": ["size"]}, "label: expected the name of a feature, got ['size']"),
@@ -89,12 +98,12 @@ def folder(tmp_path_factory):
         ({"shuffle": 1000}, "shuffle: expected True or False, got 1000"),
         (
             {"inputs": "size", "batch_size": 7, "drop_remainder": True, "repeat": True},
-            "the 6 records of train may fill no batch of 7: with drop_remainder a dataset without",
+            "the 6 records of train may fill no batch of 7: with drop_remainder an endless data",
         ),
-        ({"repeat": 2, "start": 12}, "start: expected a step below 12, where 2 epochs of 6 end, g"),
+        ({"repeat": 2, "start": 12}, "start: expected a number below 12, the steps of 2 epochs, g"),
     ],
 )
-def test_what_cannot_be_is_told(folder, options, message) -> None:
+def test_invalid_options_are_reported(folder, options, message) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         recordmill.load(folder, **options)
 
@@ -118,9 +127,9 @@ def test_several_datasets_have_weights(places) -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({}, "expected datasets with a weight above 0 each"),
-        ({"out/": 0}, "expected datasets with a weight above 0 each"),
-        ({"out/": float("nan")}, "expected datasets with a weight above 0 each"),
+        ({}, "expected a weight above 0 for each dataset"),
+        ({"out/": 0}, "expected a weight above 0 for each dataset"),
+        ({"out/": float("nan")}, "expected a weight above 0 for each dataset"),
     ],
 )
 def test_weights_of_what_is_mixed_are_above_0(weights, message) -> None:
@@ -137,14 +146,14 @@ def test_what_is_mixed_is_alike(folder, tmp_path) -> None:
         return str(copy)
 
     other = changed("classes", '"tulip"', '"tulips"')
-    with pytest.raises(ConfigError, match="datasets that are mixed have equal classes"):
+    with pytest.raises(ConfigError, match="mixed datasets need equal classes"):
         recordmill.load({folder: 1, other: 1})
     other = changed("features", '"kind": "image"', '"kind": "text"')
-    with pytest.raises(ConfigError, match="have equal features; 'image/encoded' is not the same"):
+    with pytest.raises(ConfigError, match="need equal features, but 'image/encoded' differs"):
         recordmill.load({folder: 1, other: 1}, inputs="image/encoded")
 
 
-def test_a_dataset_that_is_not_whole_is_told(tmp_path) -> None:
+def test_missing_and_changed_files_are_reported(tmp_path) -> None:
     folder = tmp_path / "out"
     make_dataset(folder)
     shard = folder / "train.tfrecord-00001-of-00002"
@@ -169,8 +178,8 @@ def test_a_file_system_that_tensorflow_does_not_have(monkeypatch, folder) -> Non
     import tensorflow as tf
 
     monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "gs"])
-    from recordmill.loading.pipeline import check_places
+    from recordmill.loading.pipeline import check_readable
 
-    check_places(["/data/out", "gs://bucket/out"])
+    check_readable(["/data/out", "gs://bucket/out"])
     with pytest.raises(ConfigError, match="TensorFlow cannot read s3://: copy the dataset"):
-        check_places(["s3://bucket/out"])
+        check_readable(["s3://bucket/out"])

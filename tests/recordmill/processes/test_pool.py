@@ -1,4 +1,4 @@
-"""Encoder processes: results, errors, and deaths on either side."""
+"""Encoder processes: results, errors, and the death of a child or of the parent."""
 
 import contextlib
 import importlib
@@ -15,18 +15,18 @@ import pytest
 
 from recordmill.errors import Reason, RecordError, RunError
 from recordmill.processes.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
-from recordmill.processes.shared_memory import ROOM
+from recordmill.processes.shared_memory import CAPACITY
 from tests.paths import ROOT
 
 
-class AwkwardError(Exception):
-    """Pickles, but does not come back."""
+class NotUnpicklableError(Exception):
+    """Can be pickled, but not unpickled."""
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
 
 
-class LocalError(Exception):
+class NotPicklableError(Exception):
     def __reduce__(self):
         raise TypeError("not this one")
 
@@ -43,12 +43,12 @@ def fail(error):
     raise error
 
 
-def fail_awkwardly():
-    raise AwkwardError("salt", "pepper")
+def fail_not_unpicklable():
+    raise NotUnpicklableError("salt", "pepper")
 
 
-def fail_locally():
-    raise LocalError("no way out")
+def fail_not_picklable():
+    raise NotPicklableError("no way out")
 
 
 def leave(code):
@@ -65,13 +65,13 @@ def read(path):
 
 
 def wait_for(path):
-    """Ends when somebody opens the pipe and closes it."""
+    """Return when the pipe has been opened and closed by a writer."""
     read(path)
     return os.getpid()
 
 
 def process_ids(pool, folder, tasks=2):
-    """The processes that tasks run in while all of them run."""
+    """Return the ids of the processes that run several tasks at the same time."""
     pipes = [folder / f"pipe-{i}" for i in range(tasks)]
     for pipe in pipes:
         os.mkfifo(pipe)
@@ -84,7 +84,7 @@ def process_ids(pool, folder, tasks=2):
 
 
 def end(number):
-    """Returns when the process has ended, whoever is to wait for it."""
+    """Kill a process and return when it has ended, without reaping it."""
     handle = os.pidfd_open(number)
     os.kill(number, signal.SIGKILL)
     wait([handle])
@@ -92,7 +92,7 @@ def end(number):
 
 
 def parent(number):
-    """The id of the process that forked another."""
+    """Return the id of the parent of a process."""
     return int(pathlib.Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -107,7 +107,7 @@ def pool():
     made.close()
 
 
-def test_results_come_from_the_processes(pool, tmp_path):
+def test_tasks_run_in_child_processes(pool, tmp_path):
     futures = [pool.submit(double, np.arange(1000) + i, plus=i) for i in range(40)]
     for i, future in enumerate(futures):
         assert (future.result() == (np.arange(1000) + i) * 2 + i).all()
@@ -116,15 +116,15 @@ def test_results_come_from_the_processes(pool, tmp_path):
     assert os.getpid() not in ids
 
 
-@pytest.mark.parametrize("size", [8 << 20, ROOM - 100, ROOM, ROOM + 1])
-def test_what_is_larger_than_the_sockets_buffer_or_than_the_memory_that_is_shared(pool, size):
-    """There and back; what came before and comes after is small."""
+@pytest.mark.parametrize("size", [8 << 20, CAPACITY - 100, CAPACITY, CAPACITY + 1])
+def test_messages_larger_than_the_buffer_of_the_socket_or_the_shared_memory(pool, size):
+    """In both directions, between small messages."""
     value = np.random.default_rng(0).bytes(size)
     for given in (b"before", value, b"after"):
         assert pool.submit(bytes, given).result() == given
 
 
-def test_a_result_stays_as_it_is_while_others_come():
+def test_a_result_is_not_overwritten_by_later_ones():
     pool = ProcessPool(1)
     futures = [pool.submit(np.full, 1 << 16, i) for i in range(8)]
     assert [set(future.result().tolist()) for future in futures] == [{i} for i in range(8)]
@@ -149,23 +149,23 @@ def test_errors_keep_their_type(pool, error):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (fail_awkwardly, "AwkwardError: salt and pepper (not picklable"),
-        (fail_locally, "LocalError: no way out (not picklable"),
+        (fail_not_unpicklable, "NotUnpicklableError: salt and pepper (not picklable"),
+        (fail_not_picklable, "NotPicklableError: no way out (not picklable"),
     ],
 )
-def test_errors_that_cannot_travel_are_told(pool, function, message):
+def test_errors_that_cannot_be_pickled_are_described(pool, function, message):
     with pytest.raises(RuntimeError) as caught:
         pool.submit(function).result()
     assert str(caught.value).startswith(message)
     assert f", in {function.__name__}\n" in caught.value.__notes__[-1]
 
 
-def test_a_result_that_cannot_travel_is_an_error(pool):
+def test_a_result_that_cannot_be_pickled_is_an_error(pool):
     with pytest.raises(TypeError, match="cannot pickle"):
         pool.submit(unpicklable).result()
 
 
-def test_a_task_that_cannot_travel_is_an_error_at_once(pool):
+def test_a_task_that_cannot_be_pickled_is_an_error_at_once(pool):
     with pytest.raises(TypeError, match="cannot pickle"):
         pool.submit(double, threading.Lock())
 
@@ -188,7 +188,7 @@ def test_a_process_that_dies_fails_its_task_and_is_replaced(
     assert len(process_ids(pool, tmp_path)) == 2
 
 
-def test_a_process_killed_between_tasks_is_not_missed(pool, tmp_path):
+def test_a_process_killed_between_tasks_is_replaced(pool, tmp_path):
     before = process_ids(pool, tmp_path)
     for number in before:
         end(number)
@@ -197,28 +197,7 @@ def test_a_process_killed_between_tasks_is_not_missed(pool, tmp_path):
     assert not after & before
 
 
-def test_where_the_process_that_forks_has_died_another_one_starts(pool, tmp_path):
-    before = process_ids(pool, tmp_path)
-    (nursery,) = {parent(number) for number in before}
-    end(nursery)
-    assert process_ids(pool, tmp_path) == before  # they need it no more
-    for number in before:
-        end(number)
-    after = process_ids(pool, tmp_path)
-    assert len(after) == 2
-    assert nursery not in {parent(number) for number in after}
-    with pytest.raises(WorkerDied, match="exit code 3"):
-        pool.submit(leave, 3).result(timeout=60)
-
-
-def test_nobody_sees_how_it_died_where_what_forked_it_has_died_before(pool, tmp_path):
-    (nursery,) = {parent(number) for number in process_ids(pool, tmp_path)}
-    end(nursery)
-    with pytest.raises(WorkerDied, match="nobody saw how"):
-        pool.submit(leave, 3).result(timeout=60)
-
-
-def test_processes_start_when_there_are_tasks_for_them(tmp_path):
+def test_no_more_processes_than_tasks_are_used(tmp_path):
     cores = len(os.sched_getaffinity(0))
     pool = ProcessPool(1000)
     assert len({pool.submit(process_id).result() for _ in range(8)}) == 1
@@ -226,7 +205,7 @@ def test_processes_start_when_there_are_tasks_for_them(tmp_path):
     pool.close()
 
 
-def test_closing_ends_processes_in_the_middle_of_a_task(tmp_path):
+def test_closing_kills_processes_during_a_task(tmp_path):
     pool = ProcessPool(1)
     number = pool.submit(process_id).result()
     os.mkfifo(tmp_path / "pipe")
@@ -241,7 +220,7 @@ def test_closing_ends_processes_in_the_middle_of_a_task(tmp_path):
         os.kill(number, 0)
 
 
-def test_the_shared_pool_is_made_once():
+def test_the_shared_pool_is_created_once():
     close_shared_pool()
     first = shared_pool(1)
     assert shared_pool(5) is first
@@ -263,8 +242,8 @@ pool.submit(read, sys.argv[1]).result()
 """
 
 
-def test_processes_import_ahead_of_the_first_task():
-    """The task itself imports nothing of numpy."""
+def test_processes_import_modules_before_the_first_task():
+    """The task itself does not import numpy."""
     for imports in ([], ["numpy"]):
         pool = ProcessPool(1, imports=imports)
         assert ("numpy" in pool.submit(eval, "[*__import__('sys').modules]").result()) == bool(
@@ -274,7 +253,7 @@ def test_processes_import_ahead_of_the_first_task():
 
 
 def test_children_do_not_outlive_a_killed_parent(tmp_path):
-    """One is idle, one in the middle of a task, which it ends."""
+    """One child is idle, the other finishes its task first."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     parent = subprocess.Popen(
@@ -283,11 +262,11 @@ def test_children_do_not_outlive_a_killed_parent(tmp_path):
     with open(pipe, "wb"):  # opens once the task reads
         parent.kill()
         parent.wait()
-    # The children have the same standard output, which ends when the last of them does.
+    # The children share the standard output, which is closed when the last of them ends.
     assert parent.communicate(timeout=60) == (b"", None)
 
 
-def test_modules_of_the_users_folder_are_not_taken_for_ours(tmp_path):
+def test_modules_in_the_current_folder_do_not_shadow_the_librarys(tmp_path):
     (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
     code = (
         "import sys; sys.path.pop(0)\n"
@@ -307,7 +286,7 @@ def test_modules_of_the_users_folder_are_not_taken_for_ours(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
 
 
-def test_an_import_that_fails_is_told_by_the_task_that_needs_it(tmp_path, monkeypatch):
+def test_a_failed_import_is_reported_by_the_task_that_needs_it(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     module = tmp_path / "fragile.py"
     module.write_text("def work(): return 1\n")
@@ -323,37 +302,47 @@ def test_an_import_that_fails_is_told_by_the_task_that_needs_it(tmp_path, monkey
         pool.close()
 
 
-FAMILY = """
-import os, sys, threading
+START = """
+import sys, threading
 from recordmill.processes import environment
 
 environment.set_up()
 import pyarrow.compute
 
 from recordmill.processes.pool import ProcessPool
-from tests.recordmill.processes.test_pool import family
+from tests.recordmill.processes.test_pool import command, kill
 
 if sys.argv[1] == "threads":
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 pool = ProcessPool(1)
-own, nursery, command = pool.submit(family).result()
-assert own == os.getpid()
-print(command)
+print(pool.submit(command).result())
+if sys.argv[2] == "killed":
+    print(pool.submit(kill, 9).exception())
+    print(pool.submit(command).result())
 pool.close()
 """
 
 
-def family() -> tuple[int, int, str]:
-    """Who has started the process that has forked this one, that one, and its command."""
-    nursery = os.getppid()
-    command = pathlib.Path(f"/proc/{nursery}/cmdline").read_text().replace("\0", " ")
-    return parent(nursery), nursery, command
+def command() -> str:
+    """Return the parent's id, and the command line of this process."""
+    line = pathlib.Path("/proc/self/cmdline").read_text().replace("\0", " ")
+    return f"{os.getppid()} {line}".replace("\n", " ")
 
 
-@pytest.mark.parametrize(("threads", "begins"), [("none", False), ("threads", True)])
-def test_what_forks_is_a_fork_itself_where_there_are_no_threads(threads, begins):
-    done = subprocess.run(
-        [sys.executable, "-c", FAMILY, threads], capture_output=True, text=True, check=True
-    )
-    assert ("recordmill.processes.forkserver import main" in done.stdout) == begins
-    assert done.stderr == ""
+@pytest.mark.parametrize("killed", ["killed", "alive"])
+@pytest.mark.parametrize(("threads", "spawned"), [("none", False), ("threads", True)])
+def test_children_are_forked_only_if_there_are_no_threads(threads, spawned, killed):
+    """A child that was killed is replaced by a new interpreter, because the pool has threads."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, threads, killed],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=60)
+    first, *rest = out.splitlines()
+    assert first.split()[0] == str(process.pid)
+    assert ("child_process import main" in first) == spawned
+    if killed == "killed":
+        assert "(signal 9, Killed)" in rest[0]
+        assert rest[1].split()[0] == str(process.pid)
+        assert "child_process import main" in rest[1]
+    assert (err, process.returncode) == ("", 0)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from recordmill.profile import drift
-from recordmill.profile.statistics_file import WHOLE, parse
+from recordmill.profile.statistics_file import ALL_EXAMPLES, parse
 from recordmill.transforms.model import batch
 from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.statistics_proto import to_bytes
@@ -95,11 +95,11 @@ def test_datasets_are_compared_as_a_whole_and_columns_that_differ_are_told():
     now = slices_of(train={"a": ["x"] * 20, "new": [1] * 20, "was": ["1"] * 20})
     found = drift.drift(before, now)
     assert only(found).infinity_norm == pytest.approx(0.5)
-    assert only(found).records == WHOLE
+    assert only(found).records == ALL_EXAMPLES
     assert dict(found.other) == {
-        "gone": "is not there any more",
+        "gone": "no longer exists",
         "new": "is new",
-        "was": "was numbers and is text, or the reverse",
+        "was": "has numbers in one of the two and texts in the other",
     }
 
 

@@ -5,7 +5,14 @@ import pathlib
 import pytest
 
 from recordmill.errors import ConfigError
-from recordmill.profile.schema_rules import Limit, Range, Truth, Words, load, parse
+from recordmill.profile.schema_rules import (
+    BoolDomain,
+    DistanceLimit,
+    NumberDomain,
+    StringDomain,
+    load,
+    parse,
+)
 
 GOOD = """
 feature {
@@ -40,14 +47,14 @@ def test_all_that_is_understood():
     assert t.required
     assert t.min_count == 1
     assert t.values == (1, 1)
-    assert t.domain == Range(whole=False, least=-1.5, most=pytest.approx(44.6), nan=False,
+    assert t.domain == NumberDomain(whole=False, least=-1.5, most=pytest.approx(44.6), nan=False,
                              infinite=False)  # fmt: skip
-    assert t.drift == Limit(infinity_norm=0.1)
-    assert t.skew == Limit(jensen_shannon=0.2)
-    assert columns["n"].domain == Range(whole=True, least=0, most=9)
-    assert columns["w"].domain == Words(values=("red", "blue"))
+    assert t.drift == DistanceLimit(infinity_norm=0.1)
+    assert t.skew == DistanceLimit(jensen_shannon=0.2)
+    assert columns["n"].domain == NumberDomain(whole=True, least=0, most=9)
+    assert columns["w"].domain == StringDomain(values=("red", "blue"))
     assert columns["w"].mass == 0.9
-    assert columns["b"].domain == Truth()
+    assert columns["b"].domain == BoolDomain()
     assert not columns["b"].required
     assert columns["b"].min_fraction == 0.5
     assert columns["v"].values == (1, 3)
@@ -58,19 +65,19 @@ def test_all_that_is_understood():
 
 BAD = {
     'feature { name: "a" in_environment: "SERVING" }': "feature 'a': .* in_environment",
-    'default_environment: "TRAINING"': "the schema: nothing here knows default_environment",
+    'default_environment: "TRAINING"': "the schema: unsupported field default_environment",
     "sparse_feature { }": "sparse_feature",
     'feature { name: "a" image_domain { } }': "image_domain",
     'feature { name: "a" type: STRUCT }': "feature 'a': expected type BYTES, INT, FLOAT",
     'feature { name: "a" value_counts { } }': "value_counts",
     'feature { name: "a" group_presence { } }': "group_presence",
     'feature { name: "a" domain: "colour" }': "no domain 'colour'; it has none",
-    'feature { name: "a" in_environment: "x" }': "feature 'a': nothing here knows in_environment",
-    'feature { name: "a" type: INT string_domain { } }': "type INT are in no string_domain",
-    'feature { name: "a" type: FLOAT int_domain { } }': "type FLOAT are in no int_domain",
-    'feature { name: "a" type: BYTES bool_domain { } }': "in no bool_domain without texts",
-    'feature { name: "a" int_domain { min: 3 max: 2 } }': "expected a min up to max, got 3 and 2",
-    'feature { name: "a" value_count { min: 3 max: 2 } }': "expected min up to max",
+    'feature { name: "a" in_environment: "x" }': "feature 'a': unsupported field in_environment",
+    'feature { name: "a" type: INT string_domain { } }': "type INT cannot be in string_domain",
+    'feature { name: "a" type: FLOAT int_domain { } }': "type FLOAT cannot be in int_domain",
+    'feature { name: "a" type: BYTES bool_domain { } }': "cannot be in bool_domain without",
+    'feature { name: "a" int_domain { min: 3 max: 2 } }': "expected min <= max, got 3 and 2",
+    'feature { name: "a" value_count { min: 3 max: 2 } }': "expected min <= max",
     'feature { name: "a" float_domain { is_embedding: true } }': "is_embedding",
     'feature { name: "a" presence { min_fraction: 1.5 } }': "min_fraction 0 to 1, got 1.5",
     'feature { name: "a" distribution_constraints { min_domain_mass: 2 } }': "min_domain_mass",
@@ -78,16 +85,16 @@ BAD = {
     'feature { name: "a" natural_language_domain { vocabulary: "v" } }': "vocabulary",
     'feature { name: "a" drift_comparator { normalized_abs_difference { } } }': "normalized_abs",
     'feature { name: "a" lifecycle_stage: VALIDATION_DERIVED }': "VALIDATION_DERIVED",
-    'feature { name: "a" } feature { name: "a" }': "'a' stands here a second time",
+    'feature { name: "a" } feature { name: "a" }': "'a' is defined twice",
     "feature { type: INT }": "a name in each feature",
-    'string_domain { value: "a" }': "a name each, got one without",
+    'string_domain { value: "a" }': "a name in each domain .*, got one without",
     'string_domain { name: "a" } int_domain { name: "a" }': "got 'a' twice",
     "dataset_constraints { num_examples_drift_comparator { } }": "num_examples_drift_comparator",
 }
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_not_understood_is_named(text):
+def test_unsupported_schemas(text):
     with pytest.raises(ConfigError, match=BAD[text]):
         parse(text)
 

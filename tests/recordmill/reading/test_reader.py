@@ -1,4 +1,4 @@
-"""Reading without TensorFlow: in order, and by number."""
+"""Reading without TensorFlow: in order, and by record number."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ import recordmill
 from recordmill.format.framing import frame
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
-from recordmill.reading.reader import DatasetDamagedError, Place, read_payloads
+from recordmill.reading.reader import DatasetDamagedError, RecordPlace, read_payloads
 from recordmill.storage.files import Location
 from tests.make_dataset import FEATURES, Row, flowers, make_dataset
 from tests.paths import TFRECORDS
@@ -24,7 +24,7 @@ ROWS = {split: [row for shard in shards for row in shard] for split, shards in f
 
 
 def expected(row: Row) -> dict:
-    """The values of a row, as they are to be read."""
+    """Return the values of a row as they are expected from the reader."""
     found = {}
     for name, feature in FEATURES.items():
         values = row.values.get(name)
@@ -80,7 +80,7 @@ def test_values_have_their_dtypes(tmp_path: pathlib.Path) -> None:
         "size": np.float32,
         "caption": object,
     }
-    record["grid"][0, 0] = 1  # an array is the reader's own
+    record["grid"][0, 0] = 1  # arrays are writable copies
 
 
 @COMPRESSIONS
@@ -94,7 +94,7 @@ def test_every_record_can_be_read_by_its_number(compression: str, tmp_path: path
         assert_equal(records[number], expected(row))
         assert_equal(records[number - len(rows)], expected(row))
         assert records.payload(number) == payloads[number]
-        assert records.place(np.int64(number)) == Place(
+        assert records.place(np.int64(number)) == RecordPlace(
             split="train",
             file=f"train.tfrecord-0000{number // 3}-of-00002"
             + (".gz" if compression == "gzip" else ""),
@@ -117,7 +117,7 @@ def test_records_can_be_pickled_in_any_state(tmp_path: pathlib.Path) -> None:
 
 
 @COMPRESSIONS
-def test_ranges_are_those_records(compression: str, tmp_path: pathlib.Path) -> None:
+def test_ranges_return_their_records(compression: str, tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out", compression=compression)
     records = recordmill.open(tmp_path / "out")
     rows = [row for split in ("train", "validation", "test") for row in ROWS[split]]
@@ -133,7 +133,7 @@ def test_ranges_are_those_records(compression: str, tmp_path: pathlib.Path) -> N
                 assert_equal(records.decode(payload, number), expected(rows[number]))
 
 
-def test_a_range_is_read_in_one_go_from_where_it_begins(tmp_path, monkeypatch) -> None:
+def test_a_range_is_read_in_one_pass_from_its_first_record(tmp_path, monkeypatch) -> None:
     make_dataset(tmp_path / "out")
     shard = tmp_path / "out" / "train.tfrecord-00001-of-00002"
     content = shard.read_bytes()
@@ -164,7 +164,7 @@ def test_a_range_that_ends_before_the_damage(tmp_path: pathlib.Path) -> None:
 
 
 @COMPRESSIONS
-def test_only_the_features_that_are_asked_for(compression: str, tmp_path: pathlib.Path) -> None:
+def test_only_selected_features_are_decoded(compression: str, tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out", compression=compression)
     names = ["size", "image/class/label", "caption"]
     records = recordmill.open(tmp_path / "out", "train", features=names)
@@ -180,25 +180,25 @@ def test_only_the_features_that_are_asked_for(compression: str, tmp_path: pathli
 
 
 @COMPRESSIONS
-def test_a_file_with_more_records_than_there_should_be(compression: str, tmp_path) -> None:
+def test_a_file_with_too_many_records(compression: str, tmp_path) -> None:
     make_dataset(tmp_path / "out", compression=compression)
     (shard,) = (tmp_path / "out").glob("validation.tfrecord-*")
     shard.write_bytes(shard.read_bytes() * 2)
-    message = "record 2: expected no more than 2 in the file"
+    message = "record 2: the file has more than the 2 records of the manifest"
     with pytest.raises(DatasetDamagedError, match=message):
         list(recordmill.read(tmp_path / "out", "validation"))
 
 
-def test_an_index_that_does_not_fit(tmp_path: pathlib.Path) -> None:
+def test_an_index_of_other_records(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
     shard = tmp_path / "out" / "validation.tfrecord-00000-of-00001"
     content = shard.read_bytes()
     shard.write_bytes(frame(b"another") + content)
-    with pytest.raises(DatasetDamagedError, match="record 0: its frame does not take"):
+    with pytest.raises(DatasetDamagedError, match="record 0: expected one frame of"):
         recordmill.open(tmp_path / "out", "validation")[0]
 
 
-def test_the_page_shows_what_runs(tmp_path, monkeypatch) -> None:
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch) -> None:
     pictures_dataset(tmp_path / "out", records=2000)
     theirs = TFRECORDS / "tensorflow-images.tfrecord"
     (tmp_path / "theirs.tfrecord").write_bytes(theirs.read_bytes())
@@ -220,7 +220,7 @@ def test_a_record_is_read_without_the_rest_of_its_shard(tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize("number", [6, -7, 10**12])
-def test_a_record_that_is_not_there(number, tmp_path) -> None:
+def test_a_record_number_out_of_range(number, tmp_path) -> None:
     make_dataset(tmp_path / "out")
     records = recordmill.open(tmp_path / "out", "train")
     with pytest.raises(IndexError, match=f"expected a record of train from 0 to 5, got {number}"):
@@ -235,7 +235,7 @@ def test_a_split_without_records(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("call", [recordmill.read, recordmill.open, read_payloads])
-def test_what_is_not_there_is_said_by_the_call(call, tmp_path: pathlib.Path) -> None:
+def test_missing_datasets_and_splits_fail_at_the_call(call, tmp_path: pathlib.Path) -> None:
     with pytest.raises(ManifestError, match="no dataset"):
         call(tmp_path)
     make_dataset(tmp_path / "out")
@@ -257,7 +257,7 @@ def test_damage_names_the_file_and_the_record(tmp_path: pathlib.Path) -> None:
         recordmill.open(tmp_path / "out", "train")[5]
 
 
-def test_a_payload_that_is_no_example(tmp_path: pathlib.Path) -> None:
+def test_a_payload_that_is_not_an_example(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
     (tmp_path / "out" / "train.tfrecord-00000-of-00002").write_bytes(frame(b"\x0a\xff"))
     with pytest.raises(DatasetDamagedError, match=r"train.tfrecord-00000-of-00002, record 0"):
@@ -269,16 +269,18 @@ def test_a_shard_that_ends_early(compression: str, tmp_path: pathlib.Path) -> No
     make_dataset(tmp_path / "out", compression=compression)
     (shard,) = (tmp_path / "out").glob("validation.tfrecord-*")
     shard.write_bytes(b"")
-    with pytest.raises(DatasetDamagedError, match="record 1: it is not there"):
+    with pytest.raises(DatasetDamagedError, match="record 1: it is missing"):
         recordmill.open(tmp_path / "out", "validation")[1]
-    with pytest.raises(DatasetDamagedError, match="record 0: it is not there, of 2 of the file"):
+    with pytest.raises(
+        DatasetDamagedError, match="record 0: it is missing; the manifest says 2 records"
+    ):
         list(recordmill.read(tmp_path / "out", "validation"))
 
 
-def test_an_index_that_is_none(tmp_path: pathlib.Path) -> None:
+def test_an_invalid_index(tmp_path: pathlib.Path) -> None:
     make_dataset(tmp_path / "out")
     (tmp_path / "out" / "index" / "train-00000-of-00002.parquet").write_bytes(b"PAR1")
-    with pytest.raises(IndexDamagedError, match="cannot be read as parquet"):
+    with pytest.raises(IndexDamagedError, match="cannot be read as Parquet"):
         recordmill.open(tmp_path / "out", "train")[0]
 
 
@@ -294,7 +296,7 @@ print(len(names) - names.count("jemalloc_bg_thd\\n"))
 
 
 def test_reading_starts_no_thread_that_may_outlive_the_interpreter(tmp_path: pathlib.Path) -> None:
-    """One of Arrow's that then lets go of an object of Python ends the process with SIGABRT."""
+    """An Arrow thread that releases a Python object during exit aborts the process."""
     make_dataset(tmp_path / "out")
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Files that belong to no dataset: what others wrote, and what TensorFlow writes."""
+"""Reading TFRecord files without a dataset: files of other tools and of TensorFlow."""
 
 import gzip
 import os
@@ -36,7 +36,7 @@ def tf():
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_reads_what_others_wrote(tf, name) -> None:
+def test_reads_files_of_other_tools(tf, name) -> None:
     compression = "GZIP" if name.endswith(".gz") else ""
     theirs = [*tf.data.TFRecordDataset(str(TFRECORDS / name), compression_type=compression)]
     ours = list(recordmill.read(TFRECORDS / name))
@@ -63,11 +63,11 @@ def test_a_pattern_and_several_files() -> None:
     assert len(list(recordmill.read(TFRECORDS / "gzip-*.gz"))) == 6
 
 
-def test_gzip_is_told_by_content(tmp_path) -> None:
+def test_gzip_is_detected_by_content(tmp_path) -> None:
     path = tmp_path / "data.tfrecord"
     path.write_bytes(gzip.compress(frame(example({"a": [7]}))))
     assert [record["a"].tolist() for record in recordmill.read(path)] == [[7]]
-    # A length that begins as gzip does.
+    # A length that begins with gzip's magic number.
     filled = example({"a": [bytes(0x8B1F)]})
     value = example({"a": [bytes(0x8B1F - (len(filled) - 0x8B1F))]})
     assert frame(value).startswith(b"\x1f\x8b")
@@ -84,7 +84,7 @@ def test_a_name_with_brackets_is_a_name_first(tmp_path) -> None:
     assert len(list(recordmill.read(tmp_path / "a[0-9].tfrecord"))) == 2
 
 
-def test_values_are_arrays_of_the_readers_own(tmp_path) -> None:
+def test_values_are_writable_arrays(tmp_path) -> None:
     path = tmp_path / "data.tfrecord"
     values = {"number": [-1, 2], "size": [0.5], "text": [b"a", b""], "none": []}
     path.write_bytes(frame(example(values)))
@@ -96,7 +96,7 @@ def test_values_are_arrays_of_the_readers_own(tmp_path) -> None:
     assert list(recordmill.read(path, features=["size", "depth"])) == [{"size": record["size"]}]
 
 
-def test_a_feature_of_no_kind(tf, tmp_path) -> None:
+def test_a_feature_without_a_list(tf, tmp_path) -> None:
     unset = tf.train.Example(features=tf.train.Features(feature={"a": tf.train.Feature()}))
     (tmp_path / "data").write_bytes(frame(unset.SerializeToString()))
     assert list(recordmill.read(tmp_path / "data")) == [{"a": None}]
@@ -128,7 +128,7 @@ def test_damage_names_the_file_and_the_record(tmp_path, name) -> None:
     content[-3] ^= 1
     (tmp_path / name).write_bytes(content)
     last = OTHERS[name] - 1
-    # In gzip those bytes are of the checksum of all.
+    # In gzip these bytes belong to the checksum of the member.
     where = "[0-9]+: the gzip stream is" if name.endswith(".gz") else f"{last}: payload checksum"
     read = []
     with pytest.raises(
@@ -145,24 +145,26 @@ def test_damage_names_the_file_and_the_record(tmp_path, name) -> None:
         (frame(example({"a": [1]}))[:-1], "record 0: the file ends inside a record"),
         (
             frame(example({"a": [1]})) * 2 + frame(b"\x0a\xff"),
-            "record 2: no tf.train.Example: a varint at byte 1 is cut off",
+            "record 2: not a tf.train.Example: a varint at byte 1 is cut off",
         ),
-        (frame(b"\x18\x01"), "record 0: no tf.train.Example: "),
-        (frame(b"\xff\xff"), "record 0: no tf.train.Example"),
+        (frame(b"\x18\x01"), "record 0: not a tf.train.Example: "),
+        (frame(b"\xff\xff"), "record 0: not a tf.train.Example"),
     ],
 )
-def test_what_is_no_file_of_examples(content, message, tmp_path) -> None:
+def test_files_without_valid_examples(content, message, tmp_path) -> None:
     (tmp_path / "data").write_bytes(content)
     with pytest.raises(FileDamagedError, match=f"data, {message}"):
         list(recordmill.read(tmp_path / "data"))
 
 
-def test_what_cannot_be_asked_for(tmp_path) -> None:
+def test_invalid_arguments(tmp_path) -> None:
     make_dataset(tmp_path / "out")
     (tmp_path / "data").write_bytes(b"")
-    with pytest.raises(ValueError, match="files by themselves have no splits; got the split 'a'"):
+    with pytest.raises(
+        ValueError, match="TFRecord files without a dataset have no splits; got split 'a'"
+    ):
         recordmill.read(tmp_path / "data", "a")
-    with pytest.raises(MissingError, match=r"there is no file .*/\*.gz: check the pattern"):
+    with pytest.raises(MissingError, match=r"no file matches .*/\*.gz: check the pattern"):
         recordmill.read(tmp_path / "*.gz")
     with pytest.raises(ValueError, match=r"expected TFRecord files, got .*/out, which is a folder"):
         recordmill.read([tmp_path / "data", tmp_path / "out"])

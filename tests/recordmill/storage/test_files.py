@@ -14,21 +14,16 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.storage.files import (
-    ChangedInputError,
-    Location,
-    MissingError,
-    StorageError,
-    open_file,
-    read_file,
-)
+from recordmill.storage.files import Location, MissingError, StorageError
+from recordmill.storage.input_files import open_file, read_file
 from recordmill.storage.local_files import LocalFiles
+from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.storage.stores import ArrowFiles
 
 
 @pytest.fixture(params=["local", "pyarrow"])
 def folder(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Location:
-    """The same contract on both kinds of store; pyarrow's mock filesystem lives in memory."""
+    """Return a folder on each type of store; pyarrow's mock filesystem is in memory."""
     text = str(tmp_path) if request.param == "local" else f"mock:///{uuid.uuid4().hex}"
     place = Location.parse(text) / "a folder"
     place.make_dirs()
@@ -107,7 +102,7 @@ def test_joining_and_parents_are_inverse(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "..", "a/../../b"])
-def test_joining_does_not_lead_out(name: str) -> None:
+def test_joined_names_stay_inside(name: str) -> None:
     with pytest.raises(ValueError, match="expected a name inside"):
         Location.parse("/out") / name
 
@@ -213,7 +208,7 @@ def test_rename_can_be_repeated(folder: Location) -> None:
 
 
 class _Moving:
-    """A pyarrow filesystem whose `move` answers as some stores do."""
+    """A pyarrow filesystem whose `move` fails as on some stores."""
 
     def __init__(self, filesystem: Any, error: Exception) -> None:
         self._filesystem = filesystem
@@ -226,7 +221,7 @@ class _Moving:
         raise self._error
 
 
-def test_rename_where_the_store_cannot_move() -> None:
+def test_rename_on_a_store_that_cannot_move() -> None:
     """Azure without a hierarchical namespace."""
     error = pa.ArrowNotImplementedError("no move")
     store = ArrowFiles(_Moving(fs._MockFileSystem(), error), "", has_folders=False)
@@ -236,8 +231,8 @@ def test_rename_where_the_store_cannot_move() -> None:
     store.rename("old", "new")
 
 
-def test_rename_repeated_where_the_store_says_it_in_its_own_way() -> None:
-    """S3 raises a plain OSError for a source that is not there."""
+def test_repeated_rename_on_a_store_with_its_own_error() -> None:
+    """S3 raises a plain OSError for a missing source."""
     error = OSError("AWS Error NO_SUCH_KEY during CopyObject operation")
     store = ArrowFiles(_Moving(fs._MockFileSystem(), error), "", has_folders=False)
     store.write_bytes("new", b"content")
@@ -281,8 +276,8 @@ def test_a_full_device_is_a_storage_error_at_any_write() -> None:
         (errno.EROFS, "cannot list {}: the filesystem is read-only; mount it writable"),
         (errno.EACCES, "cannot list {}: permission denied; check its owner, mode"),
         (errno.EIO, "cannot list {}: input/output error; check the disk or the mount"),
-        (errno.ENOENT, "cannot list {}: it or its folder is not there; see who removed it"),
-        (errno.ETIMEDOUT, "cannot list {}: connection timed out; check that the place can be"),
+        (errno.ENOENT, "cannot list {}: it or its folder does not exist; check the path"),
+        (errno.ETIMEDOUT, "cannot list {}: connection timed out; check that the storage is"),
     ],
 )
 def test_storage_errors_say_what_to_do(
@@ -303,12 +298,12 @@ def test_storage_errors_say_what_to_do(
     ("said", "why"),
     [
         ("AWS Error ACCESS_DENIED during PutObject: long talk", "permission denied"),
-        ("AWS Error NO_SUCH_BUCKET during PutObject", "it or its folder is not there"),
-        ("AWS Error SLOW_DOWN during PutObject", "the store answers 'slow down'"),
+        ("AWS Error NO_SUCH_BUCKET during PutObject", "it or its folder does not exist"),
+        ("AWS Error SLOW_DOWN during PutObject", "the store reports 'slow down'"),
         ("Unable to load libjvm\ndlopen: a\ndlopen: b", "Unable to load libjvm;"),
     ],
 )
-def test_what_object_stores_say_is_cut_short(
+def test_messages_of_object_stores_are_shortened(
     said: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stat(self: ArrowFiles, path: str) -> None:
@@ -317,11 +312,11 @@ def test_what_object_stores_say_is_cut_short(
     monkeypatch.setattr(ArrowFiles, "stat", stat)
     with pytest.raises(StorageError) as caught:
         Location.parse("mock:///x").exists()
-    assert f"cannot look at mock:///x: {why}" in str(caught.value)
+    assert f"cannot access mock:///x: {why}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_missing_things_are_told_apart(folder: Location) -> None:
+def test_missing_files_raise_missing_error(folder: Location) -> None:
     gone = folder / "gone"
     for operation in (gone.read_bytes, gone.stat, gone.list_dir, gone.delete, gone.open_input):
         with pytest.raises(MissingError):
@@ -353,9 +348,9 @@ def test_a_changed_input_fails_the_job_by_name(folder: Location) -> None:
             read(str(file), size=99, mtime=mtime)
         assert str(caught.value) == (
             f"{file} changed while the job ran (was 99 bytes, is 7): run the same command again, "
-            "it lists the input anew"
+            "it lists the input again"
         )
-        with pytest.raises(ChangedInputError, match="written to after it was listed"):
+        with pytest.raises(ChangedInputError, match="modified after it was listed"):
             read(str(file), size=size, mtime=mtime - 10**10)
     file.delete()
     for read in (read_file, open_file):
@@ -412,5 +407,5 @@ def test_a_network_that_fails_is_not_the_files_fault(monkeypatch: pytest.MonkeyP
         raise OSError("AWS Error NETWORK_CONNECTION during GetObject")
 
     monkeypatch.setattr(ArrowFiles, "read_range", read_range)
-    with pytest.raises(StorageError, match="the store answers 'network connection'"):
+    with pytest.raises(StorageError, match="the store reports 'network connection'"):
         read_file(str(file), size=size, mtime=mtime)

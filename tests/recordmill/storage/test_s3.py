@@ -99,15 +99,15 @@ def test_a_few_bytes_are_read_in_spite_of_errors():
 
 def test_two_at_once_exclude_each_other(s3, capfd):
     source, out = fill(s3, "held"), s3("held-out")
-    with lock.held(Location.parse(out) / FOLDER):
+    with lock.hold_lock(Location.parse(out) / FOLDER):
         assert images("--input", source, "--output", out, *HOW) == 1
     assert "another run is writing to" in capfd.readouterr().err
     assert images("--input", source, "--output", out, *HOW) == 0
 
 
-def test_a_claim_of_one_that_was_killed_is_told(s3, capfd):
+def test_a_claim_of_a_killed_process_is_reported(s3, capfd):
     source, out = fill(s3, "killed"), s3("killed-out")
     claim = Location.parse(out) / FOLDER / f"{PREFIX}dead.json"
     claim.write_bytes(json.dumps({"host": "elsewhere", "pid": 7, "holds": True}).encode())
     assert images("--input", source, "--output", out, *HOW) == 1
-    assert "process 7 on elsewhere holds it" in capfd.readouterr().err
+    assert "process 7 on elsewhere holds the lock" in capfd.readouterr().err

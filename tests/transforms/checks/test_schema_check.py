@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.profile.schema_rules import Rules, parse
+from recordmill.profile.schema_rules import SchemaRules, parse
 from recordmill.transforms.checks.schema_check import SchemaCheck
 from recordmill.transforms.checks.schema_columns import refuse_columns
 from recordmill.transforms.checks.violations import Violations, of_dataset
@@ -31,7 +31,7 @@ def rows_of(**columns):
     return pa.RecordBatch.from_pydict(ours | arrays)
 
 
-def rejected(rows: pa.RecordBatch, schema: str | Rules) -> dict[str, str]:
+def rejected(rows: pa.RecordBatch, schema: str | SchemaRules) -> dict[str, str]:
     """{key: why}, and the others are kept."""
     rules = parse(schema) if isinstance(schema, str) else schema
     outcome = SchemaCheck(rules=rules, labelled=False).check(rows)

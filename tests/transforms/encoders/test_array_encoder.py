@@ -271,7 +271,9 @@ def test_nan(nan, expected, dtype, tmp_path) -> None:
     records = Records(save(tmp_path / "in", x=NAN.astype(dtype), y=np.ones(3, dtype)), nan=nan)
     assert_bits(records.arrays()["y.npy"], np.ones(3, dtype))
     if expected is None:
-        assert records.told == {"x.npy": "NaN in 1 of 3 numbers: --nan zero, or keep"}
+        assert records.told == {
+            "x.npy": "NaN in 1 of 3 numbers: use --nan zero or --nan keep to accept them"
+        }
         return
     np.testing.assert_array_equal(records.arrays()["x.npy"], expected.astype(dtype))
 
@@ -319,14 +321,14 @@ def test_values_of_several_shapes(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("dtype", "advice"),
     [
-        ("float64", "--dtype float32 --cast same-kind casts it"),
-        ("uint64", "--dtype int64 --cast same-kind casts it"),
-        ("complex64", "--array-format raw holds it"),
+        ("float64", "cast with --dtype float32 --cast same-kind"),
+        ("uint64", "cast with --dtype int64 --cast same-kind"),
+        ("complex64", "use --array-format raw"),
     ],
 )
-def test_lists_do_not_hold_every_number(dtype, advice, tmp_path) -> None:
+def test_lists_cannot_hold_every_dtype(dtype, advice, tmp_path) -> None:
     folder = save(tmp_path / "in", x=np.ones(2, dtype))
-    with pytest.raises(ConfigError, match=f"do not hold {dtype} exactly: .*{advice}"):
+    with pytest.raises(ConfigError, match=f"cannot hold {dtype} exactly: .*{advice}"):
         Records(folder, array_format="values")
 
 
@@ -344,8 +346,8 @@ def test_most_arrays_decide_what_the_others_are_held_against(tmp_path) -> None:
     assert_bits(both.arrays()["0.npy"], np.ones((2, 3)))
     narrow = Records(folder, dtype="float32")
     assert narrow.told["wide.npy"] == (
-        "an array of float64, which float32 does not hold exactly: --cast same-kind rounds, or"
-        " choose a wider --dtype"
+        "float32 cannot hold an array of float64 exactly: round with --cast same-kind, or choose"
+        " a wider --dtype"
     )
     rounded = Records(folder, dtype="float32", cast="same-kind")
     assert_bits(rounded.arrays()["wide.npy"], np.ones((2, 3), "f4"))
@@ -354,14 +356,14 @@ def test_most_arrays_decide_what_the_others_are_held_against(tmp_path) -> None:
 def test_a_number_that_is_too_large_is_a_reject_of_its_record(tmp_path) -> None:
     stack = np.array([[1.0, 2.0], [1e300, 0.0], [3.0, 4.0]])
     records = Records(save(tmp_path / "in", x=stack), ITEM, dtype="float32", cast="same-kind")
-    assert records.told == {"x.npy#1": "1e+300 is more than float32 holds"}
+    assert records.told == {"x.npy#1": "1e+300 is out of range of float32"}
     assert records.arrays().keys() == {"x.npy#0", "x.npy#2"}
 
 
 def test_bools_of_other_bytes_are_rejects(tmp_path) -> None:
     odd = np.array([0, 1, 2], np.uint8).view(bool)
     records = Records(save(tmp_path / "in", a=odd, b=np.array([True, False, True])))
-    assert records.told == {"a.npy": "bools that are neither 0 nor 1"}
+    assert records.told == {"a.npy": "bools other than 0 and 1"}
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,14 @@ from PIL import Image
 
 from recordmill.errors import RecordError
 from recordmill.pipelines.cli import main
-from recordmill.transforms.encoders.objects import ObjectOptions, follow, on_stored
-from recordmill.transforms.imaging.affine import IDENTITY, upright
+from recordmill.transforms.encoders.objects import (
+    ObjectOptions,
+    annotation_transform,
+    transform_boxes,
+)
+from recordmill.transforms.imaging.affine import IDENTITY, exif_transform
 from recordmill.transforms.imaging.augment import rotate
-from recordmill.transforms.imaging.pixels import Picture
+from recordmill.transforms.imaging.pixels import EncodedImage
 from tests.box_masks import boxes_of, iou, mask, white
 from tests.image_runs import encoders_kept, images, make
 from tests.paths import BOXES
@@ -156,11 +160,17 @@ def test_boxes_cover_the_pixels_they_covered(mode, augment, frame, tmp_path):
 
 
 def turned(orientation, size):
-    """A picture of this size as it is stored, which EXIF turns."""
+    """An image of this size as stored, with an EXIF orientation."""
     source = width, height = size[::-1] if orientation >= 5 else size
-    turn = upright(orientation, size)
-    return Picture(
-        data=b"", format="png", height=height, width=width, channels=3, source=source, turn=turn
+    turn = exif_transform(orientation, size)
+    return EncodedImage(
+        data=b"",
+        format="png",
+        height=height,
+        width=width,
+        channels=3,
+        source=source,
+        to_upright=turn,
     )
 
 
@@ -180,13 +190,17 @@ def turned(orientation, size):
 )
 def test_which_picture_boxes_are_drawn_on_is_told_or_asked(orientation, size, said, frame):
     picture = turned(orientation, size)
-    upright_, stored = (on_stored(picture, None, one) for one in ("upright", "stored"))
+    upright_, stored = (annotation_transform(picture, None, one) for one in ("upright", "stored"))
     if frame is None:
-        with pytest.raises(RecordError, match=r"EXIF turns it, .*: say which with --box-frame"):
-            on_stored(picture, said, "auto")
-        assert on_stored(picture, said, "auto", has_boxes=False) == stored
+        with pytest.raises(
+            RecordError, match=r"EXIF rotates the image, .*: choose one with --box-frame"
+        ):
+            annotation_transform(picture, said, "auto")
+        assert annotation_transform(picture, said, "auto", has_boxes=False) == stored
     else:
-        assert on_stored(picture, said, "auto") == (upright_ if frame == "upright" else stored)
+        assert annotation_transform(picture, said, "auto") == (
+            upright_ if frame == "upright" else stored
+        )
 
 
 def test_pictures_that_exif_turns_either_way_are_rejects(tmp_path):
@@ -231,11 +245,11 @@ def test_of_a_box_that_was_rotated_over_the_edge_what_is_seen_counts(box, seed):
     out = io.BytesIO()
     turned.save(out, "PNG")
     boxes = np.array([box], float)
-    found = follow(boxes, IDENTITY, (width, height), ObjectOptions(), varied)
+    found = transform_boxes(boxes, IDENTITY, (width, height), ObjectOptions(), varied)
     (corners,) = found.corners * [width, height, width, height]
     assert iou(corners, white(out.getvalue())) >= 0.97
     seen = np.asarray(turned.convert("L")).astype(float).sum() / 255
-    assert found.grown[0] * np.prod(boxes[0, 2:] - boxes[0, :2]) == pytest.approx(seen, rel=0.02)
+    assert found.scales[0] * np.prod(boxes[0, 2:] - boxes[0, :2]) == pytest.approx(seen, rel=0.02)
 
 
 def test_classes_come_as_often_as_repeat_factors_say(tmp_path):
@@ -488,7 +502,7 @@ def test_a_box_of_which_nothing_is_left_as_it_is_written_goes(box, tmp_path):
     assert counts == {"a.png": 1, "b.png": 1, "c.png": 0}  # next to 0 there is room
     made = make(tmp_path / "other", *pictures, "--boxes", "reject")
     assert made.rejects == {"a.png": "bad_value"}
-    assert "box 0 has no inside, of" in (tmp_path / "other" / "rejects.jsonl").read_text()
+    assert "box 0 has no area in" in (tmp_path / "other" / "rejects.jsonl").read_text()
 
 
 def test_pictures_without_boxes_are_kept_or_dropped(tmp_path):
@@ -531,7 +545,7 @@ def test_a_picture_of_another_size_is_a_reject(tmp_path):
     made = make(tmp_path / "out", *pictures)
     assert made.rejects == {"b.png": "bad_value"}
     (line,) = (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()
-    why = "the annotations are of a picture of 100x50 pixels, it has 90x50"
+    why = "the annotations are for 100x50 pixels, the image has 90x50"
     assert json.loads(line)["detail"] == why
 
 

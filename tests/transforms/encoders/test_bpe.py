@@ -87,15 +87,15 @@ def test_packed_with_an_end(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        (("--vocab-size", "511"), 2, "--vocab-size 511: expected 512 and more"),
-        (("--special-tokens", "<eot>,<0x41>"), 2, "--special-tokens: <0x41> has an id already"),
-        (("--oov-buckets", "3"), 2, "--oov-buckets: is about a vocabulary that is learned"),
-        (("--chunk", "9"), 2, "--chunk: texts are cut before --tokenizer bpe is learned"),
-        (("--min-tokens", "9"), 2, "take --min-chars or --max-chars"),
-        (("--features", "bow"), 2, "--features bow: is of a vocabulary that is learned"),
-        (("--min-frequency", "99999"), 1, "no word of the"),
+        (("--vocab-size", "511"), 2, "--vocab-size 511: expected 512 or more"),
+        (("--special-tokens", "<eot>,<0x41>"), 2, "--special-tokens: <0x41> already has an id"),
+        (("--oov-buckets", "3"), 2, "--oov-buckets: requires a learned vocabulary"),
+        (("--chunk", "9"), 2, "--chunk: not available with --tokenizer bpe"),
+        (("--min-tokens", "9"), 2, "use --min-chars or --max-chars"),
+        (("--features", "bow"), 2, "--features bow: requires a learned vocabulary"),
+        (("--min-frequency", "99999"), 1, "no word in the"),
     ],
 )
-def test_what_cannot_work_is_told(tmp_path, capsys, argv, code, message):
+def test_invalid_options_are_reported(tmp_path, capsys, argv, code, message):
     assert run("text", *INPUT, *argv, "--output", tmp_path / "out") == code
     assert message in capsys.readouterr().err

@@ -114,20 +114,20 @@ def test_words_with_spaces_and_those_that_come_twice(tmp_path):
     [
         ("t.txt", b"a 1 2\nb 1 2 3\nc 1 2\n", "line 2 has 3 numbers, expected 2 as"),
         ("t.txt", b"a 1 2\nb 1\nc 1 2\n", "line 2 has 1 numbers, expected 2 as"),
-        ("t.txt", b"3 2\na 1 2\nb 1 x\nc 1 2\n", "line 3 has what is no number"),
+        ("t.txt", b"3 2\na 1 2\nb 1 x\nc 1 2\n", "line 3 has an invalid number"),
         ("t.txt", b"", "expected lines of a word and its numbers"),
         ("t.txt", b"word\n", "expected lines of a word and its numbers"),
-        ("t.txt", b"9 3\n", "has 0 words, and its first line says 9"),
-        ("t.txt", b"3 2\na 1 2\nb 1 2\n", "has 2 words, and its first line says 3"),
-        ("t.txt", b"1 1\na \0\0\0\0", "word2vec's binary form has the extension .bin"),
+        ("t.txt", b"9 3\n", "has 0 words, but its first line declares 9"),
+        ("t.txt", b"3 2\na 1 2\nb 1 2\n", "has 2 words, but its first line declares 3"),
+        ("t.txt", b"1 1\na \0\0\0\0", "word2vec's binary format has the extension .bin"),
         ("t.txt.gz", b"a 1 2\n", "Not a gzipped file"),
         ("t.txt.gz", gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-9], "ended before"),
-        ("t.bin", b"a 1 2\n", "expected a first line with the number of words and their width"),
+        ("t.bin", b"a 1 2\n", "expected the number of words and their width in the first line"),
         ("t.bin", as_binary(newline=b"")[:-1], f"ends before the last of its {len(WORDS)} words"),
-        ("t.npy", b"a 1 2\n", "has numbers only; name the file of its words"),
+        ("t.npy", b"a 1 2\n", "has no words; name a file with one word per line"),
     ],
 )
-def test_files_that_are_no_tables(tmp_path, name, content, message):
+def test_invalid_files_raise(tmp_path, name, content, message):
     with pytest.raises(ConfigError, match=message):
         prepared(saved(name, content)(tmp_path), tmp_path)
 
@@ -137,17 +137,17 @@ def test_files_that_are_no_tables(tmp_path, name, content, message):
     [
         (np.zeros(3, np.float32), r"expected rows of floats.*got float32 of shape \(3,\)"),
         (np.zeros((3, 2), np.int64), "got int64"),
-        (np.asfortranarray(np.zeros((3, 2), np.float32)), "is stored column by column"),
-        (np.zeros((2, 2), np.float32), "has 2 rows, and .* 3 words"),
+        (np.asfortranarray(np.zeros((3, 2), np.float32)), "is in Fortran order"),
+        (np.zeros((2, 2), np.float32), "has 2 rows, but .* 3 words"),
     ],
 )
-def test_arrays_that_are_no_tables(tmp_path, array, message):
+def test_invalid_arrays_raise(tmp_path, array, message):
     np.save(tmp_path / "v.npy", array)
     (tmp_path / "w.txt").write_text("a\nb\nc\n")
     file = EmbeddingFile(path=str(tmp_path / "v.npy"), words=str(tmp_path / "w.txt"))
     with pytest.raises(ConfigError, match=message):
         prepared(file, tmp_path)
-    with pytest.raises(ConfigError, match="has words of its own"):
+    with pytest.raises(ConfigError, match="has its own words"):
         EmbeddingFile(path="t.txt", words="w.txt")
 
 
@@ -211,18 +211,21 @@ def test_a_dataset_of_vectors(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--features", "embeddings"), "give both"),
-        (("--features", "text", "--embeddings", "T"), "give both"),
+        (("--features", "embeddings"), "expected both --features embeddings"),
+        (("--features", "text", "--embeddings", "T"), "expected both --features embeddings"),
         (("--embeddings", "missing.txt"), "--embeddings missing.txt: there is no such file"),
-        (("--embeddings", "T", "--tokenizer", "bytes"), "--features embeddings: are of words"),
-        (("--embeddings", "T", "--embedding-words", "T"), "has words of its own"),
+        (
+            ("--embeddings", "T", "--tokenizer", "bytes"),
+            "--features embeddings: requires whole words",
+        ),
+        (("--embeddings", "T", "--embedding-words", "T"), "has its own words"),
         (("--embedding-words", "T"), "are those of --embeddings"),
-        (("--embeddings", "T", "--max-length", "3"), "--max-length: says nothing"),
-        (("--features", "text", "--pooling", "none"), "--pooling none: says nothing"),
+        (("--embeddings", "T", "--max-length", "3"), "--max-length: has no effect"),
+        (("--features", "text", "--pooling", "none"), "--pooling none: has no effect"),
         (("--embeddings", "BAD"), "line 2 has 1 numbers, expected 2"),
     ],
 )
-def test_what_cannot_work_is_told(tmp_path, capsys, argv, message):
+def test_invalid_options_are_reported(tmp_path, capsys, argv, message):
     (tmp_path / "t.txt").write_bytes(as_text())
     (tmp_path / "bad.txt").write_bytes(b"a 1 2\nb 1\n")
     places = {"T": str(tmp_path / "t.txt"), "BAD": str(tmp_path / "bad.txt")}

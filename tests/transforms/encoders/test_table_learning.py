@@ -193,27 +193,27 @@ def test_numbers_that_no_feature_holds_are_told():
     sorted_ = TableCheck(options=options).check(rows)
     assert sorted_.kept.tolist() == [2, 4]
     assert [(reject.key, reject.detail) for reject in sorted_.rejects] == [
-        ("0", "column 'y': 1e+39 is no finite float32"),
+        ("0", "column 'y': 1e+39 is not a finite float32"),
         ("1", "column 'x': ln(1 + -1) is not defined"),
-        ("3", "column 'x': inf is no finite float32"),
+        ("3", "column 'x': inf is not a finite float32"),
     ]
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"zscore": ("x",), "minmax": ("x",)}, "--zscore has it too"),
-        ({"one_hot": ("x",), "log": ("x",)}, "--one-hot x: is of values as they are"),
-        ({"hash": (("x", 1),)}, "--hash x=1: expected 2 buckets"),
+        ({"zscore": ("x",), "minmax": ("x",)}, "--minmax x: conflicts with --zscore x"),
+        ({"one_hot": ("x",), "log": ("x",)}, "--one-hot x: uses values as they are"),
+        ({"hash": (("x", 1),)}, "--hash x=1: expected 2 to"),
         ({"clip": (("x", 3, 3),)}, "--clip x=3:3: expected LEAST:MOST, and 3 is not less than 3"),
         ({"oov_buckets": 0}, "--oov-buckets: expected 1 or more, got 0"),
     ],
 )
-def test_what_excludes_each_other_is_told(options, words):
+def test_options_that_exclude_each_other_are_reported(options, words):
     with pytest.raises(ConfigError, match=words):
         TableOptions(**options)
 
 
-def test_parts_that_there_are_not():
-    with pytest.raises(ConfigError, match=r"no part 'yaer' \(did you mean 'year'\?\)"):
+def test_unknown_date_parts_are_reported():
+    with pytest.raises(ConfigError, match=r"unknown part 'yaer' \(did you mean 'year'\?\)"):
         parts_of("yaer+month")

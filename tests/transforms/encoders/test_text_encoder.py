@@ -381,7 +381,7 @@ def test_a_library_that_is_not_there(tmp_path, monkeypatch, name, package):
     path = tmp_path / name
     path.write_bytes(b"x")
     monkeypatch.setitem(sys.modules, package, None)
-    message = f"needs the package {package}: pip install 'recordmill[text]'"
+    message = f"requires the package {package}: pip install 'recordmill[text]'"
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_tokenizer_file(str(path))
 
@@ -444,28 +444,31 @@ def test_lengths_of_no_rows():
         ({"tokenizer": "words", "max_length": 0}, "--max-length: expected 1 to"),
         ({"tokenizer": "words", "oov_buckets": 0}, "--oov-buckets: expected 1 to"),
         ({"features": ("bow",), "ngrams": 6}, "--ngrams: expected 1 to 5, got 6"),
-        ({"min_chars": 5, "max_chars": 4}, "--min-chars 5: is more than --max-chars 4"),
+        ({"min_chars": 5, "max_chars": 4}, "--min-chars 5: expected at most --max-chars 4"),
         ({"min_chars": -1}, "--min-chars: expected 0 to"),
-        ({"min_tokens": 2}, "--min-tokens, --max-tokens: say which tokens, with --tokenizer"),
-        ({"tokenizer": "huggingface", "max_tokens": 2}, "take --min-chars or --max-chars"),
-        ({"tokenizer": "words", "special_tokens": ("a\n",)}, "that can stand in a line, got 'a"),
-        ({"tokenizer": "words", "special_tokens": ("",)}, "that can stand in a line, got ''"),
-        ({"tokenizer": "words", "special_tokens": ("[UNK]",)}, r"\[UNK\] has an id already"),
-        ({"tokenizer": "words", "special_tokens": ("a", "a")}, "'a' stands there twice"),
-        ({"special_tokens": ("a",)}, "--special-tokens: get ids of ours, and there are none"),
-        ({"tokenizer": "bytes", "features": ("tfidf",)}, "--features tfidf: is of a vocabulary"),
-        ({"tokenizer": "huggingface", "features": ("bow",)}, "--tokenizer huggingface has not"),
-        ({"tokenizer": "words", "features": ("text",)}, "--tokenizer words: says nothing with"),
-        ({"max_length": 3}, "--max-length: says nothing without .* add tokens to --features"),
-        ({"tokenizer": "words", "ngrams": 2}, "--ngrams: says nothing without"),
-        ({"features": ("bow",), "tfidf": "dense"}, "--tfidf dense: says nothing without"),
-        ({"features": ("bow",), "tfidf_norm": "none"}, "--tfidf-norm none: says nothing without"),
-        ({"tokenizer": "bytes", "vocab_size": 9}, "--vocab-size: is about a vocabulary that is"),
-        ({"min_frequency": 9}, "--min-frequency: is about .* --tokenizer words, whitespace, ch"),
-        ({"tokenizer": "words", "edge_tokens": "no"}, "--edge-tokens no: is about a tokenizer's"),
+        ({"min_tokens": 2}, "--min-tokens, --max-tokens: require --tokenizer"),
+        ({"tokenizer": "huggingface", "max_tokens": 2}, "use --min-chars or --max-chars"),
+        ({"tokenizer": "words", "special_tokens": ("a\n",)}, "without line breaks, got 'a"),
+        ({"tokenizer": "words", "special_tokens": ("",)}, "without line breaks, got ''"),
+        ({"tokenizer": "words", "special_tokens": ("[UNK]",)}, r"\[UNK\] already has the id 1"),
+        ({"tokenizer": "words", "special_tokens": ("a", "a")}, "'a' is given twice"),
+        ({"special_tokens": ("a",)}, "--special-tokens: requires a built-in tokenizer"),
+        ({"tokenizer": "bytes", "features": ("tfidf",)}, "--features tfidf: requires a learned"),
+        (
+            {"tokenizer": "huggingface", "features": ("bow",)},
+            "--tokenizer huggingface does not have",
+        ),
+        ({"tokenizer": "words", "features": ("text",)}, "--tokenizer words: has no effect with"),
+        ({"max_length": 3}, "--max-length: has no effect without .* add tokens to --features"),
+        ({"tokenizer": "words", "ngrams": 2}, "--ngrams: has no effect without"),
+        ({"features": ("bow",), "tfidf": "dense"}, "--tfidf dense: has no effect without"),
+        ({"features": ("bow",), "tfidf_norm": "none"}, "--tfidf-norm none: has no effect without"),
+        ({"tokenizer": "bytes", "vocab_size": 9}, "--vocab-size: requires a learned vocabulary"),
+        ({"min_frequency": 9}, "--min-frequency: requires .* --tokenizer words, whitespace, ch"),
+        ({"tokenizer": "words", "edge_tokens": "no"}, "--edge-tokens no: requires a tokenizer"),
     ],
 )
-def test_options_that_cannot_work(options, message):
+def test_invalid_options_raise(options, message):
     with pytest.raises(ConfigError, match=message):
         TextOptions(**options)
 
@@ -488,7 +491,7 @@ def test_options_that_cannot_work(options, message):
 )
 def test_what_options_mean(options, outcome, splitter, learns):
     found = TextOptions(**options)
-    assert (found.outcome, found.splitter, found.learns) == (outcome, splitter, learns)
+    assert (found.output_features, found.splitter, found.learns) == (outcome, splitter, learns)
     assert found.filters == ("max_tokens" in options)
 
 

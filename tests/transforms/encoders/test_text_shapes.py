@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipelines.cli import main
-from recordmill.transforms.encoders.text.chunks import TextCutter
+from recordmill.transforms.encoders.text.chunks import TextChunker
 from recordmill.transforms.encoders.text.packing import end_each, pack
 from recordmill.transforms.encoders.tokenization.subwords import load_subwords, read_tokenizer_file
 from recordmill.transforms.encoders.tokenization.text_options import FROM_FILE, TextOptions
@@ -154,7 +154,7 @@ def tokens_of(texts, options, artifacts) -> list[list[object]]:
 def test_chunks_are_the_text(tmp_path, files, tokenizer, size):
     options, content = options_of(files, tokenizer, chunk=size, features=("text",))
     artifacts = context_of(tmp_path, content).artifacts
-    cut, parents = TextCutter(options=options).cut(rows_of(TEXTS), artifacts)
+    cut, parents = TextChunker(options=options).cut(rows_of(TEXTS), artifacts)
     chunks = cut["text"].to_pylist()
     assert parents.tolist() == sorted(parents.tolist())
     for row, text in enumerate(TEXTS):
@@ -180,7 +180,7 @@ def test_chunks_are_the_text(tmp_path, files, tokenizer, size):
 def test_chunks_overlap(tmp_path, files, tokenizer):
     options, content = options_of(files, tokenizer, chunk=64, chunk_overlap=16)
     artifacts = context_of(tmp_path, content).artifacts
-    cut, parents = TextCutter(options=options).cut(rows_of(LONG), artifacts)
+    cut, parents = TextChunker(options=options).cut(rows_of(LONG), artifacts)
     chunks = cut["text"].to_pylist()
     assert max(map(len, tokens_of(chunks, options, artifacts))) <= 64
     for row, text in enumerate(LONG):
@@ -238,38 +238,38 @@ def test_a_tokenizer_file_travels_to_where_texts_are_cut(tmp_path, files):
     ("argv", "message"),
     [
         (("--pack", "0"), "--pack: expected 1 to"),
-        (("--pack", "9"), "--pack: fills records with tokens, and only with them"),
-        (("--pack", "9", "--features", "tokens,text"), "and no other --features"),
-        (("--pack", "9", "--tokenizer", "words", "--max-length", "5"), "leave one out"),
+        (("--pack", "9"), "--pack: writes tokens only"),
+        (("--pack", "9", "--features", "tokens,text"), "and no --features but tokens"),
+        (("--pack", "9", "--tokenizer", "words", "--max-length", "5"), "use only one of them"),
         (
             ("--pack", "9", "--tokenizer", "words", "--end-token", "<e>"),
-            "among the --special-token",
+            "add it to --special-token",
         ),
-        (("--tokenizer", "words", "--end-token", "<e>"), "--end-token: stands between packed"),
+        (("--tokenizer", "words", "--end-token", "<e>"), "--end-token: requires --pack"),
         (
             ("--pack", "9", "--tokenizer", "words", "--balance", "oversample"),
             "--balance oversample",
         ),
         (("--pack", "9", "--tokenizer", "BPE", "--end-token", "<e>"), "has no such token"),
-        (("--chunk", "9"), "--chunk: counts tokens; say which"),
-        (("--tokenizer", "words", "--chunk-overlap", "9"), "--chunk-overlap: is of chunks"),
+        (("--chunk", "9"), "--chunk: requires --tokenizer"),
+        (("--tokenizer", "words", "--chunk-overlap", "9"), "--chunk-overlap: requires --chunk"),
         (("--tokenizer", "words", "--chunk", "9", "--chunk-overlap", "9"), "expected 0 to 8"),
         (("--tokenizer", "bytes", "--chunk", "9", "--chunk-overlap", "6"), "expected 0 to 5"),
         (("--tokenizer", "bytes", "--chunk", "3"), "--chunk 3: expected 4 or more"),
-        (("--tokenizer", "BPE", "--chunk", "2"), "--chunk 2: the tokenizer's own tokens"),
+        (("--tokenizer", "BPE", "--chunk", "2"), "--chunk 2: expected more than 2 tokens"),
     ],
 )
-def test_what_cannot_work_is_told(tmp_path, capsys, files, argv, message):
+def test_invalid_options_are_reported(tmp_path, capsys, files, argv, message):
     given_ = [str(files["bpe"]) if word == "BPE" else word for word in argv]
     assert main(["text", *map(str, INPUT), "--output", str(tmp_path / "out"), *given_]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_ids_by_chance_are_refused(tmp_path, capsys, files):
+def test_a_tokenizer_with_dropout_is_refused(tmp_path, capsys, files):
     file = json.loads(files["bpe"].read_text())
     file["model"]["dropout"] = 0.1
     path = tmp_path / "dropout.json"
     path.write_text(json.dumps(file))
     argv = ["--output", str(tmp_path / "out"), "--tokenizer", str(path)]
     assert main(["text", *map(str, INPUT), *argv]) == 2
-    assert "has a dropout, which makes other ids each time" in capsys.readouterr().err
+    assert "uses dropout, which gives other ids each time" in capsys.readouterr().err

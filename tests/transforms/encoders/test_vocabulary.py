@@ -116,7 +116,7 @@ def test_line_breaks_are_no_lines():
 
 @pytest.mark.parametrize("texts", [[], ["", " \n"], ["😀 ..."]])
 def test_nothing_to_learn(texts):
-    with pytest.raises(RunError, match=f"no token of the {len(texts)} records of train"):
+    with pytest.raises(RunError, match=f"no token in the {len(texts)} records of train"):
         learned(texts, tokenizer="words")
 
 

@@ -6,7 +6,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.transforms.imaging.affine import IDENTITY, Affine, upright
+from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
 from recordmill.transforms.imaging.geometry import plan_resize
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT
@@ -75,7 +75,7 @@ turns = st.builds(
 @example(one=Affine(0.6, -0.8, 50, 0.8, 0.6, 0), corners=(200, 200, 300, 300))  # none of it
 def test_what_is_seen_of_a_box_that_is_turned(one, corners):
     box = [*np.minimum(corners[:2], corners[2:]), *np.maximum(corners[:2], corners[2:])]
-    (found,), (area,) = one.seen(np.array([box]), (100, 80))
+    (found,), (area,) = one.visible(np.array([box]), (100, 80))
     across, down = np.meshgrid(np.arange(0.25, 100, 0.5), np.arange(0.25, 80, 0.5))
     before = one.inverse().points(np.stack([across, down], axis=-1))
     within = ((before >= box[:2]) & (before <= box[2:])).all(axis=-1)
@@ -98,7 +98,7 @@ def test_upright_follows_the_pixels(turn):
     stored = np.arange(35, dtype=np.uint8).reshape(5, 7)  # no pixel twice
     image = Image.fromarray(stored)
     turned = np.asarray(image if turn == 1 else image.transpose(UPRIGHT[turn]))
-    moves = upright(turn, image.size)
+    moves = exif_transform(turn, image.size)
     for (y, x), level in np.ndenumerate(stored):
         across, down = moves.points(np.array([x + 0.5, y + 0.5]))
         assert turned[int(down), int(across)] == level
@@ -107,7 +107,7 @@ def test_upright_follows_the_pixels(turn):
 @given(source=sizes, size=sizes, mode=st.sampled_from(["crop", "pad", "stretch", "fit"]))
 def test_a_plan_moves_the_centre_to_the_centre_and_the_window_to_inner(source, size, mode):
     plan = plan_resize(source, ImageOptions(size=size[::-1], resize_mode=mode))
-    moves = plan.moves(source)
+    moves = plan.transform(source)
     left, top = ((whole - part) / 2 for whole, part in zip(source, plan.window, strict=True))
     window = np.array([[left, top, left + plan.window[0], top + plan.window[1]]])
     inner = [*plan.corner, *np.add(plan.corner, plan.inner)]

@@ -127,7 +127,7 @@ def test_twelve_bits_of_a_tiff_are_scaled_by_their_own_range():
 def test_pixels_without_an_8_bit_meaning():
     floats = saved(Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF")
     assert str(reject(floats)) == (
-        "unsupported: pixels of type floating point have no 8-bit meaning"
+        "unsupported: pixels of type floating point have no 8-bit equivalent"
     )
     for extreme in (-1, 65536):
         integers = saved(Image.fromarray(np.full((2, 2), extreme, np.int32)), "TIFF")

@@ -90,7 +90,7 @@ def test_text_and_profiles_that_unfold():
     for kind, head in ((b"zTXt", b"t\0\0"), (b"iCCP", b"p\0\0"), (b"iTXt", b"t\0\1\0\0\0")):
         data = saved(photo())
         error = reject(data[:33] + chunk(kind, head + bomb) + data[33:])
-        assert str(error) == "corrupt: text or a profile in the PNG unfolds to megabytes"
+        assert str(error) == "corrupt: text or a profile in the PNG inflates to megabytes"
 
 
 @pytest.mark.parametrize("progressive", [False, True])
@@ -119,20 +119,21 @@ def test_other_formats_cut_in_half(kind):
 MESSAGES = {
     b"": "empty: the file is empty",
     b"<!DOCTYPE html><html>": (
-        "not_an_image: starts with b'<!DOCTYPE ht', which is none of JPEG, PNG, GIF, WebP, BMP, "
+        "not_an_image: starts with b'<!DOCTYPE ht': expected one of JPEG, PNG, GIF, WebP, BMP, "
         "TIFF, AVIF, JPEG 2000, PNM, ICO, TGA"
     ),
     bytes(100): "not_an_image: starts with b'\\x00\\x00",
     b"%!PS-Adobe-3.0 EPSF-3.0\n": "not_an_image: starts with b'%!PS-Adobe-3'",
-    b"\xff\xd8\xff": "corrupt: starts as a JPEG, but Pillow cannot open it",
-    b"\x89PNG\r\n\x1a\n" + bytes(40): "corrupt: starts as a PNG, but Pillow cannot open it",
-    png_header(0, 5): "corrupt: starts as a PNG, but Pillow cannot open it",
+    b"\xff\xd8\xff": "corrupt: has the signature of JPEG, but Pillow cannot open it",
+    b"\x89PNG\r\n\x1a\n"
+    + bytes(40): "corrupt: has the signature of PNG, but Pillow cannot open it",
+    png_header(0, 5): "corrupt: has the signature of PNG, but Pillow cannot open it",
     saved(photo(), "JPEG").replace(b"\0\x5a\0\x78\3", b"\0\0\0\x78\3"): (
-        "corrupt: starts as a JPEG, but Pillow cannot open it"
+        "corrupt: has the signature of JPEG, but Pillow cannot open it"
     ),
-    saved(photo())[:-40]: "truncated: the PNG ends before the picture is complete",
-    icon_of(b""): "corrupt: starts as a ICO, but Pillow cannot open it",
-    b"P6 2 2 255\nxx": "truncated: the PNM ends before the picture is complete",
+    saved(photo())[:-40]: "truncated: the PNG ends before the image is complete",
+    icon_of(b""): "corrupt: has the signature of ICO, but Pillow cannot open it",
+    b"P6 2 2 255\nxx": "truncated: the PNM ends before the image is complete",
 }
 
 
@@ -141,14 +142,14 @@ def test_messages(data):
     assert str(reject(data)).startswith(MESSAGES[data])
 
 
-def test_a_sound_tiff_of_a_kind_that_pillow_does_not_know_is_not_called_broken():
+def test_the_reject_of_an_unsupported_tiff_names_both_causes():
     entries = ((256, 4), (257, 4), (258, 8), (262, 2), (273, 8), (277, 2), (278, 4), (279, 32))
     head = b"II*\0" + struct.pack("<IH", 8, len(entries))
     directory = b"".join(struct.pack("<HHII", tag, 3, 1, value) for tag, value in entries)
     data = head + directory + bytes(36)  # RGB, as it says, of two samples per pixel
     assert str(reject(data)) == (
-        "corrupt: starts as a TIFF, but Pillow cannot open it: broken, or of a kind that Pillow "
-        "does not know"
+        "corrupt: has the signature of TIFF, but Pillow cannot open it: corrupt, or an unsupported "
+        "variant"
     )
 
 
@@ -180,7 +181,7 @@ def test_min_size(jpeg):
 def test_a_side_that_jpeg_cannot_hold():
     data = saved(Image.new("L", (65_501, 1)))
     assert str(reject(data, ImageOptions(mode="gray"))) == (
-        "unsupported: 65501x1 pixels, more than the 65500 a side of a JPEG"
+        "unsupported: 65501x1 pixels: the sides of a JPEG have at most 65500"
     )
 
 

@@ -48,7 +48,7 @@ def test_counts_are_of_pictures(pictures):
     counts = LabelCounts()
     for one in pictures:
         counts.add(sets_of(columns([one])))
-    assert counts.pictures == len(pictures)
+    assert counts.images == len(pictures)
     assert counts.by_class == Counter(name for one in pictures for name in set(one))
     assert sum(counts.by_set.values()) == len(pictures)
 

@@ -306,8 +306,8 @@ def test_invalid_annotations(content, message, tmp_path):
 def test_options_without_annotations_are_refused(tmp_path, capsys):
     places = ("--input", tmp_path, "--output", tmp_path / "out")
     assert images(*places, "--min-box", 3) == 2
-    assert "--min-box: says nothing without --annotations" in capsys.readouterr().err
+    assert "--min-box: has no effect without --annotations" in capsys.readouterr().err
     assert images(*places, "--annotations=") == 2
     assert "--annotations: expected a path or a URI, got ''" in capsys.readouterr().err
     assert images(*places, "--annotations", "x.json", "--min-box", -3) == 2
-    assert "--min-box: expected pixels from 0 on, got -3" in capsys.readouterr().err
+    assert "--min-box: expected 0 or more pixels, got -3" in capsys.readouterr().err

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.storage.files import Location, read_file
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import file_stat, references
 from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls, number_text
@@ -498,7 +499,7 @@ def test_nested_json_that_an_example_cannot_hold(
     value: object, kind: str, folder: pathlib.Path
 ) -> None:
     listing = write(folder, "l.jsonl", json.dumps({"path": "a.jpg", "v": value}))
-    with pytest.raises(ConfigError, match=f"column 'v' of the listing is of type {kind}"):
+    with pytest.raises(ConfigError, match=f"column 'v' of the listing has type {kind}"):
         scan(listing)
     assert len(scan(listing, drop_columns=("v",))[0]) == 1
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.storage.files import Location, StorageError, read_file
+from recordmill.storage.files import Location, StorageError
+from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.folders import (

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recordmill.storage.files import ChangedInputError, Location
+from recordmill.storage.files import Location
+from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.row_formats.row_format import RowFormat

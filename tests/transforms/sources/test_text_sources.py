@@ -18,7 +18,8 @@ import pytest
 
 from recordmill.errors import ConfigError, Reason, Reject, RunError
 from recordmill.processes import pool
-from recordmill.storage.files import ChangedInputError, Location
+from recordmill.storage.files import Location
+from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, RowSource
 from recordmill.transforms.sources.files import references

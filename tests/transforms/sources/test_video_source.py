@@ -11,7 +11,8 @@ from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RecordError, RunError
 from recordmill.job.staging import Staging
-from recordmill.storage.files import ChangedInputError, Location
+from recordmill.storage.files import Location
+from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart

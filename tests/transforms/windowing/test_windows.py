@@ -221,9 +221,9 @@ def test_a_survey_does_not_depend_on_the_order_of_parts(order, size):
     ("given", "words"),
     [
         ({"window": 0, "stride": 1}, "--window: expected more than 0"),
-        ({"window": 1, "stride": 1, "resample": "max"}, "--resample is of use with --step only"),
-        ({"window": 1, "stride": 1, "purge": 1}, "--purge is of use with --split-by time only"),
-        ({"window": 1, "stride": 1, "fill_rows": 2}, "--fill-rows is of use with --gap-policy"),
+        ({"window": 1, "stride": 1, "resample": "max"}, "--resample: requires --step"),
+        ({"window": 1, "stride": 1, "purge": 1}, "--purge: requires --split-by time"),
+        ({"window": 1, "stride": 1, "fill_rows": 2}, "--fill-rows: requires --gap-policy"),
     ],
 )
 def test_options_that_make_no_sense(given, words):

@@ -20,9 +20,9 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
 from recordmill.transforms.model.data_type import ListingPart, Source
 from recordmill.transforms.model.label_sets import (
+    ImageClass,
     LabelCounts,
     LabelSet,
-    PictureClass,
     largest,
     rarest,
     sets_of,
@@ -58,7 +58,7 @@ class AnnotatedFiles:
     unannotated: Unannotated = "reject"
     without_boxes: WithoutBoxes = "keep"
     classes: tuple[str, ...] | None = None
-    picture_class: PictureClass | None = None
+    picture_class: ImageClass | None = None
     with_classes: bool = False
     stratum_size: int | None = None
     _found: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)

@@ -17,7 +17,8 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
-from recordmill.storage.files import Location, StorageError, read_file
+from recordmill.storage.files import Location, StorageError
+from recordmill.storage.input_files import read_file
 from recordmill.transforms.model.annotations import (
     DIFFICULT,
     OBJECTS,

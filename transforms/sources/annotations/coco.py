@@ -208,7 +208,7 @@ class _CocoParser:
         if self._categories:
             more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
             fields.append(objects_field(more))
-            of = np.array(self._objects.pictures, np.int64)
+            of = np.array(self._objects.images, np.int64)
             objects = self._object_ids.deduplicate(of, self._objects.content)
             columns[OBJECTS] = self._objects.column(count, more, objects.kept)
             faults |= objects.faults

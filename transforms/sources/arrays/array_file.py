@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError, did_you_mean
-from recordmill.storage.files import InputFile
+from recordmill.storage.input_files import InputFile
 from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
 Array = npt.NDArray[Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recordmill.errors import Reason, RecordError
-from recordmill.storage.files import InputFile
+from recordmill.storage.input_files import InputFile
 from recordmill.transforms.sources.arrays import hdf5, npy, npz
 from recordmill.transforms.sources.arrays.array_file import NO_ARRAYS, ArrayFile, NpyFile
 

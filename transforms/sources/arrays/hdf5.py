@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.storage.files import InputFile, is_uri, open_file
+from recordmill.storage.files import is_uri
+from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
 from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 

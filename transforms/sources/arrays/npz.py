@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from recordmill.errors import Reason, RecordError
-from recordmill.storage.files import InputFile, open_file
+from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span
 from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, is_uri
-from recordmill.storage.storage_errors import error_code, explained, reason
+from recordmill.storage.storage_errors import error_code, raise_storage_errors, short_cause
 from recordmill.storage.stores import ArrowFiles
 
 _CACHED = 1 << 17  # paths, at most
@@ -61,9 +61,9 @@ def stat_problem(error: OSError, path: str) -> RejectCause:
             Reason.MISSING, "a symbolic link to a missing file" if dangling else "no such file"
         )
     if code in (errno.EMFILE, errno.ENFILE):
-        with explained("stat", path):
+        with raise_storage_errors("access", path):
             raise error
-    return RejectCause(Reason.UNREADABLE, reason(error))
+    return RejectCause(Reason.UNREADABLE, short_cause(error))
 
 
 def special_file_problem(mode: int) -> RejectCause | None:
@@ -153,7 +153,7 @@ def _stat_remote(places: dict[str, Location]) -> dict[str, FileStat | RejectCaus
 
 
 def _stat_object(place: Location) -> FileStat | RejectCause:
-    with explained("stat", place):
+    with raise_storage_errors("access", place):
         store = place.store
         assert isinstance(store, ArrowFiles)
         info: Any = store.filesystem.get_file_info(store.path(place.path))

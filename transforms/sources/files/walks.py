@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from recordmill.errors import Reject
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import explained
+from recordmill.storage.storage_errors import raise_storage_errors
 from recordmill.storage.stores import ArrowFiles
 from recordmill.transforms.sources.files.file_stat import (
     RejectCause,
@@ -185,7 +185,7 @@ def _walk_store(
     pending = collections.deque([(base, 0)])
     while pending:
         folder, level = pending.popleft()
-        with explained("list", root):
+        with raise_storage_errors("list", root):
             # Sorted, because stores list in different orders.
             infos = sorted(_select(store, folder, recursive=level >= depth), key=_path)
         for info in infos:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.storage.files import Location, open_file
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import open_file
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 
 SECTION_BYTES = 8 << 20  # approximate size of a section of a splittable file

@@ -10,7 +10,8 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
-from recordmill.storage.files import Location, read_file
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, ListingPart
 from recordmill.transforms.sources.files import references

@@ -18,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.errors import Reason, RecordError, Reject, RunError
-from recordmill.format.row_assembly import offsets_of
+from recordmill.format.flat_arrays import offsets_of
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
 from recordmill.transforms.model import batch

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.imaging.colour import PILLOW_MODES, blank
+from recordmill.transforms.imaging.colour import PILLOW_MODES, background_image
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import UPRIGHT, check_sides, encode
@@ -132,7 +132,7 @@ class FrameEncoder:
 
     def _pad(self, planes: Sequence[Plane], upright: ResizePlan) -> list[Plane]:
         """Pad planes to the canvas. In a JPEG the image begins at an even pixel, as chroma does."""
-        colour = blank((1, 1), mode="rgb", background=self._options.background)
+        colour = background_image((1, 1), mode="rgb", background=self._options.background)
         (width, height), (left, top) = upright.canvas, upright.corner
         if self._options.image_format != "jpeg":
             return [_place_on_canvas(planes[0], (height, width), (top, left), np.array(colour))]
@@ -154,7 +154,7 @@ class FrameEncoder:
         shown = (max(round(kind.width * self._aspect), 1), kind.height)
         sideways = kind.turn >= _SIDEWAYS
         upright = plan_resize(shown[::-1] if sideways else shown, self._options)
-        plan = upright.turned() if sideways else upright
+        plan = upright.transposed() if sideways else upright
         form = frame.format
         chroma = (_SOME // form.chroma_width(_SOME), _SOME // form.chroma_height(_SOME))
         window = _crop((kind.width, kind.height), shown, plan, chroma=chroma)

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.storage.files import InputFile, is_uri, open_file
+from recordmill.storage.files import is_uri
+from recordmill.storage.input_files import InputFile, open_file
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""Every record falls to one worker of one host, whatever their number, and orders repeat."""
+"""Every record is read by one worker of one host, and orders are reproducible."""
 
 import itertools
 import sys
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordmill
-from recordmill.reading.worker_sharding import cut, part_of, shuffled, shuffled_blocks
+from recordmill.reading.worker_sharding import even_part, shuffled, shuffled_blocks, slice_ranges
 from tests.make_dataset import make_dataset
 
 
@@ -19,13 +19,15 @@ from tests.make_dataset import make_dataset
     size=st.integers(1, 50),
     seed=st.integers(0, 3),
 )
-def test_every_record_falls_to_one_worker(records, hosts, workers, size, seed) -> None:
+def test_every_record_is_read_by_one_worker(records, hosts, workers, size, seed) -> None:
     found = []
     for host in range(hosts):
-        mine = part_of(range(records), hosts, host)
+        mine = even_part(range(records), hosts, host)
         blocks = [mine[at : at + size] for at in range(0, len(mine), size)]
         for order in ([mine], shuffled_blocks(blocks, seed=seed, epoch=5)):
-            parts = [cut(order, part_of(range(len(mine)), workers, n)) for n in range(workers)]
+            parts = [
+                slice_ranges(order, even_part(range(len(mine)), workers, n)) for n in range(workers)
+            ]
             numbers = [[number for one in part for number in one] for part in parts]
             assert sorted(itertools.chain(*numbers)) == [*mine]
         found += numbers
@@ -35,7 +37,7 @@ def test_every_record_falls_to_one_worker(records, hosts, workers, size, seed) -
 
 
 @given(st.integers(0, 200), st.integers(1, 50))
-def test_shuffled_items_are_all_there(count, size) -> None:
+def test_shuffling_returns_all_items(count, size) -> None:
     def order(**how: int) -> list[int]:
         return list(
             shuffled(iter(range(count)), size, **({"seed": 1, "epoch": 2, "worker": 3} | how))

@@ -4,7 +4,7 @@ Of folders that are named as their classes, with photos/shoes/1.jpg and so on:
 
     recordmill images --input photos/ --output pictures/ --size 48 --stratify \
         --splits train=0.6,validation=0.2,test=0.2
-    python examples/train_pictures_by_hand.py --dataset pictures/ --checkpoints state/
+    python examples/train_images_by_hand.py --dataset pictures/ --checkpoints state/
 """
 
 import argparse

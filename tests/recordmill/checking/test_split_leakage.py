@@ -4,10 +4,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.checking.split_leakage import Hashes, find_leaks, suspect_rows, suspects
+from recordmill.checking.split_leakage import (
+    ShardHashes,
+    find_leaks,
+    suspect_hashes,
+    suspect_records,
+)
 
 SPLITS = ("test", "train", "validation")
-# (split, shard, key, copy, group): few values, so that many of them meet.
+# (split, shard, key, copy, group): few values, so that many of them are equal.
 ROWS = st.lists(
     st.tuples(
         st.sampled_from(SPLITS),
@@ -39,14 +44,16 @@ def indexes(rows) -> dict[tuple[str, int], pa.Table]:
 def test_every_leak_is_found_and_nothing_else(rows) -> None:
     shards = indexes(rows)
     hashes = {
-        split: Hashes.together([Hashes.of(shards[split, shard]) for shard in (0, 1)])
+        split: ShardHashes.merge([ShardHashes.of(shards[split, shard]) for shard in (0, 1)])
         for split in SPLITS
     }
     found = list(
         find_leaks(
-            row
+            record
             for (split, shard), index in shards.items()
-            for row in suspect_rows(index, suspects(hashes), split=split, file=f"{split}-{shard}")
+            for record in suspect_records(
+                index, suspect_hashes(hashes), split=split, file=f"{split}-{shard}"
+            )
         )
     )
     pairs = list(itertools.combinations(rows, 2))

@@ -4,7 +4,7 @@ Of folders that are named as their classes, with photos/shoes/1.jpg and so on:
 
     recordmill images --input photos/ --output pictures/ --size 48 --stratify \
         --splits train=0.6,validation=0.2,test=0.2
-    python examples/train_pictures.py --dataset pictures/
+    python examples/train_images.py --dataset pictures/
 
 All classes count the same, in what is learned and in what is measured, rare ones too.
 """

@@ -1,0 +1,64 @@
+"""Child process of a pool: runs one task after another until the pool closes the channel.
+
+A child is either forked from the process of the pool, or started as a new Python interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import importlib
+import os
+import pickle
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+
+from recordmill.processes.shared_memory import SharedMemoryChannel
+
+
+def main(socket: int, memory: int, imports: Sequence[str]) -> None:
+    """Import the modules and run tasks, in a new interpreter that inherited both descriptors."""
+    for module in imports:
+        with contextlib.suppress(Exception):  # a task that needs the module reports the error
+            importlib.import_module(module)
+    channel = SharedMemoryChannel(Connection(socket), memory)
+    os.close(memory)
+    run_tasks(channel)
+
+
+def run_tasks(channel: SharedMemoryChannel) -> None:
+    """Run tasks and send their results until the other end of the channel is closed."""
+    gc.freeze()  # the collector does not write to pages that are shared with the parent
+    # C libraries print warnings about bad data; only a crash of the process is worth printing.
+    faulthandler.enable(os.fdopen(os.dup(2), "w"))
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), 2)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            channel.send(_run_task(channel.receive()))
+
+
+def _run_task(task: bytes | memoryview) -> bytes:
+    try:
+        function, args, kwargs = pickle.loads(task)
+        return pickle.dumps((True, function(*args, **kwargs)), protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # noqa: BLE001 (the pool raises it in the parent)
+        return _dump_error(error)
+
+
+def _dump_error(error: Exception) -> bytes:
+    """Pickle an exception with its traceback as a note, because tracebacks cannot be pickled."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    note = f"In the encoder process {os.getpid()}:\n{text}"
+    error.add_note(note)
+    try:
+        result = pickle.dumps((False, error))
+        pickle.loads(result)  # fails if __init__ takes other arguments than Exception's
+    except Exception as unpicklable:  # noqa: BLE001
+        message = f"{type(error).__name__}: {error} (not picklable: {unpicklable})"
+        substitute = RuntimeError(message)
+        substitute.add_note(note)
+        result = pickle.dumps((False, substitute))
+    return result
