@@ -38,11 +38,10 @@ from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.plan import unknown_splits
-from recordmill.transforms.staged.listing import layout_of as layout_of_rows
-from recordmill.transforms.staged.listing import read_part, stage_listing
+from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.series import Windowing
-from recordmill.transforms.windowing.windows import layout_of
+from recordmill.transforms.windowing.windows import window_layout
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
@@ -155,7 +154,7 @@ class Job:
             )
         layout = self._layout(listing)
         self.asked.refuse(layout)
-        records = layout if self.kind.windows is None else layout_of(layout, self.kind.windows)
+        records = layout if self.kind.windows is None else window_layout(layout, self.kind.windows)
         self._check_layout(records)
         self.staging.begin()
         run_pipeline(self._road(listing, layout, records, fingerprint))
@@ -183,7 +182,7 @@ class Job:
                 grouped=listing.grouped > 0,
                 presplit=listing.presplit > 0,
             )
-        layout = layout_of_rows(source, listing, self.staging)
+        layout = row_layout(source, listing, self.staging)
         together = self.kind.cutter is not None or (
             duplicates is not None and duplicates.mode == "group"
         )

@@ -25,7 +25,7 @@ from recordmill.runners import direct
 from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
-from recordmill.transforms.checks.violations import too_far
+from recordmill.transforms.checks.violations import drift_violations
 from recordmill.transforms.model.data_type import DataType, RowSource
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _distances(job: Job) -> list[RenderableType]:
         drifted = drift.drift(statistics_file.parse(request.compared), slices)
     tables = distances.tables(drift.skew(slices), drifted, other=job.config.compare_with)
     if drifted is not None and request.rules is not None:
-        tables += [Text(f"Warning: {one}") for one in too_far(drifted, request.rules)]
+        tables += [Text(f"Warning: {one}") for one in drift_violations(drifted, request.rules)]
     return tables
 
 

@@ -12,7 +12,7 @@ from recordmill.profile.schema_rules import DistanceLimit, SchemaRules
 from recordmill.profile.statistics_file import load_compared
 from recordmill.storage.files import Location
 from recordmill.transforms.checks.schema_check import SchemaCheck
-from recordmill.transforms.checks.schema_columns import described_fields, refuse_columns
+from recordmill.transforms.checks.schema_columns import check_columns, profiled_fields
 from recordmill.transforms.model.data_type import Check, DataType, Headers, Layout
 from recordmill.transforms.planning.examination import INFERRED, Examination
 from recordmill.transforms.planning.examine import Examiner
@@ -72,9 +72,9 @@ class SchemaRequest:
         """Raise ConfigError for columns that the schema lacks, and for those that it misses."""
         made = None if self.data_type.headers is None else self.data_type.headers.fields
         if self.rules is not None:
-            refuse_columns(self.rules, layout, made)
+            check_columns(self.rules, layout, made)
         elif self.config.statistics or self.infers:
-            described_fields(layout, made)
+            profiled_fields(layout, made)
 
     def check(self, layout: Layout) -> Check | None:
         """Return the data type's check, followed by the schema's.

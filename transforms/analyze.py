@@ -1,4 +1,4 @@
-"""Analyze: one pass over all records for everything that is learned or counted before balancing."""
+"""Analyze: one pass over all records that counts them and learns from train, before balancing."""
 
 import dataclasses
 import functools
@@ -19,10 +19,10 @@ from recordmill.transforms.staged.batches import Element, scan
 
 
 class AnalyzedBatches(NamedTuple):
-    """Batches, and what all of them together have shown.
+    """Batches, and the results of the analysis of all of them.
 
-    survey, learned, examined: of one element each, or none where no batch came in. problems:
-    sentences on why no dataset can be made of the input.
+    survey: one element, or none without batches. learned, examined: one element each.
+    problems: reasons, as sentences for the user, why the input cannot become a dataset.
     """
 
     batches: beam.PCollection[Element]
@@ -49,12 +49,11 @@ class Analyze(beam.PTransform):
     """Count all records and learn from those of train: handles on batches with splits in,
     `AnalyzedBatches` out.
 
-    The records are read once for all of it.
+    All records are read once.
 
-    analysis: learns artifacts, such as a vocabulary, from the records of train, copy 0. columns: of
-      the records, where the analysis is a preprocessing function. artifacts: given by the user.
-    examination: statistics, and the rules of a schema. unique_keys: whether the source proves that
-      keys do not repeat; otherwise it is proved here.
+    analysis: learns artifacts, such as a vocabulary, from the records of train.
+    examination: options for statistics and a schema. artifacts: files given by the user.
+    unique_keys: whether the source guarantees unique keys; otherwise they are checked here.
     """
 
     run: RunSpec
@@ -94,7 +93,7 @@ class Analyze(beam.PTransform):
                 batches,
                 staging=run.staging,
                 columns=(batch.KEY, batch.HASH),
-                stepped=False,
+                apply_steps=False,
             )
             hashes = summaries | "Hashes" >> beam.FlatMap(_hashes).with_output_types(
                 tuple[int, bytes]

@@ -1,4 +1,4 @@
-"""AssignSplits: the split of every record, before anything is learned or balanced."""
+"""AssignSplits: assignment of records to splits, before learning and balancing."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from recordmill.transforms.balancing.stratify import (
     find_strata,
     store_strata,
 )
-from recordmill.transforms.checks.group_leakage import find_torn_groups
+from recordmill.transforms.checks.group_leakage import find_group_leakage
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import SplitByKey
@@ -34,9 +34,9 @@ _COUNTERS = RecordCounters("AssignSplits")
 
 
 def _assign(element: Any, strata: str = "", *, run: RunSpec) -> Any:
-    """Assign splits to rows in memory, or append the step that does to a handle on rows.
+    """Assign splits to rows in memory, or append the step that does so to a handle.
 
-    strata: the name of their file in staging; without one the key decides.
+    strata: name of the staged strata of a stratified split; empty for a split by key.
     """
     by_key = SplitByKey(run.splits, run.seed)
     if isinstance(element, pa.RecordBatch):
@@ -59,13 +59,15 @@ def _source(part: StagedPart) -> StagedBatch:
 class AssignSplits(beam.PTransform):
     """Assign every record to a split: batches in, batches out (in memory, or handles).
 
-    The split is a function of the seed and the record's key, or its group, so records added later
-    never move old ones. A split that the input names is kept.
+    The split is a function of the seed and the key of a record, or its group, so that records added
+    later never move old ones. Splits that the input assigns are kept.
 
-    stratify: the same mix of classes in every split, exactly; needs handles. windowing: cuts series
-      into windows, none of which crosses two splits; then the batches that come out are of windows.
-    keep_source: whether the rows of windows come out as well, for a schema that is about them.
-    remedy: what else to do where the input names several splits for one group.
+    stratify: whether all splits get the same fractions of every class, exactly; needs handles.
+    windowing: cuts series into windows, of which none spans two splits; the output is batches of
+      windows.
+    keep_source: whether the output also has the rows that windows were cut from, for statistics and
+      schemas.
+    remedy: advice in the message if the input assigns one group to several splits.
 
     Example::
 
@@ -107,10 +109,10 @@ class AssignSplits(beam.PTransform):
             batches |= "SpreadForStrata" >> beam.Reshuffle()
         batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
         if run.grouped and run.presplit:
-            torn = find_torn_groups(
-                functools.partial(scan, batches, staging=run.staging), instead=self.remedy
+            leakage = find_group_leakage(
+                functools.partial(scan, batches, staging=run.staging), remedy=self.remedy
             )
-            found.append(torn | "TornGroups" >> _problems())
+            found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
 
     def _cut_windows(

@@ -1,4 +1,4 @@
-"""Check: reject what can be known to be bad before anything is planned."""
+"""Check: rejection of invalid records and removal of duplicates, before planning."""
 
 import dataclasses
 import functools
@@ -35,13 +35,13 @@ def _unchanged(element: Element) -> Element:
 
 @dataclasses.dataclass(eq=False)
 class Check(beam.PTransform):
-    """Reject bad records, and drop duplicates: handles on batches in, handles on what passed out.
+    """Reject invalid records, and drop duplicates: handles in, handles on the remaining rows out.
 
-    What was left out, and why, is written beside each part. Rows that workers read are checked in
-    the same task that reads them (`Read`), so that they are read once.
+    Rejects and their reasons are written beside each part. If workers read the rows (`Read` with a
+    reader), they check them in the same task instead, so that rows are read only once.
 
-    check: finds bad rows. duplicates: finds equal rows; with mode `drop` the one of the smallest
-      key stays.
+    check: finds invalid rows. duplicates: finds duplicates; with mode `drop`, the one with the
+      smallest key stays.
     """
 
     run: RunSpec

@@ -1,4 +1,4 @@
-"""Batches of features to serialised Examples, for pipelines that write them in their own way."""
+"""EncodeExamples: serialized Examples in memory, for pipelines with another writer."""
 
 import dataclasses
 import itertools
@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from recordmill.format.example import encode_examples
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
+from recordmill.transforms.model.counters import RecordCounters
 
 
-def serialise(rows: pa.RecordBatch) -> Iterator[bytes]:
-    """Yields a serialised tf.train.Example per row; columns that start with `__` are left out."""
+def serialize_rows(rows: pa.RecordBatch) -> Iterator[bytes]:
+    """Yield a serialized tf.train.Example per row, without columns that start with `__`."""
+    RecordCounters("EncodeExamples").add(read=len(rows), out=len(rows))
     encoded = encode_examples(
         rows.select([name for name in rows.schema.names if not name.startswith("__")])
     )
@@ -23,9 +25,10 @@ def serialise(rows: pa.RecordBatch) -> Iterator[bytes]:
 
 @dataclasses.dataclass(eq=False)
 class EncodeExamples(beam.PTransform):
-    """Batches in, a column a feature; serialised Examples (bytes) out, one by one.
+    """Encode batches: a feature per column in, serialized Examples (bytes) out.
 
-    What Beam's own `beam.io.WriteToTFRecord` takes. Types as in `recordmill.format.example`.
+    The output is the input of Beam's own `beam.io.WriteToTFRecord`. Column types are mapped as in
+    `recordmill.format.example`.
 
     Example::
 
@@ -36,4 +39,4 @@ class EncodeExamples(beam.PTransform):
         super().__init__()
 
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[bytes]:
-        return batches | "Serialise" >> beam.FlatMap(serialise).with_output_types(bytes)
+        return batches | "Serialize" >> beam.FlatMap(serialize_rows).with_output_types(bytes)

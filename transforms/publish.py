@@ -1,4 +1,4 @@
-"""Publish: from finished shards to a dataset, if the ledger closes."""
+"""Publish: publishing of the finished shards as a dataset."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from recordmill.job.staging import FOLDER, ShardInfo
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
-from recordmill.transforms.writing.publication import publish
+from recordmill.transforms.writing.publication import publish_dataset
 
 
 def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> list[str]:
     staging = run.staging
     if not staging.root.exists() and (staging.output / MANIFEST).exists():
-        return [load(staging.output).digest]  # an attempt before this one has finished
-    manifest = publish(plan, infos, run=run)
+        return [load(staging.output).digest]  # an earlier attempt of this step succeeded
+    manifest = publish_dataset(plan, infos, run=run)
     written = sum(info.shard.records for info in infos)
     rejected = sum(len(info.rejects) for info in infos)
     RecordCounters("Publish").add(
@@ -30,13 +30,13 @@ def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) 
     if run.watched:
         return [] if manifest is None else [manifest.digest]
     if run.is_custom:
-        if manifest is not None:  # what a refused run has finished stays
+        if manifest is not None:  # finished shards of a refused run stay
             (staging.output / FOLDER).delete_tree()
     else:
         if manifest is not None:
             staging.sweep()
         lock.end_detached_job(staging.root.parent)
-    if manifest is None:  # the engine must not report that the job succeeded
+    if manifest is None:  # fail, so that the runner does not report success
         verdict = staging.verdict()
         raise RunError("" if verdict is None else verdict.message)
     return [manifest.digest]
@@ -44,13 +44,13 @@ def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) 
 
 @dataclasses.dataclass(eq=False)
 class Publish(beam.PTransform):
-    """Publish the dataset, once, after the last shard: `WrittenShards` in, its digest out.
+    """Publish the dataset once all shards are written: `WrittenShards` in, the digest out.
 
-    Nothing is published while the ledger is open or too many records were rejected. Publishing is a
-    stage of the pipeline, so that a job whose submitter has left publishes itself.
+    Nothing is published if the counts of the ledger do not add up, or if too many records were
+    rejected. Publishing is a stage of the pipeline, so that it also happens without the submitter.
 
     Raises:
-      RunError: the dataset is refused, and nobody watches the run to report it.
+      RunError: the dataset is refused, and no submitter waits to report it.
     """
 
     run: RunSpec
@@ -59,7 +59,7 @@ class Publish(beam.PTransform):
         super().__init__()
 
     def expand(self, shards: Any) -> beam.PCollection[str]:  # WrittenShards
-        # An impulse with a side input: a GroupByKey over nothing would never fire.
+        # An impulse with side inputs, because a GroupByKey over no shards would emit nothing.
         return (
             shards.infos.pipeline
             | "Once" >> beam.Impulse()

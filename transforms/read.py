@@ -16,8 +16,8 @@ from recordmill.transforms.model.data_type import Check, Chunker, Duplicates, Ro
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.staged.batches import Element, StagedBatch
 from recordmill.transforms.staged.listing import (
-    layout_of,
     prepare_output,
+    row_layout,
     stage_batch,
     stage_listing,
 )
@@ -25,19 +25,19 @@ from recordmill.transforms.staged.row_reader import RowReader
 
 
 def _batch(part: StagedPart, *, counters: RecordCounters) -> StagedBatch:
-    left_out = part.rejected + part.unread
-    counters.add(read=part.rows + left_out, out=part.rows, rejected=left_out)
+    rejected = part.rejected + part.unread
+    counters.add(read=part.rows + rejected, out=part.rows, rejected=rejected)
     return StagedBatch(part)
 
 
 @dataclasses.dataclass(eq=False)
 class Read(beam.PTransform):
-    """Turn a staged listing into batches: a pipeline in, handles on batches out.
+    """Read a staged listing: a pipeline in, handles on batches out.
 
-    The listing is made before the pipeline is built, by whoever submits it, and read from staging
-    ever after. Where it only names places (sections of large files), workers read the rows.
+    The submitter lists the input before it builds the pipeline; all later steps read the listing
+    from staging. If the listing holds only sections of large files, workers read their rows here.
 
-    reader: reads those rows; None where the listing holds the rows, or references to files.
+    reader: reads the rows of sections; None if the listing holds rows, or references to files.
 
     Example::
 
@@ -64,11 +64,11 @@ class Read(beam.PTransform):
     ) -> Self:
         """List a source into the staging folder of the run.
 
-        check, duplicates, chunker: applied when workers read rows; for all other sources give the
-        check to `Check`.
+        check, duplicates, chunker: applied to the rows of a `RowSource` when workers read them. For
+          all other sources pass the check to `Check`.
 
         Raises:
-          ConfigError: the input is unusable, or the output holds something else.
+          ConfigError: the input is unusable, or the output holds other files.
         """
         prepare_output(run.staging, overwrite=run.overwrite)
         labels = None if isinstance(source, RowSource) else run.labels
@@ -77,7 +77,7 @@ class Read(beam.PTransform):
             return cls(run, listing=listing)
         reader = RowReader(
             source=source,
-            layout=layout_of(source, listing, run.staging),
+            layout=row_layout(source, listing, run.staging),
             staging=run.staging,
             check=check,
             duplicates=duplicates,
@@ -115,11 +115,11 @@ class _Stage(beam.DoFn):
 
 @dataclasses.dataclass(eq=False)
 class StageBatches(beam.PTransform):
-    """Put batches that a pipeline made itself on the road: `pyarrow.RecordBatch`es in, handles out.
+    """Stage the batches of a custom pipeline: `pyarrow.RecordBatch`es in, handles out.
 
-    Batches have a column `__key__` (string, unique), the columns that the encoder reads, and may
-    have `__label__`, `__group__` and `__split__`; all of them have the same columns. Each batch is
-    written to the staging folder, so that memory does not grow with their number.
+    Batches have a column `__key__` (string, unique) and the columns that the encoder reads, and may
+    have `__label__`, `__group__` and `__split__`. All batches must have the same columns. Each
+    batch is written to the staging folder, so that memory does not grow with the number of batches.
     """
 
     run: RunSpec
@@ -131,6 +131,6 @@ class StageBatches(beam.PTransform):
         return (
             batches
             | "Stage" >> beam.ParDo(_Stage(self.run)).with_output_types(StagedBatch)
-            # What follows reads by name, so a retry must not see other names.
+            # Later steps read batches by name, so a retry must not give them other names.
             | "Spread" >> beam.Reshuffle()
         )

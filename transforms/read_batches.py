@@ -1,4 +1,4 @@
-"""ReadBatches: from the road back to batches in memory."""
+"""ReadBatches: reading of staged batches into memory."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -30,11 +30,11 @@ def _balanced(element: Element, plan: Plan, *, run: RunSpec) -> Iterator[pa.Reco
 
 @dataclasses.dataclass(eq=False)
 class ReadBatches(beam.PTransform):
-    """Read the rows of staged batches, for a pipeline that goes on in its own way: handles or
-    `PlannedBatches` in, `pyarrow.RecordBatch`es out.
+    """Read staged batches: handles or `PlannedBatches` in, `pyarrow.RecordBatch`es out.
 
-    Rows have their splits. Those of `PlannedBatches` also have `__copy__`, and each record appears
-    as often as the plan says.
+    It is for custom pipelines that continue with other transforms. Rows have the splits that were
+    assigned. Rows of `PlannedBatches` also have `__copy__`, and each record appears as often as the
+    plan says.
     """
 
     run: RunSpec

@@ -1,4 +1,4 @@
-"""Rebalance: how often each record of train is written, and with that the plan of the dataset."""
+"""Rebalance: exact balancing of the classes of train, and the plan of the dataset."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ from recordmill.transforms.staged.listing import read_part
 
 
 class PlannedBatches(NamedTuple):
-    """Batches, and the plan (one element): quotas, shards, labels, and the verdict on the input."""
+    """Batches, and the plan as a single element: quotas, shards, labels, verdict on the input."""
 
     batches: beam.PCollection[Element]
     plan: beam.PCollection[Plan]
@@ -55,7 +55,7 @@ def _plan(
     )
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)
-    elif run.layout is None:  # a column that no feature can hold shows before the work
+    elif run.layout is None:  # report a column that no feature can hold before anything is encoded
         columns = read_part(plan.parts[0].name, staging=run.staging).schema
         run.encoder.features(columns, plan.context)
     run.staging.place("plan.json").write_bytes(to_json(plan.to_json()))
@@ -68,15 +68,16 @@ def _plan(
 
 @dataclasses.dataclass(eq=False)
 class Rebalance(beam.PTransform):
-    """Balance the classes of train, exactly, and plan the dataset: `AnalyzedBatches` in,
-    `PlannedBatches` out. Other splits stay as they are.
+    """Balance the classes of train, and plan the dataset: `AnalyzedBatches` in, `PlannedBatches`
+    out.
 
-    No class ever meets on one worker: `transforms.balancing.quotas` finds how often each record
-    appears, and copies follow row by row when batches are read.
+    Other splits stay as they are. The rows of a class are never gathered on one worker:
+    `transforms.balancing.quotas` computes how often each record appears, and rows are replicated
+    when batches are read.
 
     balance: `oversample` repeats records up to the target, `undersample` drops records down to it.
-    target: records of a class; None is the largest class, or the smallest; `median`; or repeat
-      factors.
+    target: number of records of a class; None is the largest class (the smallest, when
+      undersampling); `median`; or repeat factors.
 
     Example::
 

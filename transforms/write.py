@@ -1,4 +1,4 @@
-"""WriteToTFRecord: shards of Examples, with index and checksum, in staging."""
+"""WriteToTFRecord: encoding and writing of shards, with index and checksum, into staging."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
 
 
 class WrittenShards(NamedTuple):
-    """What is known of each finished shard, and the plan."""
+    """The summary of each finished shard, and the plan."""
 
     infos: beam.PCollection[ShardInfo]
     plan: beam.PCollection[Plan]
@@ -23,9 +23,10 @@ class WrittenShards(NamedTuple):
 class WriteToTFRecord(beam.PTransform):
     """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out.
 
-    Names and compression are those of Beam's own `WriteToTFRecord`. Beyond it, records stand in the
-    order of (seed, key, copy), a finished shard is found again after a stop, and each has a sha256
-    and an index. Records that cannot be encoded are rejected with a reason.
+    Names and compression are those of Beam's own `WriteToTFRecord`. In addition, the order of
+    records is a function of (seed, key, copy), an interrupted run resumes after its finished
+    shards, and each shard has a sha256 and an index. Records that cannot be encoded are rejected
+    with a reason.
 
     Example::
 

@@ -1,7 +1,8 @@
-"""Balanced classes, exactly: every record of a class appears q times, some once more.
+"""Exact balancing of classes: each record of a class appears q times, some of them once more.
 
-No class ever meets on one worker. A histogram of ranks tells where the cut lies, the few rows at
-the cut decide it, and the copies follow row by row.
+The rows of a class are never gathered on one worker. A histogram of ranks locates the boundary
+between q and q + 1 copies, the few rows in the boundary bucket determine it exactly, and each row
+is then replicated on its own.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.label_sets import Held, RepeatFactors
 from recordmill.transforms.model.quota import (
-    NOTHING,
+    BEFORE_ALL,
     Histogram,
     RankCut,
     Threshold,
@@ -34,8 +35,12 @@ Cuts = Mapping[str, tuple[RankCut, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Goal:
-    """What a class shall have: `size` records, `repeats` of each and once more those of `cut`."""
+class PendingQuota:
+    """The quota of a class before the threshold of its cut is known.
+
+    size: number of records that the class will have. repeats: copies of each record. cut: the
+    records that appear once more.
+    """
 
     size: int
     repeats: int
@@ -44,13 +49,14 @@ class Goal:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """Each record of a class appears `repeats` times; those up to `last` once more.
+    """Number of copies of each record of a class.
 
-    size: how many records the class will have.
+    repeats: copies of each record. last: records up to this threshold appear once more. size:
+    number of records that the class will have.
     """
 
     repeats: int
-    last: Threshold = NOTHING
+    last: Threshold = BEFORE_ALL
     size: int = 0
 
 
@@ -61,12 +67,14 @@ def targets(
     balance: Balance,
     target: Target = None,
 ) -> dict[str, int]:
-    """{label: records wanted} from {label: records there are}.
-
-    held: which classes the records of train hold; for repeat factors.
+    """Return {label: target number of records}, given {label: number of records}.
 
     Oversampling never drops a record and undersampling never adds one: a class beyond the target
     stays as it is.
+
+    held: the sets of classes of the records of train; needed for repeat factors.
+    target: number of records of a class; None is the largest class (the smallest, when
+      undersampling); `median`; or repeat factors.
     """
     if balance not in ("oversample", "undersample") or not counts:
         return dict(counts)
@@ -83,27 +91,30 @@ def targets(
     return {label: bound(n, goal) for label, n in counts.items()}
 
 
-def goals(
+def pending_quotas(
     histogram: Histogram, held: Held | None = None, *, balance: Balance, target: Target = None
-) -> dict[str, Goal]:
-    """The goal of every class; records without label have none."""
+) -> dict[str, PendingQuota]:
+    """Return {label: pending quota}; records without a label are never balanced.
+
+    held, target: as in `targets`.
+    """
     counts = {label: n for label, n in histogram.totals().items() if label is not None}
     wanted = targets(counts, held, balance=balance, target=target)
     out = {}
     for label, row in zip(histogram.labels, histogram.counts, strict=True):
         if label is not None:
             repeats, extra = divmod(wanted[label], counts[label])
-            out[label] = Goal(wanted[label], repeats, RankCut.of(row, extra))
+            out[label] = PendingQuota(wanted[label], repeats, RankCut.of(row, extra))
     return out
 
 
 def balance_ranks(rows: pa.RecordBatch, *, seed: int) -> batch.UInt64Array:
-    """The rank that decides which records of a class are chosen: uint64[n]."""
+    """Return the ranks that decide which records of a class are chosen: uint64[n]."""
     return batch.mix(batch.hashes(rows), batch.salt(seed, "balance"))
 
 
 def balance_rows(rows: pa.RecordBatch, *, seed: int) -> pa.RecordBatch:
-    """What cuts are made through: (label, rank, key) of the labelled training records."""
+    """Return the columns (label, rank, key) of the labelled records of train."""
     ranks = pa.array(balance_ranks(rows, seed=seed))
     table = {"label": rows[batch.LABEL], "rank": ranks, "key": rows[batch.KEY]}
     return pa.RecordBatch.from_pydict(table).filter(pa.array(_balanced(rows)))
@@ -127,14 +138,17 @@ def _held_in_train(rows: pa.RecordBatch) -> Held:
 def replicate(
     rows: pa.RecordBatch, *, quotas: Mapping[str, Quota], seed: int
 ) -> Iterator[pa.RecordBatch]:
-    """Repeats rows by their quota, with `__copy__` 0, 1, ..; other splits pass as they are."""
+    """Yield rows as often as their quota says, with `__copy__` 0, 1, ..; in batches of `ROWS`.
+
+    Rows of other splits than train, and rows without a label, appear once.
+    """
     codes, names = batch.encode(rows[batch.LABEL])
     per_class = [quotas.get(name, Quota(1)) for name in names.to_pylist()] + [Quota(1)]
     times = np.array([quota.repeats for quota in per_class])[codes]
     ranks = balance_ranks(rows, seed=seed)
     times += within(codes, ranks, rows[batch.KEY], [quota.last for quota in per_class])
     times[~_balanced(rows)] = 1
-    if (times == 1).all():  # as where nothing is balanced: nothing has to move
+    if (times == 1).all():  # such as without balancing: no row has to be copied
         yield batch.set_column(rows, batch.COPY, pa.array(np.zeros(len(rows), np.int32)))
         return
     ends = np.cumsum(times)
@@ -155,18 +169,18 @@ def _boundary(ranked: pa.RecordBatch, cuts: Cuts) -> Iterable[tuple[str, pa.Reco
 
 
 def _thresholds(
-    met: tuple[str, Iterable[pa.RecordBatch]], cuts: Cuts
+    boundary: tuple[str, Iterable[pa.RecordBatch]], cuts: Cuts
 ) -> tuple[str, tuple[Threshold, ...]]:
-    label, parts = met
+    label, parts = boundary
     return label, thresholds(cuts[label], batch.concat(list(parts)))
 
 
 @dataclasses.dataclass(eq=False)
 class FindThresholds(beam.PTransform):
-    """(label, rank, key) batches in, (label, thresholds of its cuts) out.
+    """Find the thresholds of cuts: batches of (label, rank, key) in, (label, thresholds) out.
 
-    cuts: a side input, {label: cuts}. Labels whose cuts fall between two buckets are not met:
-    `quota.thresholds(cuts, None)` gives theirs.
+    cuts: a side input, {label: cuts}. Labels whose cuts all fall between two buckets are not in the
+      output: `thresholds(cuts, None)` returns theirs.
     """
 
     cuts: beam.pvalue.AsSideInput
@@ -181,25 +195,25 @@ class FindThresholds(beam.PTransform):
             ranked
             | "PickBoundary"
             >> beam.FlatMap(_boundary, self.cuts).with_output_types(tuple[str, pa.RecordBatch])
-            | "MeetByClass" >> beam.GroupByKey()
-            | "FindLast" >> beam.Map(_thresholds, self.cuts)
+            | "GroupByClass" >> beam.GroupByKey()
+            | "Thresholds" >> beam.Map(_thresholds, self.cuts)
         )
 
 
-def _cuts(goals: Mapping[str, Goal]) -> dict[str, tuple[RankCut, ...]]:
-    return {label: (goal.cut,) for label, goal in goals.items()}
+def _cuts(pending: Mapping[str, PendingQuota]) -> dict[str, tuple[RankCut, ...]]:
+    return {label: (quota.cut,) for label, quota in pending.items()}
 
 
 def _quotas(
-    goals: Mapping[str, Goal], met: Mapping[str, tuple[Threshold, ...]]
+    pending: Mapping[str, PendingQuota], found: Mapping[str, tuple[Threshold, ...]]
 ) -> dict[str, Quota]:
     return {
         label: Quota(
-            repeats=goal.repeats,
-            last=(met.get(label) or thresholds((goal.cut,), None))[0],
-            size=goal.size,
+            repeats=quota.repeats,
+            last=(found.get(label) or thresholds((quota.cut,), None))[0],
+            size=quota.size,
         )
-        for label, goal in goals.items()
+        for label, quota in pending.items()
     }
 
 
@@ -210,9 +224,9 @@ def find_quotas(
     target: Target = None,
     seed: int = 0,
 ) -> beam.PCollection[dict[str, Quota]]:
-    """The quota of every class, as the one element of a PCollection; none where nothing is read.
+    """Return {label: quota} as the only element of a PCollection, which is empty without rows.
 
-    scan: gives the rows of all batches, with their splits.
+    scan: reads the rows of all batches, with their splits. balance, target: as in `targets`.
     """
     held: beam.pvalue.AsSingleton | None = None
     if isinstance(target, RepeatFactors):
@@ -222,17 +236,17 @@ def find_quotas(
             | "AddUpHeld" >> beam.CombineGlobally(Held.sum).without_defaults(),
             default_value=None,
         )
-    reached = (
+    pending = (
         scan("CountClasses")
         | "RankToCount" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
         | "Histogram" >> beam.Map(_histogram)
         | "AddUp" >> beam.CombineGlobally(Histogram.sum).without_defaults()
-        | "SetGoals" >> beam.Map(goals, held, balance=balance, target=target)
+        | "PendingQuotas" >> beam.Map(pending_quotas, held, balance=balance, target=target)
     )
-    cuts = beam.pvalue.AsSingleton(reached | "Cuts" >> beam.Map(_cuts), default_value={})
-    met = (
+    cuts = beam.pvalue.AsSingleton(pending | "Cuts" >> beam.Map(_cuts), default_value={})
+    found = (
         scan("CutClasses", cuts)
         | "RankToCut" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
-        | "MeetInClasses" >> FindThresholds(cuts)
+        | "FindThresholds" >> FindThresholds(cuts)
     )
-    return reached | "Quotas" >> beam.Map(_quotas, beam.pvalue.AsDict(met))
+    return pending | "Quotas" >> beam.Map(_quotas, beam.pvalue.AsDict(found))

@@ -1,6 +1,6 @@
-"""Exact fractions within every class: largest remainder, by split rank.
+"""Stratified splits: exact fractions within every class, by largest remainder and split rank.
 
-The unit is the group where there are groups, and its class the majority of its records.
+Where records have groups, the unit is the group, and its class is the majority of its records.
 """
 
 import dataclasses
@@ -33,16 +33,16 @@ from recordmill.transforms.staged.batches import Scan
 _PARTITIONS = 64
 
 
-def undecided(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that are of a stratum, and whose split the input did not say."""
-    open_ = batch.strata(rows).is_valid()
+def unassigned(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows that have a stratum, and no split from the input."""
+    mask = batch.strata(rows).is_valid()
     if batch.SPLIT in rows.schema.names:
-        open_ = pc.and_(open_, rows[batch.SPLIT].is_null())
-    return rows.filter(open_)
+        mask = pc.and_(mask, rows[batch.SPLIT].is_null())
+    return rows.filter(mask)
 
 
 def split_cuts(histogram: Histogram, *, fractions: Fractions) -> dict[str, tuple[RankCut, ...]]:
-    """{label: a cut between each two splits}, for classes that fill every split."""
+    """Return {label: the cuts between its splits}, for classes large enough for every split."""
     cuts = {}
     for label, row in zip(histogram.labels, histogram.counts, strict=True):
         total = int(row.sum())
@@ -53,7 +53,10 @@ def split_cuts(histogram: Histogram, *, fractions: Fractions) -> dict[str, tuple
 
 
 def too_small(histogram: Histogram, *, fractions: Fractions, unit: str) -> list[str]:
-    """A sentence where a class cannot fill every split."""
+    """Return a sentence about the classes that have fewer units than splits; none if all suffice.
+
+    unit: plural noun for the units, such as `groups`.
+    """
     small = {
         label: n
         for label, n in histogram.totals().items()
@@ -65,13 +68,13 @@ def too_small(histogram: Histogram, *, fractions: Fractions, unit: str) -> list[
     more = f" and {len(small) - 5} more" if len(small) > 5 else ""
     return [
         f"--stratify: expected at least {len(fractions)} {unit} in every class, one for each of"
-        f" {', '.join(fractions)}; too few in {shown}{more}: add some, leave the class out, or"
+        f" {', '.join(fractions)}; too few in {shown}{more}: add records, remove the class, or"
         " split without --stratify"
     ]
 
 
 def _units(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(partition, (unit uint64, label string)) of a batch."""
+    """Yield (partition, rows of (unit uint64, label string)) for a batch."""
     units = batch.unit_hashes(rows)
     table = pa.RecordBatch.from_pydict({"unit": pa.array(units), "label": batch.strata(rows)})
     partition = batch.scale(units, _PARTITIONS)
@@ -80,7 +83,10 @@ def _units(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def majority(parts: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """The class of each unit: (unit uint64, label string), by unit; ties go to the first name."""
+    """Return the class of each unit: (unit uint64, label string), by ascending unit.
+
+    The class is that of most records of the unit; ties go to the first name.
+    """
     rows = batch.concat(list(parts))
     units, inverse = np.unique(np.asarray(rows["unit"]), return_inverse=True)
     codes, names = batch.encode(rows["label"])
@@ -96,8 +102,8 @@ def majority(parts: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     )
 
 
-def _majority(met: tuple[int, Iterable[pa.RecordBatch]]) -> pa.RecordBatch:
-    return majority(met[1])
+def _majority(partition: tuple[int, Iterable[pa.RecordBatch]]) -> pa.RecordBatch:
+    return majority(partition[1])
 
 
 def _rank_units(units: pa.RecordBatch, seed: int) -> pa.RecordBatch:
@@ -109,7 +115,7 @@ def _rank_units(units: pa.RecordBatch, seed: int) -> pa.RecordBatch:
 
 
 def _rank_rows(rows: pa.RecordBatch, seed: int) -> pa.RecordBatch:
-    return strata_rows(undecided(rows), majority=None, seed=seed)
+    return strata_rows(unassigned(rows), majority=None, seed=seed)
 
 
 def _histogram(ranked: pa.RecordBatch) -> Histogram:
@@ -118,11 +124,11 @@ def _histogram(ranked: pa.RecordBatch) -> Histogram:
 
 def _strata(
     cuts: Mapping[str, tuple[RankCut, ...]],
-    met: Mapping[str, tuple[Threshold, ...]],
+    found: Mapping[str, tuple[Threshold, ...]],
     units: Sequence[pa.RecordBatch],
 ) -> Strata:
-    found = {label: met.get(label) or thresholds(ends, None) for label, ends in cuts.items()}
-    return Strata(found, batch.concat(units).sort_by("unit") if units else None)
+    ends = {label: found.get(label) or thresholds(one, None) for label, one in cuts.items()}
+    return Strata(ends, batch.concat(units).sort_by("unit") if units else None)
 
 
 def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
@@ -132,18 +138,18 @@ def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
 def find_strata(
     scan: Scan, *, fractions: Fractions, seed: int, grouped: bool
 ) -> tuple[beam.PCollection[Strata], beam.PCollection[str]]:
-    """The strata, as the one element of a PCollection (none where nothing is read), and what the
-    data forbids.
+    """Return the strata, as the only element of a PCollection (empty without rows), and problems.
 
-    scan: gives the rows of all batches.
+    A problem is a sentence about classes that are too small. scan: reads the rows of all batches.
+    grouped: whether the rows have groups.
     """
     units = None
     if grouped:
         units = (
             scan("ReadUnits")
-            | "Undecided" >> beam.Map(undecided).with_output_types(pa.RecordBatch)
+            | "Unassigned" >> beam.Map(unassigned).with_output_types(pa.RecordBatch)
             | "Units" >> beam.FlatMap(_units).with_output_types(tuple[int, pa.RecordBatch])
-            | "MeetByUnit" >> beam.GroupByKey()
+            | "GroupByPartition" >> beam.GroupByKey()
             | "Majority" >> beam.Map(_majority).with_output_types(pa.RecordBatch)
         )
         ranked = units | "RankUnits" >> _ranking(_rank_units, seed)

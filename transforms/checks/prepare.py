@@ -1,5 +1,6 @@
-"""What comes between the listing and the plan: rows are read where the listing only says where they
-stand, and what can be known to be bad is rejected, so that counts come out exact.
+"""Preparation of listed parts before planning: workers read rows, and checks reject bad ones.
+
+Everything that can be known to be bad is rejected here, so that the counts of the plan are exact.
 """
 
 import dataclasses
@@ -18,21 +19,25 @@ from recordmill.processes.pool import process_count, shared_pool
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Check
 from recordmill.transforms.staged.encoder_tasks import check_rows
-from recordmill.transforms.staged.listing import prepare, read_part, write_kept
+from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
 from recordmill.transforms.staged.row_reader import RowReader, read_rows
 
-_CHUNK = 256  # rows of a task
+_CHUNK = 256  # rows that one task checks
 
 
 def check_part(
     part: StagedPart, *, check: Check, staging: Staging, workers: int
 ) -> list[StagedPart]:
-    """Writes the rows of a part that pass, beside what did not; done already on resume."""
+    """Check the rows of a part in encoder processes, and write those that pass, and the rejects.
+
+    workers: encoder processes; 0 is one per core. On resume the part of the earlier run is
+    returned.
+    """
 
     def make(stem: str) -> list[StagedPart]:
         return [_check(part, f"{stem}.arrow", check=check, staging=staging, workers=workers)]
 
-    return prepare(part, staging, make)
+    return make_or_reuse(part, staging, make)
 
 
 def _check(
@@ -51,21 +56,21 @@ def _check(
         kept += (outcome.kept + start).tolist()
         rejects += outcome.rejects
         filtered.update(option for _, option in outcome.filtered)
-    return write_kept(
+    return write_checked_part(
         rows.take(pa.array(kept, pa.int64())), staging, name, rejects=rejects, filtered=filtered
     )
 
 
 def read_rows_of(part: StagedPart, *, reader: RowReader, workers: int) -> list[StagedPart]:
-    """Reads, in an encoder process, a part that only says where its rows stand."""
+    """Read the rows of a part that lists sections of files, in an encoder process."""
     return shared_pool(workers).submit(read_rows, reader, part).result()
 
 
 class _Prepare(beam.DoFn):
-    """Parts of a bundle side by side, the largest first.
+    """Prepares the parts of a bundle concurrently, the largest first.
 
-    A runner cuts bundles before anybody knows what takes long. Where each had one part in work, a
-    process would be idle at the end while another still has many before it.
+    A runner cuts bundles without knowing how long each part takes. With one part at a time, some
+    encoder processes would be idle at the end while others still have many parts to do.
     """
 
     def __init__(self, make: Callable[[StagedPart], list[StagedPart]], at_once: int) -> None:
@@ -85,15 +90,15 @@ class _Prepare(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         parts = sorted(self._parts, key=lambda part: (-part.reads, part.name))
-        begun = [self._threads.submit(self._make, part) for part in parts]
+        futures = [self._threads.submit(self._make, part) for part in parts]
         try:
-            for future in begun:
+            for future in futures:
                 for made in future.result():
                     yield GlobalWindows.windowed_value_at_end_of_window(made)
-        finally:  # an attempt that has failed leaves nobody behind who still writes
-            for future in begun:
+        finally:  # no thread of a failed attempt may go on writing
+            for future in futures:
                 future.cancel()
-            wait(begun)
+            wait(futures)
 
     def teardown(self) -> None:
         self._threads.shutdown()
@@ -101,10 +106,11 @@ class _Prepare(beam.DoFn):
 
 @dataclasses.dataclass(eq=False)
 class PrepareParts(beam.PTransform):
-    """Parts of the listing in, parts of rows that can be planned with out.
+    """Prepare parts for planning: parts of the listing in, parts of rows out.
 
-    make: these of a part, such as `check_part` with its options. at_once: parts of a bundle, 0 is
-    one per core: `read_rows_of` keeps one encoder process busy, `check_part` all of them.
+    make: derives them from a part, such as `check_part` with its options.
+    at_once: parts that a bundle prepares concurrently; 0 is one per core. `read_rows_of` keeps one
+      encoder process busy, `check_part` all of them.
     """
 
     make: Callable[[StagedPart], list[StagedPart]]

@@ -1,4 +1,4 @@
-"""Beam counters of records, under the same three names for every transform."""
+"""Beam counters of records, with the same three names in every transform."""
 
 import dataclasses
 
@@ -15,6 +15,6 @@ class RecordCounters:
     transform: str
 
     def add(self, *, read: int = 0, out: int = 0, rejected: int = 0) -> None:
-        """Add to the counters of the running step."""
+        """Increment the counters of the running transform."""
         for name, count in (("in", read), ("out", out), ("rejected", rejected)):
             Metrics.counter(self.transform, f"records_{name}").inc(count)

@@ -1,8 +1,8 @@
-"""Exact quotas: which records of a class are the `count` of smallest rank, found without a sort.
+"""Cuts by rank: selection of the `size` records of smallest rank of each class, without a sort.
 
-Undersampling, oversampling and stratified splits ask the same question. It is answered from a
-histogram of the ranks' top byte: all buckets below a boundary belong to the cut, none above it, and
-only the rows of the boundary bucket have to meet to find the last record that belongs.
+Undersampling, oversampling and stratified splits all need this selection. A histogram of the top
+byte of the ranks locates it: all buckets below the boundary bucket belong to the cut, none above
+it, and only the rows of the boundary bucket are gathered to find the last record of the cut.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Counts = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """counts int64[k, BUCKETS]: records of class `labels[i]` by the top byte of their rank.
+    """Numbers of records by class and top byte of their rank.
 
-    A label of None counts the records without one.
+    labels: the classes; None stands for records without a label. counts: int64[k, BUCKETS], a row
+    per label.
     """
 
     labels: tuple[str | None, ...]
@@ -34,11 +35,12 @@ class Histogram:
 
     @classmethod
     def empty(cls) -> Histogram:
+        """Return the histogram of no records."""
         return cls((), np.zeros((0, BUCKETS), np.int64))
 
     @classmethod
     def of(cls, labels: pa.Array, ranks: batch.UInt64Array) -> Histogram:
-        """Counts the rows of a batch: labels string[n], ranks uint64[n]."""
+        """Count the rows of a batch. labels: string[n]. ranks: uint64[n]."""
         codes, names = batch.encode(labels)
         k = len(names)
         codes = np.where(codes < 0, k, codes)  # records without label come last
@@ -50,7 +52,7 @@ class Histogram:
 
     @classmethod
     def sum(cls, parts: Iterable[Histogram]) -> Histogram:
-        """Adds histograms up; the order of the labels does not depend on the order of the parts."""
+        """Add histograms up; labels are sorted, whatever the order of the parts."""
         kept = [part for part in parts if part.labels]
         labels = sorted({label for part in kept for label in part.labels}, key=_by_utf8)
         row = {label: i for i, label in enumerate(labels)}
@@ -60,7 +62,7 @@ class Histogram:
         return cls(tuple(labels), counts)
 
     def totals(self) -> dict[str | None, int]:
-        """{label: records}"""
+        """Return {label: number of records}."""
         return dict(zip(self.labels, self.counts.sum(axis=1).tolist(), strict=True))
 
 
@@ -70,21 +72,26 @@ def _by_utf8(label: str | None) -> tuple[bool, bytes]:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Threshold:
-    """Where a cut ends: the (rank, key) of its last record. Keys are not empty, so (rank, "") ends
-    it before `rank`; rank -1 is before all records, 2^64 after all of them.
+    """The end of a cut: the (rank, key) of its last record.
+
+    Keys are not empty, so (rank, "") ends a cut before all records of that rank. Rank -1 is before
+    all records, rank 2^64 after all of them.
     """
 
     rank: int
     key: str = ""
 
 
-NOTHING = Threshold(-1)
+BEFORE_ALL = Threshold(-1)
 
 
 @dataclasses.dataclass(frozen=True)
 class RankCut:
-    """The records of a class with the smallest (rank, key): whole buckets, and `inside` records of
-    the boundary bucket (0: none of it, and no rows have to meet).
+    """A cut of a class: its records with the smallest (rank, key).
+
+    boundary: the bucket in which the cut ends; all buckets before it belong to the cut. inside:
+    number of records of the boundary bucket that belong to it. If it is 0, the threshold is known
+    without any rows.
     """
 
     boundary: int
@@ -92,7 +99,11 @@ class RankCut:
 
     @classmethod
     def of(cls, counts: Counts, size: int) -> RankCut:
-        """counts int64[BUCKETS] of one class; size 0 .. counts.sum()."""
+        """Return the cut of `size` records, given int64[BUCKETS], the histogram of one class.
+
+        Raises:
+          ValueError: the class has fewer than `size` records.
+        """
         reached = np.cumsum(counts)
         if not 0 <= size <= reached[-1]:
             raise ValueError(f"a cut of {size} records out of {reached[-1]}")
@@ -100,10 +111,10 @@ class RankCut:
         return cls(boundary, size - (int(reached[boundary - 1]) if boundary else 0))
 
     def threshold(self) -> Threshold | None:
-        """The threshold, where whole buckets give it; None where rows have to meet."""
+        """Return the threshold of a cut of whole buckets; None if it needs the boundary rows."""
         if self.inside:
             return None
-        return Threshold(self.boundary << 56) if self.boundary else NOTHING
+        return Threshold(self.boundary << 56) if self.boundary else BEFORE_ALL
 
 
 def boundary_rows(
@@ -112,7 +123,10 @@ def boundary_rows(
     keys: pa.Array,
     cuts: Mapping[str, Sequence[RankCut]],
 ) -> Iterable[tuple[str, pa.RecordBatch]]:
-    """The rows that decide: per label the (rank uint64, key string) in a boundary bucket of it."""
+    """Yield (label, rows in a boundary bucket of its cuts), with columns (rank uint64, key string).
+
+    labels: string[n]. ranks: uint64[n]. keys: string[n].
+    """
     codes, names = batch.encode(labels)
     wanted = np.zeros((len(names) + 1, BUCKETS), bool)
     for code, name in enumerate(names.to_pylist()):
@@ -128,18 +142,20 @@ def boundary_rows(
             yield names[int(codes[part[0]])].as_py(), pa.RecordBatch.from_pydict(columns)
 
 
-def thresholds(cuts: Sequence[RankCut], met: pa.RecordBatch | None) -> tuple[Threshold, ...]:
-    """The last record of each cut of one class, given all its boundary rows."""
-    return tuple(cut.threshold() or _last(cut, met) for cut in cuts)
+def thresholds(cuts: Sequence[RankCut], boundary: pa.RecordBatch | None) -> tuple[Threshold, ...]:
+    """Return the threshold of each cut of one class.
+
+    boundary: all its boundary rows, with columns (rank, key); None if no cut needs them.
+    """
+    return tuple(cut.threshold() or _last(cut, boundary) for cut in cuts)
 
 
-def _last(cut: RankCut, met: pa.RecordBatch | None) -> Threshold:
-    assert met is not None, "a cut through a bucket whose rows did not meet"
-    ranks = np.asarray(met["rank"])
+def _last(cut: RankCut, boundary: pa.RecordBatch | None) -> Threshold:
+    assert boundary is not None, "a cut through a bucket whose rows were not gathered"
+    ranks = np.asarray(boundary["rank"])
     inside = np.flatnonzero((ranks >> np.uint64(56)) == np.uint64(cut.boundary))
-    ordered = sorted(
-        zip(ranks[inside].tolist(), met["key"].take(pa.array(inside)).to_pylist(), strict=True)
-    )
+    keys = boundary["key"].take(pa.array(inside))
+    ordered = sorted(zip(ranks[inside].tolist(), keys.to_pylist(), strict=True))
     return Threshold(*ordered[cut.inside - 1])
 
 
@@ -149,11 +165,12 @@ def within(
     keys: pa.Array,
     last: Sequence[Threshold],
 ) -> npt.NDArray[np.bool_]:
-    """bool[n]: whether each row belongs to the cut of its class; `last[codes[i]]` ends it.
+    """Return bool[n], true for rows that belong to the cut of their class.
 
-    Equal ranks are told apart by their keys, so a hash that repeats does not matter.
+    codes: int64[n], the class of each row. ranks: uint64[n]. keys: string[n]. last: the threshold
+    of each class. Rows of equal rank are compared by key, so that equal hashes do not matter.
     """
-    # Python's ints reach one below and one above uint64: two flags carry those.
+    # Ranks -1 and 2^64 do not fit into uint64, so two flags stand for them.
     limits = np.array([min(max(t.rank, 0), 2**64 - 1) for t in last], np.uint64)[codes]
     none = np.array([t.rank < 0 for t in last], bool)[codes]
     whole = np.array([t.rank >= 2**64 for t in last], bool)[codes]

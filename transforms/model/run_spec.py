@@ -1,4 +1,4 @@
-"""The options of one run, on which all of its steps agree."""
+"""The options of one run that several of its steps share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Compression = Literal["none", "gzip"]
 
 
 class _NoEncoder:
-    """Stands for the encoder of a run that writes nothing."""
+    """The placeholder encoder of a run that writes no Examples."""
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
         raise ConfigError("RunSpec: expected an encoder, which makes the Examples, got none")
@@ -44,20 +44,23 @@ class RunSpec:
     output: the folder of the dataset, a path or URI. encoder: makes the Examples; encoder processes
       import its class, so it is defined in a module, not in the script that is run. `AssignSplits`
       needs neither for batches in memory.
-    splits: {name: fraction}, in order; the fractions sum to 1. seed: of splits, balance and order.
-    num_shards: per split or for each, at most one per record; None sizes shards by `shard_bytes`.
+    splits: {name: fraction}, in order; the fractions sum to 1. seed: for splits, balancing and
+      order.
+    num_shards: number of shards of every split, or {split: number}; None derives it from
+      `shard_bytes`. A shard has at least one record.
     labels: class names in the order of their numbers; None sorts the classes of the input.
     label_offset: number of the first class. rename: {feature: name in the Examples}.
-    max_reject_fraction: more rejects than this fraction of the inputs refuse the run.
+    max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
+    overwrite: whether a dataset in the output is replaced.
     workers: encoder processes of a worker; 0 is one per core. spill_above: bytes of planned rows
       above which the shuffle goes through files.
-    layout: of the input, where it is known before the run. windows: options of a run that cuts
-      series into windows. unit: name of a record in the ledger. notes: on the input, for the
-      manifest.
-    job_id, options, versions, job: the name of the job folder, what the manifest says of options
-      and encoder versions, and the content of job.json; derived from the rest unless given.
-    watched: whether the submitter waits and reports the verdict; a refused run otherwise raises
-      RunError in the pipeline.
+    layout: layout of the records, if it is known before the run. windows: options of a run that
+      cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
+      for the manifest.
+    job_id: name of the staging folder. options, versions: content of the manifest. job: content of
+      job.json. All four are derived from the rest unless given.
+    watched: whether the submitter waits for the job and reports the verdict; otherwise a refused
+      run raises RunError in the pipeline.
 
     Raises:
       ConfigError: an option is out of its range.
@@ -95,31 +98,32 @@ class RunSpec:
         for number in counts.values():
             if number is not None and number < 1:
                 raise ConfigError(f"num_shards: expected 1 or more, got {number}")
-        kind = type(self.encoder)
-        if kind.__module__ == "__main__":
+        encoder = type(self.encoder)
+        if encoder.__module__ == "__main__":
             raise ConfigError(
-                f"encoder: {kind.__name__} is defined in the script itself, and encoder processes"
-                " import it by the name of its module: put it into a module of its own"
+                f"encoder: {encoder.__name__} is defined in the script itself, and encoder"
+                " processes import it by the name of its module: define it in a module that can be"
+                " imported"
             )
 
     @property
     def grouped(self) -> bool:
-        """Whether the index names the group of each record."""
+        """True if records have groups, which the index then lists."""
         return self.layout is not None and self.layout.grouped
 
     @property
     def is_custom(self) -> bool:
-        """Whether a custom pipeline runs it, without the lock and the job of a command."""
+        """True for a custom pipeline, which has no lock and no job of a command."""
         return self.job_id is None
 
     @property
     def presplit(self) -> bool:
-        """Whether the input names splits, or time decides them."""
+        """True if the input assigns splits, or time decides them."""
         return self.layout is not None and self.layout.presplit
 
     @functools.cached_property
     def manifest_options(self) -> Mapping[str, Any]:
-        """The options that shape bytes, as the manifest has them."""
+        """The options that shape bytes, for the manifest."""
         if self.options is not None:
             return self.options
         return {
@@ -134,7 +138,7 @@ class RunSpec:
 
     @functools.cached_property
     def encoder_versions(self) -> Mapping[str, str]:
-        """{library: version} of all that shapes the bytes."""
+        """{library: version} of the libraries that shape the bytes."""
         if self.versions is not None:
             return self.versions
         versions = dict(self.encoder.versions())
@@ -144,7 +148,11 @@ class RunSpec:
 
     @functools.cached_property
     def staging(self) -> Staging:
-        """The job folder of the output. Raises ConfigError where there is no output."""
+        """The staging folder of the run.
+
+        Raises:
+          ConfigError: the run has no output.
+        """
         if not self.output:
             raise ConfigError("RunSpec: expected an output, the folder of the dataset, got none")
         job_id = self.job_id

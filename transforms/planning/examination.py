@@ -1,4 +1,4 @@
-"""The pass that examines all records once they have their splits, and what follows from it."""
+"""Statistics and schema of a dataset: conclusions from the profiles of all parts."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ from recordmill.job.staging import Staging, Verdict
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.profile.statistics_file import STATISTICS
-from recordmill.transforms.checks.violations import of_dataset, too_far
+from recordmill.transforms.checks.violations import dataset_violations, drift_violations
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.planning.examine import ExaminationResult, Examiner
 from recordmill.transforms.planning.learning import store_artifacts
@@ -20,17 +20,18 @@ from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.infer_schema import infer_schema
 from recordmill.transforms.statistics.statistics_proto import to_bytes
 
-INFERRED = "inferred.pbtxt"  # in staging
+INFERRED = "inferred.pbtxt"  # file of the inferred schema in staging
 
 OnViolation = Literal["reject", "fail", "keep"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examined:
-    """What follows from what was found.
+    """Conclusions from the profile of a dataset.
 
-    files: that become part of the dataset. problems: what of the schema the data does not keep, so
-    that nothing is to be written; notes: what else. Sentences without their end.
+    files: files to publish with the dataset, such as statistics. problems: violations of the schema
+    that refuse the input. notes: other remarks for the manifest. Both are sentences without full
+    stop.
     """
 
     files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
@@ -40,12 +41,14 @@ class Examined:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examination:
-    """What is asked of all records, and what becomes of the answer.
+    """Options for the statistics and the schema of a run.
 
-    examiner: of what a schema is about: records, or the rows that windows are cut from. windows: of
-    these, whose rows statistics count. published: whether statistics become part of the dataset.
-    compared: those of another dataset, as its file has them, where drift decides whether anything
-    is written. infer: a schema is all that is wanted.
+    examiner: profiles the rows that the schema covers: records, or the rows that windows are cut
+      from. windows: profiles windows, if the records are windows; statistics cover their rows.
+    on_violation: `reject` rejects records, `fail` refuses the input, `keep` adds notes.
+    published: whether the statistics become part of the dataset.
+    compared: the statistics file of another dataset, if too much drift from it refuses the input.
+    infer: whether the run only infers a schema.
     """
 
     staging: Staging
@@ -58,16 +61,19 @@ class Examination:
 
     @property
     def of_records(self) -> Examiner:
-        """Of the records: rows, or windows of them."""
+        """The profiler of records, which are rows or windows."""
         return self.examiner if self.windows is None or self.infer else self.windows
 
     @property
     def examines_source(self) -> bool:
-        """Whether a schema is about the rows that windows are cut from."""
+        """True if the schema covers the rows that windows are cut from."""
         return self.windows is not None and self.examiner.rules is not None
 
     def conclude(self, findings: ExaminationResult, counted: Statistics) -> Examined:
-        """What follows; of no records nothing. counted: what is published."""
+        """Return the conclusions; they are empty without records.
+
+        findings: profile of the rows that the schema covers. counted: statistics of the records.
+        """
         if not counted.cells:
             return Examined()
         content = to_bytes(counted)
@@ -81,30 +87,30 @@ class Examination:
     def _judge(
         self, rules: SchemaRules, findings: ExaminationResult, content: bytes
     ) -> tuple[list[str], list[str]]:
-        """(problems, notes): sentences."""
+        """Return (problems, notes)."""
         problems: list[str] = []
-        told = findings.violations.told()
-        if told is not None:
-            problems.append(told)
-        problems += of_dataset(findings.statistics.whole(), findings.violations, rules)
+        summary = findings.violations.summary()
+        if summary is not None:
+            problems.append(summary)
+        problems += dataset_violations(findings.statistics.whole(), findings.violations, rules)
         slices = statistics_file.parse(content)
-        skewed = list(too_far(drift.skew(slices), rules))
+        skewed = list(drift_violations(drift.skew(slices), rules))
         match self.on_violation:
             case "reject":
                 return problems, skewed
             case "keep":
                 return [], [*problems, *skewed]
-        # Otherwise drift is told by who runs the job: it is not about this dataset alone.
+        # With the other values the command reports drift, which is not about this dataset alone.
         drifted: list[str] = []
         if self.compared is not None:
-            moved = drift.drift(statistics_file.parse(self.compared), slices)
-            drifted = list(too_far(moved, rules))
+            comparison = drift.drift(statistics_file.parse(self.compared), slices)
+            drifted = list(drift_violations(comparison, rules))
         return [*problems, *skewed, *drifted], []
 
     def write_schema(self, findings: ExaminationResult) -> None:
-        """Into staging, or a verdict that says why not."""
+        """Write the inferred schema into staging, or a verdict if there are no records."""
         if not findings.statistics.cells:
-            message = "no record is left to infer a schema from: look at the input"
+            message = "no record is left to infer a schema from: check the input"
             self.staging.write_verdict(Verdict(message))
             return
         schema = infer_schema(findings.statistics.whole())
@@ -149,7 +155,7 @@ def _sum(
 def examine(
     summaries: beam.PCollection[PartSummary], *, examination: Examination
 ) -> beam.PCollection[Examined]:
-    """Draw the conclusions from all records, as the one element of a PCollection."""
+    """Return the conclusions from all records as the only element of a PCollection."""
     found = [_sum(summaries, _of_records, "Statistics")]
     if examination.examines_source:
         found.append(_sum(summaries, _of_source, "Schema"))
@@ -159,7 +165,7 @@ def examine(
 
 
 def infer(summaries: beam.PCollection[PartSummary], *, examination: Examination) -> None:
-    """Write a schema of all records into staging."""
+    """Infer a schema from all records, and write it into staging."""
     findings = _sum(summaries, _of_records, "Schema")
     write = functools.partial(_write_schema, examination=examination)
     once = summaries.pipeline | "OnceToInfer" >> beam.Impulse()

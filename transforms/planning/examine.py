@@ -1,6 +1,4 @@
-"""What is found out about records before they are planned: counts of what is learned from train,
-statistics, and what of a schema they do not keep. A task of encoder processes.
-"""
+"""The encoder task of the planning pass: statistics, schema violations and counts of one part."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.checks.violations import Violations
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Analysis, Headers
-from recordmill.transforms.staged.encoder_tasks import naming
+from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.listing import read_part
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
 from recordmill.transforms.windowing.windows import rows_of
@@ -25,14 +23,14 @@ from recordmill.transforms.windowing.windows import rows_of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExaminationResult:
-    """What was found in records."""
+    """Statistics and schema violations of rows."""
 
     statistics: Statistics = Statistics()  # noqa: RUF009, it is frozen
     violations: Violations = Violations()  # noqa: RUF009
 
     @classmethod
     def sum(cls, several: Iterable[ExaminationResult]) -> ExaminationResult:
-        """Adds them up, in whatever order they come."""
+        """Add profiles up; their order does not matter."""
         parts = list(several)
         return cls(
             statistics=Statistics.sum(part.statistics for part in parts),
@@ -41,7 +39,10 @@ class ExaminationResult:
 
 
 class AnalysisCounts(NamedTuple):
-    """Of records of train: how many there are, and what an analysis counts in them (IPC bytes)."""
+    """Counts of an analysis over records of train.
+
+    records: number of records. items: counts as `Analysis.count` returns them, an Arrow IPC stream.
+    """
 
     records: int
     items: bytes
@@ -49,11 +50,11 @@ class AnalysisCounts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examiner:
-    """What is to be found out.
+    """Computes statistics and finds schema violations.
 
-    labelled: whether there are classes. headers: reads what files that rows name say of
-    themselves. rules: of a schema, if there is one. inside: the columns of rows, where parts hold
-    windows of them, which are about no rules.
+    labelled: whether records have classes. headers: reads headers of files that rows refer to.
+    rules: rules of the schema, if there is one. inside: the columns of the rows of windows, if
+    parts hold windows; then there are no rules.
     """
 
     labelled: bool
@@ -62,12 +63,12 @@ class Examiner:
     inside: pa.Schema | None = None
 
     def examine(self, rows: pa.RecordBatch) -> ExaminationResult:
-        """Rows, which have their splits."""
+        """Return the profile of rows that have their splits."""
         if self.inside is not None:
             rows = rows_of(rows, self.inside)
         made = None
         if self.headers is not None:
-            read, made = self.headers.read(rows)  # what cannot be read will be a reject
+            read, made = self.headers.read(rows)  # unreadable files are rejected at encoding
             rows = rows.take(pa.array(read.kept))
         columns = columns_of(rows, made, labelled=self.labelled)
         violations = Violations()
@@ -78,17 +79,17 @@ class Examiner:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What encoder processes find out about the records of a part, as far as it is asked for."""
+    """Reads one part, and applies an analysis and a profiler, if given."""
 
     staging: Staging
     analysis: Analysis | None
     examiner: Examiner | None
 
     def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, ExaminationResult]:
-        """A part of the listing, by its name. splits: string[n], of its rows."""
+        """Run the task. part: name of a staged part. splits: string[n], the splits of its rows."""
         rows = read_part(part, staging=self.staging)
         rows = batch.set_column(rows, batch.SPLIT, splits)
-        with naming(rows):
+        with rows_in_tracebacks(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
             findings = ExaminationResult() if self.examiner is None else self.examiner.examine(rows)
         return counts, findings
@@ -97,11 +98,11 @@ class Task:
 def run_task(
     task: Task, part: str, splits: bytes
 ) -> tuple[AnalysisCounts | None, ExaminationResult]:
-    """splits: a batch (as IPC bytes) of that column alone."""
+    """Run a task. splits: an Arrow IPC stream with the column `__split__`."""
     return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
 
 
 def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:
-    looked_at = rows.select([batch.KEY, *analysis.columns])
-    train = looked_at.filter(pc.equal(rows[batch.SPLIT], TRAIN))
+    columns = rows.select([batch.KEY, *analysis.columns])
+    train = columns.filter(pc.equal(rows[batch.SPLIT], TRAIN))
     return AnalysisCounts(len(train), batch.to_bytes(analysis.count(train)))

@@ -1,9 +1,9 @@
-"""What is learned from the records of train, before balancing, by counting items such as words.
+"""Learning from the records of train, before balancing, by counting items such as words.
 
-Items meet in buckets, by their hash, and what cannot be in the outcome is dropped there. So no
-worker ever holds all of them, and what reaches the end is as small as what was asked for. The
-number of records travels the same way, in a bucket of its own: on Flink a second reader of the
-survey would cost memory.
+Items are grouped into buckets by their hash, and each bucket drops those that cannot be in the
+result. So no worker ever holds all items, and the last step gets little more than the result. The
+number of records takes the same way, in a bucket of its own, because a second consumer of the
+summaries would cost memory on Flink.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ from recordmill.transforms.staged.spill import Piece
 
 ITEM = "item"
 
-_RECORDS = "records"  # the column of the bucket after those
-_BUFFER = 32 << 20  # bytes of counts that a bundle collects before it passes them on
+_RECORDS = "records"  # the column of the bucket that counts records, after the buckets of items
+_BUFFER = 32 << 20  # bytes of counts that a bundle collects before it emits them
 
 
 def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Counts in which every item comes once, by ascending item."""
+    """Add up counts by item; the result is sorted by item."""
     table = pa.Table.from_batches(counts)
     sums = [name for name in table.column_names if name != ITEM]
     grouped = table.group_by(ITEM, use_threads=False).aggregate([(name, "sum") for name in sums])
@@ -45,7 +45,10 @@ def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def store_artifacts(
     contents: Mapping[str, bytes | Prepared], staging: Staging
 ) -> dict[str, Artifact]:
-    """Writes files for encoders to read: {name in the dataset: content, or what makes them}."""
+    """Write artifacts into staging, for encoders to read.
+
+    contents: {name in the dataset: content, or a `Prepared` that writes it}.
+    """
     stored = {}
     for name, content in contents.items():
         if not isinstance(content, bytes):
@@ -64,8 +67,10 @@ def store_artifacts(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Learned:
-    """artifacts: given and learned, by their name in the dataset. problem: why nothing can be
-    learned, as a sentence for the user.
+    """Artifacts of a run.
+
+    artifacts: {name in the dataset: artifact}, given by the user or learned. problem: the reason,
+    as a sentence for the user, why nothing can be learned.
     """
 
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
@@ -73,7 +78,7 @@ class Learned:
 
 
 class _CollectCounts(beam.DoFn):
-    """(bucket, piece of counts) of what was seen of parts."""
+    """Adds up the counts of summaries in a bundle, and emits them as (bucket, piece)."""
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
@@ -113,17 +118,18 @@ class _CollectCounts(beam.DoFn):
 
 @dataclasses.dataclass(frozen=True)
 class _Learner:
-    """The steps after counting."""
+    """The steps of an analysis after counting."""
 
     analysis: Analysis
     given: Mapping[str, Artifact]
     staging: Staging
 
-    def select(self, met: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
-        pieces = [spill.load(piece, staging=self.staging) for piece in met[1]]
-        if met[0] == spill.BUCKETS:
-            return batch.concat(pieces)
-        return self.analysis.select(add_up(pieces))
+    def select(self, bucket: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
+        number, pieces = bucket
+        counts = [spill.load(piece, staging=self.staging) for piece in pieces]
+        if number == spill.BUCKETS:
+            return batch.concat(counts)
+        return self.analysis.select(add_up(counts))
 
     def learn(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Learned:
         of_records = [part for part in selected if _RECORDS in part.schema.names]
@@ -132,7 +138,7 @@ class _Learner:
         counts = add_up(items) if items else self.analysis.count(self._no_rows())
         try:
             contents = self.analysis.learn(counts, records=records)
-        except RunError as error:  # the data decides so: no reason to try again
+        except RunError as error:  # caused by the data, so a retry would not help
             return Learned(problem=str(error))
         return Learned(artifacts={**self.given, **store_artifacts(contents, self.staging)})
 
@@ -148,16 +154,16 @@ def learn(
     given: Mapping[str, Artifact],
     staging: Staging,
 ) -> beam.PCollection[Learned]:
-    """All artifacts, given and learned, as the one element of a PCollection.
+    """Return all artifacts, given and learned, as the only element of a PCollection.
 
-    summaries: of all parts, with the counts of the analysis.
+    summaries: summaries of all parts, with the counts of the analysis.
     """
     learner = _Learner(analysis, given, staging)
     selected = (
         summaries
         | "CollectCounts"
         >> beam.ParDo(_CollectCounts(staging)).with_output_types(tuple[int, Piece])
-        | "MeetByItem" >> beam.GroupByKey()
+        | "GroupByBucket" >> beam.GroupByKey()
         | "SelectItems" >> beam.Map(learner.select).with_output_types(pa.RecordBatch)
     )
     return (

@@ -1,5 +1,6 @@
-"""The planning pass: one reading of all records that finds everything to be known before they are
-planned. Its slow part is a task of encoder processes.
+"""The planning pass: reads all records once and summarizes them for the plan.
+
+Statistics and counts, the slow part, are a task of encoder processes.
 """
 
 import dataclasses
@@ -33,10 +34,11 @@ _COUNTERS = RecordCounters("Analyze")
 class PartSummary:
     """Summary of one batch.
 
-    survey: its records by split and class. hashes: of its keys, as `partition_hashes` gives them,
-      where keys may repeat. counts: for an analysis, of the records of train.
-    findings: statistics and schema violations of records; source: those of the rows that windows
-      were cut from. problems: sentences that reached the pass among the batches.
+    survey: numbers of records by split and class, and samples.
+    hashes: hashes of keys, from `partition_hashes`, if keys may repeat.
+    counts: counts of an analysis over the records of train.
+    findings: profile of the records. source: profile of the rows that windows were cut from.
+    problems: messages of `Problem`s among the batches.
     """
 
     survey: Survey = Survey()  # noqa: RUF009, it is frozen
@@ -49,10 +51,10 @@ class PartSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanningPass:
-    """Options of the pass.
+    """Options of the planning pass.
 
-    keys: whether keys may repeat. analysis: counts what is learned from train. records, source:
-    examine records, and the rows that windows were cut from.
+    keys: whether keys may repeat, so that their hashes are needed. analysis: counts items of train.
+    records, source: profile the records, and the rows that windows were cut from.
     """
 
     staging: Staging
@@ -64,9 +66,13 @@ class PlanningPass:
     source: Examiner | None = None
 
     def summarize(self, element: Element) -> PartSummary:
-        """Summarize one batch."""
+        """Summarize one batch.
+
+        Raises:
+          ConfigError: a record has no split.
+        """
         if isinstance(element, Problem):
-            return PartSummary(problems=(element.sentence,))
+            return PartSummary(problems=(element.message,))
         part = element.part
         rows = element.read(self.staging)
         if element.role == "source":
@@ -76,8 +82,8 @@ class PlanningPass:
             return PartSummary(source=findings)
         if rows[batch.SPLIT].null_count:
             raise ConfigError(
-                "Analyze: expected every record to have a split, got some without: put AssignSplits"
-                " before it"
+                "Analyze: expected every record to have a split, got records without one: apply"
+                " AssignSplits before it"
             )
         _COUNTERS.add(read=len(rows), out=len(rows))
         task = self._task(part.name, rows, analysis=self.analysis, examiner=self.records)
@@ -97,7 +103,7 @@ class PlanningPass:
         analysis: Analysis | None,
         examiner: Examiner | None,
     ) -> Callable[[], tuple[AnalysisCounts | None, ExaminationResult]]:
-        """Submit the slow part; the function that is returned waits for it."""
+        """Submit the task to an encoder process, and return a function that waits for it."""
         if analysis is None and examiner is None:
             return lambda: (None, ExaminationResult())
         task = Task(staging=self.staging, analysis=analysis, examiner=examiner)
@@ -107,7 +113,7 @@ class PlanningPass:
 
 @dataclasses.dataclass(eq=False)
 class SummarizeParts(beam.PTransform):
-    """Handles on batches in, a `PartSummary` of each out."""
+    """Summarize batches: handles in, a `PartSummary` of each out."""
 
     planning_pass: PlanningPass
 

@@ -12,16 +12,19 @@ import pyarrow as pa
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.model import batch
 
-SAMPLE = 256  # records of a split whose encoded size is measured, at most
+SAMPLE = 256  # maximum number of records of the sample of a split
 
-Counts = Mapping[str | None, int]  # by label; None for records without one
+Counts = Mapping[str | None, int]  # {label: number of records}; None for records without a label
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """parts: those surveyed, by name. counts: {split: {label: records}}. samples: {split: the
-    records of smallest rank}, as (rank uint64, key, part string, row int64), by (rank, key).
-    columns: descriptions of the columns of batches that a pipeline has made.
+    """Counts and samples of records.
+
+    parts: the surveyed parts, sorted by name. counts: {split: {label: number of records}}.
+    samples: {split: its records of smallest rank}, with columns (rank uint64, key string, part
+      string, row int64), sorted by (rank, key); at most `SAMPLE` of them.
+    columns: descriptions of the columns of batches that a custom pipeline passed.
     """
 
     parts: tuple[StagedPart, ...] = ()
@@ -31,7 +34,7 @@ class Survey:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int) -> Survey:
-        """Survey one part, whose rows have their splits."""
+        """Survey the rows of one part, which have their splits."""
         ranks = batch.order_ranks(rows, seed=seed)
         split_codes, splits = batch.encode(rows[batch.SPLIT])
         label_codes, labels = batch.encode(rows[batch.LABEL])

@@ -1,8 +1,8 @@
-"""The elements of the road: handles on batches in staging, with steps that are still to be applied.
+"""Handles on staged batches, the elements of PCollections from `Read` to `Rebalance`.
 
-Only what is small passes from stage to stage. A batch stays in its file; its handle names the file,
-and the pure functions (such as the assignment of splits) that apply once it is read. Each pass over
-a dataset reads its batches again, which is cheaper than keeping them.
+A batch stays in its file in staging. Its handle names the file and the pending steps: pure
+functions, such as the assignment of splits, that are applied when the batch is read. Each pass over
+the dataset reads the batches again, which costs less than keeping them in memory.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from recordmill.transforms.staged.listing import SYSTEM, read_part
 
 
 class Step(Protocol):
-    """A pure function of the rows of a batch; picklable, as it travels with the handle."""
+    """A pure function from rows to rows, pickled with the handle that it belongs to."""
 
     def __call__(self, rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch: ...
 
@@ -28,8 +28,9 @@ class Step(Protocol):
 class StagedBatch:
     """A handle on a batch in staging.
 
-    steps: applied to its rows, in order, whenever they are read. role: `source` marks the rows that
-    windows were cut from: they are examined, and not records.
+    steps: functions that are applied to the rows, in order, whenever the batch is read.
+    role: `records`, or `source` for the rows that windows were cut from: statistics and schemas
+      cover them, but they are not written.
     """
 
     part: StagedPart
@@ -37,7 +38,11 @@ class StagedBatch:
     role: Literal["records", "source"] = "records"
 
     def read(self, staging: Staging, columns: Sequence[str] | None = SYSTEM) -> pa.RecordBatch:
-        """Return the rows; by default just the columns that planning needs."""
+        """Read the rows and apply the pending steps.
+
+        columns: names of the columns to read; None reads all. The default is the system columns,
+          which planning needs.
+        """
         rows = read_part(self.part.name, staging=staging, columns=columns)
         for step in self.steps:
             rows = step(rows, staging)
@@ -46,34 +51,39 @@ class StagedBatch:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A reason why no dataset can be made of the input, as a sentence for the user.
+    """A reason why the input cannot become a dataset.
 
-    It travels among the batches to the plan, whose verdict it becomes: an exception would only make
-    an engine try again.
+    It is an element among the batches and becomes the verdict of the plan. An exception instead
+    would make a distributed runner retry the work.
+
+    message: a sentence for the user.
     """
 
-    sentence: str
+    message: str
 
 
 Element = StagedBatch | Problem
 
 
 def part_of(element: Element) -> StagedPart:
-    """Return the part of a batch that has no pending steps yet."""
+    """Return the staged part of a handle that has no pending steps."""
     assert isinstance(element, StagedBatch), element
     assert not element.steps, element
     return element.part
 
 
 def with_step(element: Element, step: Step) -> Element:
-    """Append a step to those that are pending."""
+    """Return the handle with a step appended to its pending steps; problems pass unchanged."""
     if isinstance(element, Problem):
         return element
     return dataclasses.replace(element, steps=(*element.steps, step))
 
 
 class Scan(Protocol):
-    """Reads the rows of all batches, given the label of the pass and the side input to wait for."""
+    """Reads the rows of all batches.
+
+    label: label of the Beam stage. after: side input that must be complete before rows are read.
+    """
 
     def __call__(
         self, label: str, after: AsSideInput | None = None
@@ -86,11 +96,11 @@ def _rows(
     *,
     staging: Staging,
     columns: Sequence[str] | None,
-    stepped: bool,
+    apply_steps: bool,
 ) -> Iterator[pa.RecordBatch]:
     del after
     if isinstance(element, StagedBatch) and element.role == "records":
-        if not stepped:
+        if not apply_steps:
             element = dataclasses.replace(element, steps=())
         yield element.read(staging, columns)
 
@@ -102,15 +112,16 @@ def scan(
     *,
     staging: Staging,
     columns: Sequence[str] | None = SYSTEM,
-    stepped: bool = True,
+    apply_steps: bool = True,
 ) -> beam.PCollection[pa.RecordBatch]:
     """Read the rows of all batches of records.
 
-    after: a side input that a later step of the pass takes. The pass waits for it before it reads:
-      otherwise the runner would read early, and keep all rows in memory until it is there.
-    stepped: whether pending steps are applied.
+    after: a side input of a later step of the same pass. Rows are read only once it is complete;
+      otherwise the runner would read early and hold all rows in memory until it is.
+    columns: names of the columns to read; None reads all.
+    apply_steps: whether pending steps are applied.
     """
-    read = {"staging": staging, "columns": columns, "stepped": stepped}
+    read = {"staging": staging, "columns": columns, "apply_steps": apply_steps}
     if after is None:
         step = beam.FlatMap(_rows, **read)
         return batches | label >> step.with_output_types(pa.RecordBatch)

@@ -1,4 +1,4 @@
-"""The step from rows of series to windows; what it does to rows is in `series` and `windows`."""
+"""The transform that cuts time series into windows, over the tasks in `series` and `windows`."""
 
 import dataclasses
 import json
@@ -15,8 +15,8 @@ from recordmill.transforms.windowing import series
 from recordmill.transforms.windowing.series import Spans, Windowing
 from recordmill.transforms.windowing.time_spans import TimeSurvey
 
-_REST = -1  # where parts themselves meet, beside the cells
-_PART = "part"  # instead of a file, in the piece of a part
+_PARTS = -1  # the key that groups the parts themselves, beside the cells and buckets
+_PART = "part"  # marks the piece of a part; stands where the name of a spill file would
 
 
 def _survey(part: StagedPart, *, windowing: Windowing, workers: int) -> TimeSurvey:
@@ -27,32 +27,32 @@ def _survey(part: StagedPart, *, windowing: Windowing, workers: int) -> TimeSurv
 def _into_cells(
     part: StagedPart, spans: Spans, *, windowing: Windowing, workers: int
 ) -> Iterator[tuple[int, Piece]]:
-    # What was left out of it travels beside its rows: a second reader of the parts costs memory.
-    yield _REST, (to_json(part), _PART, 0, 0)
+    # The part takes the same way as its rows: a second consumer of the parts would cost memory.
+    yield _PARTS, (to_json(part), _PART, 0, 0)
     yield from shared_pool(workers).submit(series.into_cells, part, spans, windowing).result()
 
 
 def _sort(
-    met: tuple[int, Iterable[Piece]], *, windowing: Windowing, workers: int
+    grouped: tuple[int, Iterable[Piece]], *, windowing: Windowing, workers: int
 ) -> Iterator[tuple[int, bytes]]:
-    cell, pieces = met
-    if cell == _REST:
+    cell, pieces = grouped
+    if cell == _PARTS:
         for part, *_ in pieces:
-            yield _REST, part
+            yield _PARTS, part
         return
     task = shared_pool(workers).submit(series.sort_cell, cell, list(pieces), windowing.staging)
     yield series.bucket_of(cell), to_json(task.result())
 
 
 def _cut(
-    met: tuple[int, Iterable[bytes]], spans: Spans, *, windowing: Windowing, workers: int
+    grouped: tuple[int, Iterable[bytes]], spans: Spans, *, windowing: Windowing, workers: int
 ) -> list[StagedPart]:
-    bucket, parts = met[0], [StagedPart(**json.loads(part)) for part in met[1]]
-    if bucket == _REST:
-        left_out = [
+    bucket, parts = grouped[0], [StagedPart(**json.loads(part)) for part in grouped[1]]
+    if bucket == _PARTS:
+        with_excluded = [
             part for part in parts if part.rejected or part.filtered or part.skipped or part.unread
         ]
-        return [series.without_rows(part, windowing) for part in left_out]
+        return [series.without_rows(part, windowing) for part in with_excluded]
     task = shared_pool(workers).submit(series.cut_bucket, bucket, parts, spans.clock, windowing)
     return task.result()
 
@@ -63,7 +63,10 @@ def _problem(spans: Spans) -> list[str]:
 
 @dataclasses.dataclass(eq=False)
 class CutWindows(beam.PTransform):
-    """Parts of rows in; parts of windows out, and sentences about what cannot be."""
+    """Cut windows: parts of rows in; (parts of windows, problems as sentences) out.
+
+    workers: encoder processes; 0 is one per core.
+    """
 
     windowing: Windowing
     workers: int = 0
@@ -72,10 +75,10 @@ class CutWindows(beam.PTransform):
         super().__init__()
 
     def expand(self, parts: beam.PCollection[StagedPart]) -> Any:
-        given = {"windowing": self.windowing, "workers": self.workers}
+        options = {"windowing": self.windowing, "workers": self.workers}
         found = (
             parts
-            | "SurveyTimes" >> beam.Map(_survey, **given).with_output_types(TimeSurvey)
+            | "SurveyTimes" >> beam.Map(_survey, **options).with_output_types(TimeSurvey)
             | "SumTimes" >> beam.CombineGlobally(TimeSurvey.sum).without_defaults()
             | "Spans" >> beam.Map(self.windowing.spans).with_output_types(Spans)
         )
@@ -84,11 +87,11 @@ class CutWindows(beam.PTransform):
             parts
             | "SpreadRows" >> beam.Reshuffle()
             | "IntoCells"
-            >> beam.FlatMap(_into_cells, spans, **given).with_output_types(tuple[int, Piece])
-            | "MeetInCells" >> beam.GroupByKey()
-            | "SortCells" >> beam.FlatMap(_sort, **given).with_output_types(tuple[int, bytes])
-            | "MeetInBuckets" >> beam.GroupByKey()
-            | "CutWindows" >> beam.FlatMap(_cut, spans, **given).with_output_types(StagedPart)
+            >> beam.FlatMap(_into_cells, spans, **options).with_output_types(tuple[int, Piece])
+            | "GroupByCell" >> beam.GroupByKey()
+            | "SortCells" >> beam.FlatMap(_sort, **options).with_output_types(tuple[int, bytes])
+            | "GroupByBucket" >> beam.GroupByKey()
+            | "CutWindows" >> beam.FlatMap(_cut, spans, **options).with_output_types(StagedPart)
             | "SpreadWindows" >> beam.Reshuffle()
         )
         return windows, found | "NoSeries" >> beam.FlatMap(_problem).with_output_types(str)

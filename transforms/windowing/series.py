@@ -1,8 +1,8 @@
-"""From parts of rows to parts of windows: the tasks, which run in encoder processes.
+"""Encoder tasks that turn parts of rows into parts of windows.
 
-Rows meet in cells, each of a bucket of series and a stretch of time, are ordered there, and are cut
-bucket by bucket. Files get the same names and the same content whoever writes them, so a second
-attempt does no harm.
+Rows are grouped into cells, each a bucket of series and an interval of time. Each cell is sorted,
+and windows are cut bucket by bucket. Names and content of the files depend on the data alone, so
+that a retried task writes the same files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import outcome, read_part, write_kept, write_part
+from recordmill.transforms.staged.listing import (
+    read_excluded,
+    read_part,
+    write_checked_part,
+    write_part,
+)
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.windowing.time_spans import (
     NAMES,
@@ -39,15 +44,17 @@ from recordmill.transforms.windowing.windows import (
     without_repeats,
 )
 
-ROWS = 1 << 16  # of a cell, about
-_INLINE = 1 << 20  # bytes of rows that travel by themselves
-_SPANS = 1 << 32  # cell = bucket * _SPANS + stretch of time
+ROWS = 1 << 16  # about the number of rows of a cell
+_INLINE = 1 << 20  # rows of up to this many bytes go through the shuffle inline
+_SPANS = 1 << 32  # cell = bucket * _SPANS + number of its time interval
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spans:
-    """What times say, of all rows. starts: {bucket: when its cells begin, but for the first}.
-    problem: why no dataset can be made of it, as a sentence for the user.
+    """Cells and splits in time, from the times of all rows.
+
+    starts: {bucket: int64, times at which its cells begin, without the first}.
+    problem: the reason, as a sentence for the user, why the input cannot become a dataset.
     """
 
     clock: Clock
@@ -57,11 +64,11 @@ class Spans:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Windowing:
-    """What it takes to cut windows.
+    """Options for cutting windows.
 
-    schema: of windows. splits: their fractions, in order. by_series: whether whole series go to
-    splits; by_group: as their groups say. reject_unlabelled: whether a window without a class is a
-    reject.
+    schema: schema of the windows. splits: {split: fraction}, in order.
+    by_series: whether whole series are assigned to splits. by_group: whether groups decide the
+      split of a series. reject_unlabelled: whether windows without a class are rejected.
     """
 
     options: WindowOptions
@@ -73,7 +80,7 @@ class Windowing:
     reject_unlabelled: bool
 
     def spans(self, survey: TimeSurvey) -> Spans:
-        """What all times say."""
+        """Return cells and splits in time, from the survey of all rows."""
         options = self.options
         step = survey.step if options.step is None else options.step
         starts = survey.starts(ROWS, step=options.step)
@@ -85,9 +92,9 @@ class Windowing:
         if not self.by_series or not 0 < found < min(len(self.splits), NAMES):
             return None
         return (
-            f"expected a series for each of the splits {', '.join(self.splits)} at least, got"
-            f" {', '.join(map(repr, survey.series))}: say --split-by time, or --splits train=1; if"
-            " a column has the names of series, say which with --series-column"
+            f"expected at least one series for each of the splits {', '.join(self.splits)}, got"
+            f" {', '.join(map(repr, survey.series))}: use --split-by time, or --splits train=1; if"
+            " a column holds the names of series, name it with --series-column"
         )
 
     def _cuts(self, survey: TimeSurvey) -> tuple[tuple[str, int], ...]:
@@ -102,12 +109,12 @@ class Windowing:
 
 
 def survey_part(part: StagedPart, *, staging: Staging) -> TimeSurvey:
-    """When the rows of a part are."""
+    """Survey the times of the rows of a part."""
     return TimeSurvey.of(read_part(part.name, staging=staging, columns=(SERIES, TIME)))
 
 
 def into_cells(part: StagedPart, spans: Spans, windowing: Windowing) -> list[tuple[int, Piece]]:
-    """(cell, piece) of a part's rows."""
+    """Return [(cell, piece)] of the rows of a part."""
     rows = read_part(part.name, staging=windowing.staging)
     if not len(rows):
         return []
@@ -119,23 +126,24 @@ def into_cells(part: StagedPart, spans: Spans, windowing: Windowing) -> list[tup
         cells[mine] += np.searchsorted(spans.starts[bucket], times[mine], side="right")
     if rows.nbytes > _INLINE:
         return spill.spill(rows, cells, windowing.staging)
-    return [(cell, spill.inline(one)) for cell, one in spill.cut(rows, cells)]
+    return [(cell, spill.inline(one)) for cell, one in spill.split_by_shard(rows, cells)]
 
 
 def bucket_of(cell: int) -> int:
+    """Return the bucket of a cell."""
     return cell // _SPANS
 
 
 def sort_cell(cell: int, pieces: Sequence[Piece], staging: Staging) -> StagedPart:
-    """Writes the rows of a cell in their order."""
+    """Write the rows of a cell, sorted by series, time and key."""
     rows = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
     staging.place("cells").make_dirs()
     return write_part(ordered(rows), staging, f"cells/{cell:016x}.arrow")
 
 
 def without_rows(part: StagedPart, windowing: Windowing) -> StagedPart:
-    """What of a part goes on beside the windows: what was left out before, as no input of any."""
-    rejects, filtered = outcome(part, staging=windowing.staging)
+    """Write a part without windows that carries the rejects and filter counts of a part of rows."""
+    rejects, filtered = read_excluded(part, staging=windowing.staging)
     return _write(
         windowing,
         f"rest-{part.name.rpartition('/')[2]}",
@@ -148,21 +156,21 @@ def without_rows(part: StagedPart, windowing: Windowing) -> StagedPart:
 def cut_bucket(
     bucket: int, cells: Iterable[StagedPart], clock: Clock, windowing: Windowing
 ) -> list[StagedPart]:
-    """Writes the windows of all series of a bucket."""
+    """Write the windows of all series of a bucket, given its cells."""
     in_order = sorted(cells, key=lambda cell: cell.name)
-    spoilt = _with_gaps(in_order, clock, windowing)
+    rejected_series = _series_with_gaps(in_order, clock, windowing)
     cutter = WindowCutter(windowing.options, clock, windowing.schema)
     parts: list[StagedPart] = []
     rejects: list[Reject] = []
     groups: dict[str, tuple[str | None, str]] = {}
-    came = used = 0
+    total = used = 0
     for cell in in_order:
         rows = read_part(cell.name, staging=windowing.staging)
-        came += len(rows)
+        total += len(rows)
         if windowing.by_group:
             _check_groups(rows, groups)
-        rows, some = _prepared(rows, spoilt, windowing.options)
-        rejects += some
+        rows, new_rejects = _prepare(rows, rejected_series, windowing.options)
+        rejects += new_rejects
         for one in cutter.cut(rows):
             used += one.used
             name = f"{bucket:02d}-{len(parts):05d}.arrow"
@@ -170,22 +178,25 @@ def cut_bucket(
             extra = len(one.windows) - one.used
             parts.append(_write(windowing, name, windows, rejects=unlabelled, extra=extra))
     rest = f"{bucket:02d}-rest.arrow"
-    skipped = came - used - len(rejects)
+    skipped = total - used - len(rejects)
     last = _write(windowing, rest, rejects=rejects, unread=len(rejects), skipped=skipped)
     return [*parts, last]
 
 
-def _prepared(
-    rows: pa.RecordBatch, spoilt: Mapping[str, str], options: WindowOptions
+def _prepare(
+    rows: pa.RecordBatch, rejected_series: Mapping[str, str], options: WindowOptions
 ) -> tuple[pa.RecordBatch, list[Reject]]:
-    """Rows that can be cut, and the rejects. spoilt: {series: why}."""
+    """Return the rows to cut, without duplicates and resampled, and the rejects.
+
+    rejected_series: {series: reason}.
+    """
     rows, rejects = without_repeats(rows)
-    if spoilt:
+    if rejected_series:
         codes, names = batch.encode(rows[SERIES])
-        bad = np.array([name in spoilt for name in names.to_pylist()])[codes]
+        bad = np.array([name in rejected_series for name in names.to_pylist()])[codes]
         out = rows.filter(pa.array(bad))
         rejects += [
-            Reject(key, "check", Reason.BAD_VALUE, spoilt[series])
+            Reject(key, "check", Reason.BAD_VALUE, rejected_series[series])
             for key, series in zip(out[batch.KEY].to_pylist(), out[SERIES].to_pylist(), strict=True)
         ]
         rows = rows.filter(pa.array(~bad))
@@ -193,9 +204,12 @@ def _prepared(
 
 
 def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]) -> None:
-    """Raises RunError for a series of several groups: its windows would go to several splits.
+    """Check that each series has one group; otherwise its windows would go to several splits.
 
-    found: {series: (group, the key of a row that has it)} so far.
+    found: {series: (group, key of a row that has it)} of earlier cells, which is updated.
+
+    Raises:
+      RunError: a series has several groups.
     """
     several = pa.table(
         [rows[SERIES], rows[batch.GROUP], rows[batch.KEY]], ["series", "group", "key"]
@@ -205,21 +219,23 @@ def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]
         group, key = found.setdefault(one["series"], (one["group"], one["key_min"]))
         if group != one["group"]:
             raise RunError(
-                f"--group-column: series {one['series']!r} is of group {group!r} in {key}, and of"
-                f" {one['group']!r} in {one['key_min']}: a series goes to one split as a whole; say"
-                " --series-column, or leave --group-column out"
+                f"--group-column: series {one['series']!r} has group {group!r} in {key}, and"
+                f" {one['group']!r} in {one['key_min']}, but a series goes to one split as a whole:"
+                " use --series-column, or leave --group-column out"
             )
 
 
-def _with_gaps(cells: Sequence[StagedPart], clock: Clock, windowing: Windowing) -> dict[str, str]:
-    """{series: why} where gaps spoil a series."""
+def _series_with_gaps(
+    cells: Sequence[StagedPart], clock: Clock, windowing: Windowing
+) -> dict[str, str]:
+    """Return {series: reason} of the series that are rejected because of a gap."""
     if windowing.options.gap_policy != "reject":
         return {}
     max_gap = clock.max_gap(windowing.options)
-    spoilt: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     before: dict[str, int] = {}
     for cell in cells:
-        rows, _ = _prepared(read_part(cell.name, staging=windowing.staging), {}, windowing.options)
+        rows, _ = _prepare(read_part(cell.name, staging=windowing.staging), {}, windowing.options)
         inside = np.flatnonzero(gaps(rows, max_gap)).tolist()
         found = [(rows[SERIES][at].as_py(), *rows[TIME].slice(at, 2).to_pylist()) for at in inside]
         for name, first, last in _extents(rows):
@@ -227,16 +243,16 @@ def _with_gaps(cells: Sequence[StagedPart], clock: Clock, windowing: Windowing) 
                 found.append((name, before[name], first))
             before[name] = last
         for name, last, following in sorted(found, key=lambda gap: gap[1]):
-            spoilt.setdefault(
+            reasons.setdefault(
                 name,
                 f"series {name!r} has a gap between {shown_time(last)} and"
                 f" {shown_time(following)}: --gap-policy reject",
             )
-    return spoilt
+    return reasons
 
 
 def _extents(rows: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
-    """(series, its first time, its last) of ordered rows."""
+    """Yield (series, its first time, its last time) of ordered rows."""
     codes, names = batch.encode(rows[SERIES])
     times = np.asarray(rows[TIME])
     ends = np.flatnonzero(np.diff(codes, append=-1))
@@ -247,13 +263,13 @@ def _extents(rows: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
 
 
 def _labelled(windows: pa.RecordBatch, windowing: Windowing) -> tuple[pa.RecordBatch, list[Reject]]:
-    """The windows that have a class, where they should have one, and the rejects."""
+    """Return the windows, without those that are rejected for lack of a class, and the rejects."""
     labels = windows[batch.LABEL]
     if not windowing.reject_unlabelled or not labels.null_count:
         return windows, []
-    why = "expected a class in the rows that decide (--window-label), got none"
+    detail = "expected a class in the rows that decide the label (--window-label), got none"
     keys = windows[batch.KEY].filter(labels.is_null()).to_pylist()
-    rejects = [Reject(key, "check", Reason.UNLABELLED, why) for key in keys]
+    rejects = [Reject(key, "check", Reason.UNLABELLED, detail) for key in keys]
     return windows.filter(labels.is_valid()), rejects
 
 
@@ -267,11 +283,11 @@ def _write(
     skipped: int = 0,
     extra: int = 0,
 ) -> StagedPart:
-    """Writes windows, or none, and what was left out."""
+    """Write a part of windows, and its rejects; None stands for no windows."""
     if windows is None:
         windows = pa.RecordBatch.from_pylist([], schema=windowing.schema)
     windowing.staging.place("windows").make_dirs()
-    return write_kept(
+    return write_checked_part(
         batch.with_hash(windows),
         windowing.staging,
         f"windows/{name}",

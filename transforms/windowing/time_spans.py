@@ -1,8 +1,8 @@
-"""When rows are, as far as one has to know to part them: into cells that a worker can hold, and
-into splits by time.
+"""Survey of the times of rows, by which they are divided into cells, and into splits by time.
 
-A cell holds the rows of some series in a stretch of time. Series meet in buckets, by their names;
-each bucket's time is cut where so many rows have gone by.
+A cell holds the rows of some series in an interval of time, few enough for one worker. Series are
+grouped into buckets by a hash of their names. The time of each bucket is divided into intervals
+with about the same number of rows.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ import pyarrow as pa
 from recordmill.transforms.model import batch
 
 TIME = "__time__"  # int64: microseconds since 1970
-SERIES = "__series__"  # string: the name of the series
+SERIES = "__series__"  # string: name of the series
 
 BUCKETS = 64
-NAMES = 32  # of series that are known, at most
-_SAMPLES = 512  # of a part, about
-_STEPS = 32  # distances of neighbours that are counted of a part, the most frequent
+NAMES = 32  # maximum number of names of series that a survey keeps
+_SAMPLES = 512  # about the number of sampled times of a part
+_STEPS = 32  # time steps that are counted for a part: its most frequent ones
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeSurvey:
-    """samples: (bucket, time, weight), int64[n, 3]: some rows, and how many each stands for.
-    steps: {microseconds between rows of a series that follow each other in a part: how often};
-    where rows stand in no order, the step itself is still the most frequent. series: their names,
-    the first few by name.
+    """Sampled times and time steps of rows.
+
+    samples: int64[n, 3], (bucket, time, weight) of some rows; the weight is the number of rows that
+      a sample stands for.
+    steps: {microseconds between consecutive rows of a series in a part: number of times}. Even if
+      rows are in no order, the true step is the most frequent.
+    series: names of series, the first `NAMES` in alphabetical order.
     """
 
     samples: Ints = dataclasses.field(default_factory=lambda: np.zeros((0, 3), np.int64))
@@ -42,7 +45,7 @@ class TimeSurvey:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> TimeSurvey:
-        """Surveys the rows of one part."""
+        """Survey the rows of one part."""
         if not len(rows):
             return cls()
         codes, names = batch.encode(rows[SERIES])
@@ -68,7 +71,7 @@ class TimeSurvey:
 
     @classmethod
     def sum(cls, surveys: Iterable[TimeSurvey]) -> TimeSurvey:
-        """Adds surveys up; what is made of it does not depend on their order."""
+        """Add surveys up; the results of the methods do not depend on their order."""
         steps: Counter[int] = Counter()
         samples = [np.zeros((0, 3), np.int64)]
         series: set[str] = set()
@@ -80,34 +83,35 @@ class TimeSurvey:
 
     @property
     def step(self) -> int | None:
-        """The most frequent distance of neighbours, the smallest of several; None without any."""
+        """The most frequent time step in microseconds; the smallest in a tie; None without rows."""
         return min(self.steps, key=lambda step: (-self.steps[step], step), default=None)
 
     def starts(self, rows: int, *, step: int | None) -> dict[int, Ints]:
-        """{bucket: when its cells begin, but for the first}, of about so many rows each; at whole
-        multiples of the step.
+        """Return {bucket: int64, times at which its cells begin, without the first}.
+
+        rows: about the number of rows of a cell. step: if given, cells begin at multiples of it.
         """
         found = {}
         for bucket in np.unique(self.samples[:, 0]).tolist():
-            times, ends = self._gone_by(self.samples[self.samples[:, 0] == bucket])
+            times, ends = self._cumulative(self.samples[self.samples[:, 0] == bucket])
             cells = np.arange(1, int(ends[-1]) // rows + 1) * rows if len(ends) else ends
             starts = times[np.minimum(np.searchsorted(ends, cells, side="right"), len(times) - 1)]
             found[bucket] = np.unique(starts if step is None else starts // step * step)
         return found
 
     def time_at(self, fraction: float) -> int:
-        """When this fraction of all rows has gone by."""
-        times, ends = self._gone_by(self.samples)
+        """Return the time before which this fraction of all rows lies."""
+        times, ends = self._cumulative(self.samples)
         return int(times[np.searchsorted(ends, fraction * ends[-1])])
 
     @staticmethod
-    def _gone_by(samples: Ints) -> tuple[Ints, Ints]:
-        """Times, ascending, and how many rows are up to the next of them."""
+    def _cumulative(samples: Ints) -> tuple[Ints, Ints]:
+        """Return ascending times, and the cumulative number of rows up to the next time."""
         order = np.lexsort([samples[:, 2], samples[:, 1]])
         return samples[order, 1], np.cumsum(samples[order, 2])
 
 
 def buckets_of(series: pa.Array) -> Ints:
-    """int64[n]: where the rows of these series meet."""
+    """Return the bucket of each row, given the name of its series: int64[n]."""
     codes, names = batch.encode(series)
     return batch.scale(batch.hash_strings(names), BUCKETS)[codes]

@@ -1,7 +1,4 @@
-"""From finished shards to a published dataset, if the ledger closes.
-
-It is a stage of the pipeline, so that a job whose submitter has left publishes itself.
-"""
+"""The ledger, the manifest and the other files of a dataset, from its finished shards."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,7 +34,7 @@ from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reje
 from recordmill.storage.files import Location
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan, nothing_left, refusal_of
-from recordmill.transforms.staged.listing import NO_LISTING, outcome, read_part
+from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_part
 
 
 def close_ledger(
@@ -49,14 +46,15 @@ def close_ledger(
     filtered: int,
     unit: str = INPUT,
 ) -> tuple[Ledger, list[str]]:
-    """The ledger, and a sentence for all that does not add up.
+    """Return the ledger, and a sentence for each of its sums that is not right.
 
-    rejects, filtered: of the listing, where no record was made. unit: what a record is.
+    rejects, filtered: numbers of inputs that the listing excluded. unit: name of a record in the
+    ledger.
     """
     rejects += sum(part.unread for part in parts)
     filtered += sum(part.skipped for part in parts)
     kept = sum(part.rows for part in parts)
-    # Where Examples hold several records, these are counted, and the Examples beside them.
+    # If Examples hold several records, the ledger counts these, and the Examples separately.
     packed = [info.packed for info in infos if info.packed is not None]
     packs = sum(info.shard.records for info in infos) if packed else None
     written = sum(info.shard.records - info.copies for info in infos)
@@ -107,8 +105,8 @@ def all_rejects(
     infos: Iterable[ShardInfo],
     staging: Staging,
 ) -> list[Reject]:
-    """Every reject once, whatever its copies, sorted by key."""
-    checked = [reject for part in parts for reject in outcome(part, staging=staging)[0]]
+    """Return all rejects, sorted by key; a record is listed once, whatever its copies."""
+    checked = [reject for part in parts for reject in read_excluded(part, staging=staging)[0]]
     written = [reject for info in infos for reject in info.rejects]
     return sorted({*listing, *checked, *written})
 
@@ -116,17 +114,20 @@ def all_rejects(
 def _filtered(
     parts: Iterable[StagedPart], infos: Iterable[ShardInfo], staging: Staging
 ) -> Counter[str]:
-    """{option: records that it left out}, by the checks and at writing, without their copies."""
+    """Return {option: number of records that it excluded}, without copies."""
     counts: Counter[str] = Counter()
     for part in parts:
-        counts.update(outcome(part, staging=staging)[1])
+        counts.update(read_excluded(part, staging=staging)[1])
     for info in infos:
         counts.update(info.filtered)
     return counts
 
 
-def publish(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> Manifest | None:
-    """Publish the dataset and return its manifest, or leave a verdict that says why not."""
+def publish_dataset(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> Manifest | None:
+    """Publish the dataset and return its manifest.
+
+    If the dataset is refused, the verdict is written into staging, and None is returned.
+    """
     staging, parts = run.staging, plan.parts
     listing = staging.listing() or NO_LISTING
     rejects = all_rejects(listing.rejects, parts, infos, staging)
@@ -157,23 +158,23 @@ def publish(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> Manifest
     if verdict is not None:
         staging.write_verdict(verdict)
         return None
-    manifest, files = describe(plan, infos, ledger, rejects, run)
+    manifest, files = build_manifest(plan, infos, ledger, rejects, run)
     publishing.stage_files(staging, manifest, files)
     publishing.publish(staging)
     return manifest
 
 
-def describe(
+def build_manifest(
     plan: Plan,
     infos: Sequence[ShardInfo],
     ledger: Ledger,
     rejects: Sequence[Reject],
     run: RunSpec,
 ) -> tuple[Manifest, dict[str, bytes]]:
-    """The manifest, and the files beside the shards."""
+    """Return the manifest, and {name: content} of the files beside the shards."""
     context = plan.context
     declared = run.encoder.features(_columns(plan, run), context)
-    labels = context.labels if ledger.packs is None else ()  # a pack is of no class
+    labels = context.labels if ledger.packs is None else ()  # packed Examples have no class
     features: Features = {context.name(name): feature for name, feature in declared.items()}
     splits = {
         name: SplitInfo.of(info.shard for info in infos if info.split == name)

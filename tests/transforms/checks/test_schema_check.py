@@ -10,7 +10,7 @@ import pytest
 from recordmill.errors import ConfigError, Reason
 from recordmill.profile.schema_rules import SchemaRules, parse
 from recordmill.transforms.checks.schema_check import SchemaCheck
-from recordmill.transforms.checks.schema_columns import refuse_columns
+from recordmill.transforms.checks.schema_columns import check_columns
 from recordmill.transforms.checks.violations import Violations, of_dataset
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, RowOutcome
@@ -292,7 +292,7 @@ def test_columns_that_are_not_those_of_the_schema(what):
     columns, expected = COLUMNS[what]
     layout = Layout(columns=pa.schema(columns), labelled=False, grouped=False, presplit=False)
     with pytest.raises(ConfigError, match=expected):
-        refuse_columns(parse(SCHEMA), layout, None)
+        check_columns(parse(SCHEMA), layout, None)
 
 
 @pytest.mark.parametrize(
@@ -305,10 +305,10 @@ def test_columns_that_are_not_those_of_the_schema(what):
 )
 def test_columns_that_are_those_of_the_schema(columns):
     layout = Layout(columns=pa.schema(columns), labelled=True, grouped=False, presplit=False)
-    refuse_columns(parse(SCHEMA), layout, None)
+    check_columns(parse(SCHEMA), layout, None)
     later = f'{SCHEMA} feature {{ name: "c" lifecycle_stage: PLANNED }}'
-    refuse_columns(parse(later), layout, None)
-    refuse_columns(parse(f'{later} feature {{ name: "label" type: BYTES }}'), layout, None)
+    check_columns(parse(later), layout, None)
+    check_columns(parse(f'{later} feature {{ name: "label" type: BYTES }}'), layout, None)
 
 
 def test_an_inferred_schema_tells_of_dates_and_times():
