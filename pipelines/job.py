@@ -49,7 +49,7 @@ Status = Literal["published", "unchanged", "planned", "inferred", "refused", "de
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """How a job ended.
+    """The end of a job.
 
     status: published, unchanged, planned (a dry run), inferred (a schema is all that was wanted),
       refused, with the verdict, or detached: a cluster goes on with it.
@@ -173,7 +173,7 @@ class Job:
         return JobOutcome(status=status, plan=plan, rejects=rejects)
 
     def _layout(self, listing: Listing) -> Layout:
-        """What the rows are like: as they were listed, or as workers will read them."""
+        """Return the layout of the rows, as they were listed or as workers will read them."""
         source, duplicates = self.kind.source, self.kind.duplicates
         if not isinstance(source, RowSource):
             return Layout(

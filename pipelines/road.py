@@ -43,7 +43,7 @@ class Road:
     run: RunSpec
     listing: Listing
     reader: RowReader | None = None
-    check: data_type.Check | None = None
+    check: data_type.RowCheck | None = None
     duplicates: Duplicates | None = None
     windowing: Windowing | None = None
     stratify: bool = False
@@ -86,7 +86,7 @@ class Road:
         planned | Reshuffle(run) | WriteToTFRecord(run) | Publish(run)
 
     @property
-    def _check(self) -> data_type.Check | None:
+    def _check(self) -> data_type.RowCheck | None:
         return None if self.reader is not None else self.check
 
     @property

@@ -13,7 +13,7 @@ from recordmill.profile.statistics_file import load_compared
 from recordmill.storage.files import Location
 from recordmill.transforms.checks.schema_check import SchemaCheck
 from recordmill.transforms.checks.schema_columns import check_columns, profiled_fields
-from recordmill.transforms.model.data_type import Check, DataType, Headers, Layout
+from recordmill.transforms.model.data_type import DataType, Headers, Layout, RowCheck
 from recordmill.transforms.planning.examination import INFERRED, Examination
 from recordmill.transforms.planning.examine import Examiner
 from recordmill.transforms.windowing.windows import fields_of_rows
@@ -76,7 +76,7 @@ class SchemaRequest:
         elif self.config.statistics or self.infers:
             profiled_fields(layout, made)
 
-    def check(self, layout: Layout) -> Check | None:
+    def check(self, layout: Layout) -> RowCheck | None:
         """Return the data type's check, followed by the schema's.
 
         In this order a record that both would reject keeps the reason of the data type.

@@ -46,7 +46,7 @@ class Check(beam.PTransform):
 
     run: RunSpec
     _: dataclasses.KW_ONLY
-    check: data_type.Check | None = None
+    check: data_type.RowCheck | None = None
     duplicates: data_type.Duplicates | None = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from recordmill.job.staging import Listing, StagedPart
 from recordmill.transforms.checks.prepare import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Check, Chunker, Duplicates, RowSource, Source
+from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, RowSource, Source
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.staged.batches import Element, StagedBatch
 from recordmill.transforms.staged.listing import (
@@ -58,14 +58,14 @@ class Read(beam.PTransform):
         source: Source,
         run: RunSpec,
         *,
-        check: Check | None = None,
+        check: RowCheck | None = None,
         duplicates: Duplicates | None = None,
         chunker: Chunker | None = None,
     ) -> Self:
         """List a source into the staging folder of the run.
 
         check, duplicates, chunker: applied to the rows of a `RowSource` when workers read them. For
-          all other sources pass the check to `Check`.
+          all other sources pass the check to `RowCheck`.
 
         Raises:
           ConfigError: the input is unusable, or the output holds other files.

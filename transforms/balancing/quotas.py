@@ -27,7 +27,7 @@ from recordmill.transforms.model.quota import (
     thresholds,
     within,
 )
-from recordmill.transforms.staged.batches import Scan
+from recordmill.transforms.staged.batches import RowScan
 
 Balance = Literal["none", "oversample", "undersample", "weights"]
 Target = int | Literal["median"] | RepeatFactors | None
@@ -218,7 +218,7 @@ def _quotas(
 
 
 def find_quotas(
-    scan: Scan,
+    scan: RowScan,
     *,
     balance: Balance,
     target: Target = None,

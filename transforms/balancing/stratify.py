@@ -28,7 +28,7 @@ from recordmill.transforms.model.splits import (
     strata_rows,
 )
 from recordmill.transforms.staged.arrow_files import open_arrow
-from recordmill.transforms.staged.batches import Scan
+from recordmill.transforms.staged.batches import RowScan
 
 _PARTITIONS = 64
 
@@ -136,7 +136,7 @@ def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
 
 
 def find_strata(
-    scan: Scan, *, fractions: Fractions, seed: int, grouped: bool
+    scan: RowScan, *, fractions: Fractions, seed: int, grouped: bool
 ) -> tuple[beam.PCollection[Strata], beam.PCollection[str]]:
     """Return the strata, as the only element of a PCollection (empty without rows), and problems.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.batches import Scan
+from recordmill.transforms.staged.batches import RowScan
 
 _PARTITIONS = 64
 _MAX_FOUND = 100  # leaking groups of a partition that are followed up; one refuses the input
@@ -88,7 +88,7 @@ def _leakage_message(
     ]
 
 
-def find_group_leakage(scan: Scan, *, remedy: str) -> beam.PCollection[str]:
+def find_group_leakage(scan: RowScan, *, remedy: str) -> beam.PCollection[str]:
     """Return a sentence about the groups that span several splits; none if there are none.
 
     scan: reads the rows of all batches, with their splits. remedy: ends the sentence with what else

@@ -17,7 +17,7 @@ from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.pool import process_count, shared_pool
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Check
+from recordmill.transforms.model.data_type import RowCheck
 from recordmill.transforms.staged.encoder_tasks import check_rows
 from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
 from recordmill.transforms.staged.row_reader import RowReader, read_rows
@@ -26,7 +26,7 @@ _CHUNK = 256  # rows that one task checks
 
 
 def check_part(
-    part: StagedPart, *, check: Check, staging: Staging, workers: int
+    part: StagedPart, *, check: RowCheck, staging: Staging, workers: int
 ) -> list[StagedPart]:
     """Check the rows of a part in encoder processes, and write those that pass, and the rejects.
 
@@ -41,7 +41,7 @@ def check_part(
 
 
 def _check(
-    part: StagedPart, name: str, *, check: Check, staging: Staging, workers: int
+    part: StagedPart, name: str, *, check: RowCheck, staging: Staging, workers: int
 ) -> StagedPart:
     rows = read_part(part.name, staging=staging)
     pool = shared_pool(workers)

@@ -20,7 +20,7 @@ from recordmill.profile.schema_rules import (
     StringDomain,
 )
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Check, Headers, OutcomeCollector, RowOutcome
+from recordmill.transforms.model.data_type import Headers, OutcomeCollector, RowCheck, RowOutcome
 from recordmill.transforms.statistics.column_statistics import numbers_of, spread
 from recordmill.transforms.statistics.dataset_statistics import columns_of
 
@@ -212,7 +212,7 @@ class SchemaCheck:
 
     rules: SchemaRules
     labelled: bool
-    first: Check | None = None
+    first: RowCheck | None = None
     headers: Headers | None = None
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:

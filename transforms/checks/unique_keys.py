@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.batches import Scan
+from recordmill.transforms.staged.batches import RowScan
 
 _PARTITIONS = 64
 _MAX_FOUND = 100  # repeated hashes of a partition that are followed up; one refuses the input
@@ -70,7 +70,7 @@ def _message(_: bytes, counted: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def find_repeated_keys(
-    hashes: beam.PCollection[tuple[int, bytes]], scan: Scan
+    hashes: beam.PCollection[tuple[int, bytes]], scan: RowScan
 ) -> beam.PCollection[str]:
     """Return a sentence about the keys that repeat; none if there are none.
 

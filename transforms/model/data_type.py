@@ -130,7 +130,7 @@ class RowOutcome:
 
 
 @runtime_checkable
-class Check(Protocol):
+class RowCheck(Protocol):
     """Finds invalid rows before the dataset is planned."""
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
@@ -351,7 +351,7 @@ class DataType:
     name: str
     source: Source
     encoder: Encoder
-    check: Check | None = None
+    check: RowCheck | None = None
     analysis: Analysis | Preprocessing | None = None
     duplicates: Duplicates | None = None
     cutter: Chunker | None = None

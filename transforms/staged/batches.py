@@ -79,7 +79,7 @@ def with_step(element: Element, step: Step) -> Element:
     return dataclasses.replace(element, steps=(*element.steps, step))
 
 
-class Scan(Protocol):
+class RowScan(Protocol):
     """Reads the rows of all batches.
 
     label: label of the Beam stage. after: side input that must be complete before rows are read.

@@ -16,7 +16,7 @@ from recordmill.errors import Reject
 from recordmill.format.example import encode_frames
 from recordmill.format.framing import gzip_member
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Check, Context, Encoder, RowOutcome
+from recordmill.transforms.model.data_type import Context, Encoder, RowCheck, RowOutcome
 
 # Arrow imports further modules for its first arrays. Import them before the processes are forked.
 pa.array(np.zeros(1))
@@ -85,7 +85,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     )
 
 
-def check_rows(check: Check, rows: bytes) -> RowOutcome:
+def check_rows(check: RowCheck, rows: bytes) -> RowOutcome:
     """Run a check on rows, given as an Arrow IPC stream."""
     table = batch.from_bytes(rows)
     with rows_in_tracebacks(table):

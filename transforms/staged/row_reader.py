@@ -14,11 +14,11 @@ from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
-    Check,
     Chunker,
     Duplicates,
     Layout,
     ListingPart,
+    RowCheck,
     RowSource,
 )
 from recordmill.transforms.staged.listing import (
@@ -44,7 +44,7 @@ class RowReader:
     source: RowSource
     layout: Layout
     staging: Staging
-    check: Check | None = None
+    check: RowCheck | None = None
     duplicates: Duplicates | None = None
     cutter: Chunker | None = None
     labels: tuple[str, ...] | None = None

@@ -27,7 +27,7 @@ from recordmill.transforms.encoders.tokenization import subwords
 from recordmill.transforms.encoders.tokenization.subwords import read_tokenizer_file
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.vocabulary import VocabularyAnalysis
-from recordmill.transforms.model.data_type import Check, Context, Encoder
+from recordmill.transforms.model.data_type import Context, Encoder, RowCheck
 from tests.paths import ROOT
 from tests.text_models import MESSAGES, save_bpe, save_sentencepiece
 from tests.texts import SAMPLES, context_of, rows_of
@@ -402,7 +402,7 @@ def test_lengths(tmp_path):
     texts = ["", "ab", "a b c", "aé日", "a b c d e", "xxxxxxxxxx"]
     options = TextOptions(tokenizer="whitespace", min_chars=1, max_chars=9, max_tokens=3)
     check = TextCheck(options=options)
-    assert isinstance(check, Check)
+    assert isinstance(check, RowCheck)
     outcome = check.check(rows_of(texts, keys=list("abcdef")))
     assert outcome.kept.tolist() == [1, 2, 3]
     assert outcome.filtered == [("a", "min-chars"), ("e", "max-tokens"), ("f", "max-chars")]
