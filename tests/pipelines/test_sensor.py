@@ -211,7 +211,7 @@ def test_the_same_rows_are_out_of_a_schema_whatever_becomes_of_them(step, tmp_pa
     assert told in kept.manifest.notes
     capsys.readouterr()
     assert run("sensor", *argv, "--output", tmp_path / "fail", "--on-violation", "fail") == 1
-    assert f"{told}: mend the input" in capsys.readouterr().err
+    assert f"{told}: correct the input" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -387,7 +387,7 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
         (
             ["--time-column", "time", "--series-column", "machine", "--window", 99],
             "nothing is left to write: of 1[0-9] inputs .* were filtered by --window: .*"
-            "ask less with --window",
+            "relax --window",
         ),
     ],
 )

@@ -309,7 +309,7 @@ def test_a_dataset_is_judged_as_a_whole(tmp_path, capsys):
     assert run("table", *flags, "--output", tmp_path / "out") == 1
     assert (
         "column 'word': 132 of 198 values are in its domain, where the schema has min_domain_mass"
-        " 0.7: mend the input, or edit the schema"
+        " 0.7: correct the input, or edit the schema"
     ) in capsys.readouterr().err
     flags = small(tmp_path, LINES, schema.replace("0.7", "0.6"))
     assert len(table(tmp_path / "out", *flags).rejects) == 2

@@ -11,8 +11,7 @@ from recordmill.pipelines.cli import main
 from tests.flink.conftest import flink  # noqa: F401  (a fixture)
 from tests.flink.jobs import Job
 from tests.image_runs import Made
-from tests.paths import SMS
-from tests.pipelines.test_table import MAMMOGRAPHY
+from tests.paths import IMBALANCED, SMS
 from tests.tensorflow_reads import parse
 
 FUNCTION = "tests.tft.preprocessing:words_and_weights"
@@ -120,7 +119,7 @@ def test_columns_of_tables_go_through_a_function_too(tmp_path):
     columns = ("area", "grey", "gradient", "noise", "contrast", "moment")
     options = ("--columns", ",".join((*columns, "label")), "--splits", "train=0.8,test=0.2")
     ours, theirs = (
-        Job(tmp_path / name, *options, *more, source=MAMMOGRAPHY, kind="table")
+        Job(tmp_path / name, *options, *more, source=IMBALANCED, kind="table")
         for name, more in (
             ("ours", ("--zscore", ",".join(columns))),
             ("theirs", ("--preprocessing-fn", "tests.tft.preprocessing:scaled")),

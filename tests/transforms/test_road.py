@@ -350,7 +350,7 @@ def test_too_many_bad_records_are_refused_and_then_allowed(tmp_path):
     assert refused.status == "refused"
     assert refused.verdict.message == (
         "10 of 200 inputs were rejected (5.0%), more than --max-reject-fraction 0.01 allows:"
-        " mend the input, or allow more"
+        " correct the input, or allow more"
     )
     assert [reject.key for reject in refused.rejects] == sorted(f"{i}" for i in range(0, 200, 20))
     assert tree(output) == {}
@@ -375,7 +375,7 @@ def test_where_no_record_is_left_the_verdict_says_why(tmp_path):
     assert refused.status == "refused"
     assert refused.verdict.message == (
         "nothing is left to write: of 20 inputs 5 were rejected, 15 were filtered by --skip:"
-        " mend the input, or ask less with --skip"
+        " correct the input, or relax --skip"
     )
 
 

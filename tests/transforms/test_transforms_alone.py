@@ -307,7 +307,7 @@ def test_a_folder_of_others_is_never_touched(tmp_path):
 @pytest.mark.parametrize(
     ("batches", "options", "error", "message"),
     [
-        (tiny_batches(10), {"splits": False}, ConfigError, "put AssignSplits before it"),
+        (tiny_batches(10), {"splits": False}, ConfigError, "AssignSplits before it"),
         ([], {}, RunError, "nothing is left to write: of 0 inputs"),
         (
             tiny_batches(20)[:1] * 2,

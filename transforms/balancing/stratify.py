@@ -149,7 +149,7 @@ def find_strata(
             scan("ReadUnits")
             | "Unassigned" >> beam.Map(unassigned).with_output_types(pa.RecordBatch)
             | "Units" >> beam.FlatMap(_units).with_output_types(tuple[int, pa.RecordBatch])
-            | "GroupByPartition" >> beam.GroupByKey()
+            | "GroupByUnit" >> beam.GroupByKey()
             | "Majority" >> beam.Map(_majority).with_output_types(pa.RecordBatch)
         )
         ranked = units | "RankUnits" >> _ranking(_rank_units, seed)
@@ -164,7 +164,7 @@ def find_strata(
     cuts = beam.pvalue.AsSingleton(reached, default_value={})
     if not grouped:
         ranked = scan("CutStrata", cuts) | "RankToCutStrata" >> _ranking(_rank_rows, seed)
-    met = ranked | "MeetInStrata" >> FindThresholds(cuts)
+    met = ranked | "FindStrataThresholds" >> FindThresholds(cuts)
     strata = reached | "Strata" >> beam.Map(
         _strata, beam.pvalue.AsDict(met), () if units is None else beam.pvalue.AsList(units)
     )

@@ -97,7 +97,7 @@ def find_group_leakage(scan: RowScan, *, remedy: str) -> beam.PCollection[str]:
     hashes = beam.pvalue.AsList(
         scan("HashGroups")
         | "PartitionGroups" >> beam.FlatMap(partition_groups).with_output_types(tuple[int, bytes])
-        | "GroupByPartition" >> beam.GroupByKey()
+        | "GroupByGroupHash" >> beam.GroupByKey()
         | "LeakingGroups" >> beam.FlatMap(leaking_groups).with_output_types(str)
     )
     found = (

@@ -70,7 +70,7 @@ def test_pictures_start_no_programs(monkeypatch) -> None:
     check = Conformance(
         {"x": Feature(dtype="string", kind="image")}, labels=[], label_offset=0, deep=True
     )
-    with pytest.raises(NonconformingError, match="no picture that can be decoded"):
+    with pytest.raises(NonconformingError, match="the image cannot be decoded"):
         check.check({"x": [eps]})
 
 

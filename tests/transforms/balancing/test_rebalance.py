@@ -15,7 +15,7 @@ from recordmill.transforms.balancing.quotas import (
     Quota,
     balance_ranks,
     balance_rows,
-    goals,
+    pending_quotas,
     replicate,
     targets,
 )
@@ -82,7 +82,9 @@ def quotas_of(rows, *, balance, target):
     """What the transform finds out, without an engine."""
     ranked = balance_rows(rows, seed=SEED)
     labels, ranks, keys = ranked["label"], np.asarray(ranked["rank"]), ranked["key"]
-    found = goals(Histogram.sum([Histogram.of(labels, ranks)]), balance=balance, target=target)
+    found = pending_quotas(
+        Histogram.sum([Histogram.of(labels, ranks)]), balance=balance, target=target
+    )
     cuts = {label: (goal.cut,) for label, goal in found.items()}
     met = dict(boundary_rows(labels, ranks, keys, cuts))
     return {

@@ -167,7 +167,7 @@ def test_given_splits_and_records_without_label(inputs, found):
 def test_a_class_too_small_is_a_problem(found):
     assert found["small problems"] == [
         "--stratify: expected at least 3 records in every class, one for each of train,"
-        " validation, test; too few in 'rare' (2): add some, leave the class out, or split without"
+        " validation, test; too few in 'rare' (2): add records, remove the class, or split without"
         " --stratify"
     ]
 

@@ -11,7 +11,7 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.profile.schema_rules import SchemaRules, parse
 from recordmill.transforms.checks.schema_check import SchemaCheck
 from recordmill.transforms.checks.schema_columns import check_columns
-from recordmill.transforms.checks.violations import Violations, of_dataset
+from recordmill.transforms.checks.violations import Violations, dataset_violations
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, RowOutcome
 from recordmill.transforms.statistics.dataset_statistics import Statistics
@@ -98,7 +98,7 @@ RULES = {
     "numbers as whole ones": (
         floats(1.0, 1.5),
         "int_domain { }",
-        {1: "1.5 is no integer"},
+        {1: "1.5 is not an integer"},
     ),
     "string_domain": (
         pa.array(["a", "b", "A", None, ""]),
@@ -120,14 +120,14 @@ RULES = {
         "type: BYTES int_domain { min: 0 max: 5 }",
         {
             1: "-1, where the schema has 0 to 5",
-            2: "'x' is no integer",
-            3: f"'{'9' * 30}' is no integer",
+            2: "'x' is not an integer",
+            3: f"'{'9' * 30}' is not an integer",
         },
     ),
     "numbers as texts": (
         pa.array(["3.5", "-1e9", "x"]),
         "float_domain { min: 0 }",
-        {1: "-1e+09, where the schema has at least 0.0", 2: "'x' is no number"},
+        {1: "-1e+09, where the schema has at least 0.0", 2: "'x' is not a number"},
     ),
     "bool_domain of numbers": (
         pa.array([0, 1, 2]),
@@ -223,13 +223,13 @@ def test_what_stays_is_counted_with_the_smallest_keys():
         assert found.columns["y"] == (
             1, (("k5", "no value, where the schema has min_fraction 1"),)
         )  # fmt: skip
-        assert found.told() == (
+        assert found.summary() == (
             "5 records are out of the schema, by column 'x' of 4, such as"
             " k0: 9, where the schema has at most 4, k2: 9, where the schema has at most 4,"
             " k3: 9, where the schema has at most 4; 'y' of 1, such as"
             " k5: no value, where the schema has min_fraction 1"
         )
-    assert Violations.sum([]).told() is None
+    assert Violations.sum([]).summary() is None
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_dataset_is_judged_as_a_whole(feature, expected):
     violations = Violations.of(rows[batch.KEY], {"x": rows["x"]}, rules)
     assert violations.records == 0
     found = Statistics.of(rows, {"x": rows["x"]}).whole()
-    told = list(of_dataset(found, violations, rules))
+    told = list(dataset_violations(found, violations, rules))
     if expected is None:
         assert told == []
     else:
@@ -270,7 +270,7 @@ def test_a_dataset_of_too_many_records():
     rules = parse("dataset_constraints { max_examples_count: 1 }")
     rows = rows_of(x=[1, 2])
     found = Statistics.of(rows, {"x": rows["x"]}).whole()
-    assert list(of_dataset(found, Violations(), rules)) == [
+    assert list(dataset_violations(found, Violations(), rules)) == [
         "2 records, where the schema has 0 to 1"
     ]
 
@@ -282,8 +282,11 @@ COLUMNS = {
         {"a": pa.int64(), "b": pa.float32(), "B": pa.int64()},
         r"no feature 'B'.*--drop-columns",
     ),
-    "of text": ({"a": pa.string(), "b": pa.float32()}, "column 'a' is of string.*type: INT"),
-    "of numbers": ({"a": pa.float64(), "b": pa.float32()}, "'a' is of double.*expected type: FLO"),
+    "of text": ({"a": pa.string(), "b": pa.float32()}, "column 'a' has type string.*type: INT"),
+    "of numbers": (
+        {"a": pa.float64(), "b": pa.float32()},
+        "'a' has type double.*expected type: FLO",
+    ),
 }
 
 

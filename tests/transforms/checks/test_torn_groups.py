@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from recordmill.transforms.checks.group_leakage import splits_of
+from recordmill.transforms.checks.group_leakage import splits_of_groups
 from recordmill.transforms.model import batch
 from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
@@ -57,4 +57,4 @@ def test_rows_without_a_group_are_nobodys():
         batch.KEY: ["one", "other"],
     }
     rows = pa.RecordBatch.from_pydict(columns)
-    assert list(splits_of(rows, ["1"])) == []
+    assert list(splits_of_groups(rows, ["1"])) == []

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from recordmill.transforms.checks.unique_keys import (
-    complain,
     find_repeated_keys,
     partition_hashes,
-    repeated,
+    repeated_hashes,
+    repeated_keys_message,
 )
 from recordmill.transforms.model import batch
 from tests.beam_results import results
@@ -83,7 +83,7 @@ def test_keys_that_only_hash_alike_are_no_complaint(found, name):
 
 def test_a_partition_gives_up_after_enough():
     hashes = np.repeat(np.arange(1000, dtype=np.uint64), 2).tobytes()
-    assert repeated((0, [hashes])) == [str(i) for i in range(100)]
+    assert repeated_hashes((0, [hashes])) == [str(i) for i in range(100)]
 
 
 def test_each_hash_goes_to_one_partition():
@@ -95,8 +95,8 @@ def test_each_hash_goes_to_one_partition():
 
 
 def test_many_are_counted_and_few_are_shown():
-    (sentence,) = complain([(f"k{i}", 2) for i in range(7)])
+    (sentence,) = repeated_keys_message([(f"k{i}", 2) for i in range(7)])
     assert "got 7 that repeat: 'k0' (2 times)" in sentence
     assert "'k4' (2 times), ...;" in sentence
     assert "'k5'" not in sentence
-    assert complain([]) == []
+    assert repeated_keys_message([]) == []

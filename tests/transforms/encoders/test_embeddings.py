@@ -219,7 +219,7 @@ def test_a_dataset_of_vectors(tmp_path):
             "--features embeddings: requires whole words",
         ),
         (("--embeddings", "T", "--embedding-words", "T"), "has its own words"),
-        (("--embedding-words", "T"), "are those of --embeddings"),
+        (("--embedding-words", "T"), "has no effect without --embeddings"),
         (("--embeddings", "T", "--max-length", "3"), "--max-length: has no effect"),
         (("--features", "text", "--pooling", "none"), "--pooling none: has no effect"),
         (("--embeddings", "BAD"), "line 2 has 1 numbers, expected 2"),

@@ -141,7 +141,7 @@ def test_all_messages_have_the_ids_of_the_library(name):
 
 
 def test_what_is_forgotten_is_made_again(monkeypatch):
-    monkeypatch.setattr(hugging_face, "_KNOWN_PIECES", 5)
+    monkeypatch.setattr(hugging_face, "_CACHED_PIECES", 5)
     tokenizer = made("GPT-2")
     encoder = HuggingFace(tokenizer, edges=False)
     for start in range(0, 60, 20):

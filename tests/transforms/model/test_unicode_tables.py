@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipelines.commands.adopt_input import said_split
+from recordmill.pipelines.commands.adopt_input import named_split
 from recordmill.transforms.encoders.text.duplicate_texts import duplicate_hash
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
@@ -106,7 +106,7 @@ def test_patterns_do_not_take_later_characters_for_letters():
     assert _label_in(f"a{MODIFIER}/x.npy", r"^(\w+)") == "a"
     assert _label_in(f"a{DIGIT}/x.npy", r"^(.+)/") == f"a{DIGIT}"
     assert _label_in(f"a{MODIFIER}/x.npy", rf"^(\w{MODIFIER})/") == f"a{MODIFIER}"
-    assert said_split(f"train{MODIFIER}/1.tfrecord") == "train"
+    assert named_split(f"train{MODIFIER}/1.tfrecord") == "train"
 
 
 def test_later_digits_are_no_numbers():

@@ -13,7 +13,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout
-from recordmill.transforms.model.quota import NOTHING
+from recordmill.transforms.model.quota import BEFORE_ALL
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import assign
 from recordmill.transforms.planning import plan
@@ -114,7 +114,7 @@ def test_splits_come_in_the_users_order_and_others_after(new):
 def test_a_split_without_records_is_told(new):
     rows = [(f"{i}", "a", b"v") for i in range(3)]
     found = new(rows, splits=("train", "test", "train"))
-    told = "no record is in the split 'validation', as there are few records, or few groups"
+    told = "no record is in the split 'validation', because there are few records or few groups"
     assert planned(*found).notes == (told,)
     assert planned(*found, layout=PRESPLIT).notes == ()
 
@@ -194,12 +194,12 @@ def test_a_split_of_rejects_is_planned_by_its_inputs(new):
 def test_quotas_count_copies_and_drops(new):
     rows = [*((f"a{i}", "a", b"v") for i in range(4)), ("b", "b", b"v"), ("n", None, b"v")]
     found = new(rows, splits=("train",) * 6)
-    over = planned(*found, quotas={"a": Quota(1, NOTHING, 4), "b": Quota(4, NOTHING, 4)})
+    over = planned(*found, quotas={"a": Quota(1, BEFORE_ALL, 4), "b": Quota(4, BEFORE_ALL, 4)})
     train = over.splits["train"]
     assert (train.records, train.copies, train.dropped) == (9, 3, 0)
     assert train.before == {"a": 4, "b": 1, None: 1}
     assert train.after == {"a": 4, "b": 4, None: 1}
-    under = planned(*found, quotas={"a": Quota(0, NOTHING, 1), "b": Quota(1, NOTHING, 1)})
+    under = planned(*found, quotas={"a": Quota(0, BEFORE_ALL, 1), "b": Quota(1, BEFORE_ALL, 1)})
     train = under.splits["train"]
     assert (train.records, train.copies, train.dropped) == (3, 0, 3)
 
@@ -220,7 +220,9 @@ def test_spilling_counts_the_copies(new):
     survey, parts, staging = new([("a", "a", b"v")], splits=("train",))
     above = parts[0].bytes * 10
     few, many = (
-        planned(survey, parts, staging, quotas={"a": Quota(n, NOTHING, n)}, spill_above=above).spill
+        planned(
+            survey, parts, staging, quotas={"a": Quota(n, BEFORE_ALL, n)}, spill_above=above
+        ).spill
         for n in (10, 11)
     )
     assert (few, many) == (False, True)
@@ -249,7 +251,7 @@ def test_refusal(rejected, seen, fraction, refused):
     if verdict is not None:
         assert verdict.message == (
             "2 of 100 inputs were rejected (2.0%), more than --max-reject-fraction 0.01 allows:"
-            " mend the input, or allow more"
+            " correct the input, or allow more"
         )
 
 
@@ -263,7 +265,7 @@ def test_verdicts_stop_before_anything_is_encoded(new, monkeypatch):
     assert found.verdict.message == "this"
     found = planned(Survey(), (), staging, listing_rejects=1, max_reject_fraction=1)
     assert found.verdict.message == (
-        "nothing is left to write: of 1 inputs 1 were rejected: mend the input"
+        "nothing is left to write: of 1 inputs 1 were rejected: correct the input"
     )
 
 
@@ -276,8 +278,7 @@ def test_what_the_checks_filtered_is_told_by_option(new, monkeypatch):
     part = StagedPart(name="checked/part.arrow", rows=0, bytes=0, filtered=3)
     found = planned(Survey(), (part,), staging)
     assert found.verdict.message == (
-        "nothing is left to write: of 3 inputs 3 were filtered by --min-size:"
-        " ask less with --min-size"
+        "nothing is left to write: of 3 inputs 3 were filtered by --min-size: relax --min-size"
     )
 
 
@@ -286,8 +287,8 @@ def test_a_split_that_no_file_can_be_named_after(new, monkeypatch, name):
     monkeypatch.setattr(plan, "shared_pool", None)
     found = planned(*new([("k", "a", b"v")], splits=(name,)))
     assert found.verdict.message == (
-        f"the input names a split {name!r}, expected letters, digits, _ and -, as files are named"
-        " after it: rename it in the input"
+        f"the input names a split {name!r}, expected letters, digits, _ and -, because files are"
+        " named after it: rename it in the input"
     )
 
 

@@ -21,7 +21,7 @@ from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, read_frames
 from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile
 from recordmill.transforms.sources.video.video_source import VideoSource
-from recordmill.transforms.staged.listing import located, read_part, stage_listing
+from recordmill.transforms.staged.listing import read_part, stage_listing, with_staged_paths
 from recordmill.transforms.staged.row_reader import RowReader
 from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
 
@@ -286,7 +286,7 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
     layout = source.layout([read_part(part.name, staging=staging)])
     reader = RowReader(source=source, layout=layout, staging=staging)
     written = reader.read(part)
-    rows = located(read_part(written[0].name, staging=staging), staging)
+    rows = with_staged_paths(read_part(written[0].name, staging=staging), staging)
     frames = [frame for row in records(source) for frame in row["frames"]]
     assert [frame for clip in read_frames(rows) for frame in clip] == frames
     (file,) = set(rows[batch.PATH].to_pylist())
@@ -295,7 +295,7 @@ def test_frames_are_staged_once_and_found_again_by_another_attempt(tmp_path) -> 
 
     moved = tmp_path / "moved"
     (tmp_path / "job").rename(moved)
-    rows = located(rows.drop_columns([batch.PATH]), Staging(Location.parse(str(moved))))
+    rows = with_staged_paths(rows.drop_columns([batch.PATH]), Staging(Location.parse(str(moved))))
     assert [frame for clip in read_frames(rows) for frame in clip] == frames
     (file,) = set(rows[batch.PATH].to_pylist())
     content = pathlib.Path(file).read_bytes()

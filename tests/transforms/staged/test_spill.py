@@ -55,7 +55,7 @@ def contents(pieces, staging):
 def test_spilled_and_carried_pieces_hold_the_same_rows(staging, rows):
     batch = table(rows)
     shards = np.array([row[0] for row in rows], np.int64)
-    carried = [(shard, spill.inline(part)) for shard, part in spill.cut(batch, shards)]
+    carried = [(shard, spill.inline(part)) for shard, part in spill.split_by_shard(batch, shards)]
     spilled = spill.spill(batch, shards, staging)
     expected = [
         (shard, [r for r, row in zip(batch.to_pylist(), rows, strict=True) if row[0] == shard])

@@ -16,9 +16,9 @@ from recordmill.transforms.windowing.time_spans import SERIES, TIME, TimeSurvey,
 from recordmill.transforms.windowing.windows import (
     Clock,
     WindowCutter,
-    layout_of,
     ordered,
     resampled,
+    window_layout,
     without_repeats,
 )
 
@@ -55,7 +55,7 @@ def rows_of(moments: list[tuple[str, int]], labels: list[str | None] | None = No
 
 def cut(rows, options, clock, ends):
     """All windows, and how many rows are in one; cells end before the times `ends`."""
-    cutter = WindowCutter(options, clock, layout_of(LAYOUT, options).columns)
+    cutter = WindowCutter(options, clock, window_layout(LAYOUT, options).columns)
     times = np.asarray(rows[TIME])
     cells = np.searchsorted(np.array(sorted(ends), np.int64), times, side="right")
     found, used = [], 0

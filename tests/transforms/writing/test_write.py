@@ -413,5 +413,5 @@ def test_a_worker_of_other_libraries_is_refused(writer):
     writer.check_versions()
     # zlib is no library of the encoder's: the run of the same version stands in the manifest.
     dataclasses.replace(writer, versions={"tiny": "1", "zlib": "0"}).check_versions()
-    with pytest.raises(RunError, match="has tiny 1, the submitter 2: the same versions write"):
+    with pytest.raises(RunError, match="has tiny 1, the submitter 2: other versions may write"):
         dataclasses.replace(writer, versions={"tiny": "2"}).check_versions()
