@@ -377,7 +377,7 @@ def test_headers_and_classes_are_what_a_schema_is_about(photos, plain, tmp_path,
     assert set(made.rejects) == {"cow/000.jpg", "cow/001.jpg"}
     kept = make(tmp_path / "kept", *flags, "--schema", schema, "--on-violation", "keep")
     assert kept.manifest.digest == plain.manifest.digest
-    assert kept.manifest.notes[0].startswith("2 records are out of the schema, by column 'label'")
+    assert kept.manifest.notes[0].startswith("2 records violate the schema, by column 'label'")
     flags = [*map(str, flags), "--statistics", "--compare-with", str(before.folder)]
     capsys.readouterr()
     assert main(["images", *flags, "--output", str(tmp_path / "again")]) == 0

@@ -204,7 +204,7 @@ def test_the_same_rows_are_out_of_a_schema_whatever_becomes_of_them(step, tmp_pa
     assert rejected == {f"tail.csv#{row}": "out_of_schema" for row in range(481, 491)}
     why = "1000, where the schema has 0 to 6"
     told = (
-        "10 records are out of the schema, by column 'v' of 10, such as"
+        "10 records violate the schema, by column 'v' of 10, such as"
         f" tail.csv#481: {why}, tail.csv#482: {why}, tail.csv#483: {why}"
     )
     kept = make(tmp_path / "keep", *argv, "--on-violation", "keep")

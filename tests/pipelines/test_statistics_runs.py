@@ -278,7 +278,7 @@ def test_on_violation_fail_names_the_first(tmp_path, capsys):
     assert run("table", *flags, "--output", tmp_path / "out", "--on-violation", "fail") == 1
     error = capsys.readouterr().err
     assert (
-        "2 records are out of the schema, by column 'x' of 2, such as t.csv#199: 198, where the"
+        "2 records violate the schema, by column 'x' of 2, such as t.csv#199: 198, where the"
         " schema has at most 197, t.csv#200: 199, where the schema has at most 197: mend the"
         " input, or edit the schema"
     ) in error
@@ -291,7 +291,7 @@ def test_on_violation_keep_tells_and_keeps(tmp_path):
     assert made.manifest.ledger.records.written == 200
     assert made.rejects == {}
     (note,) = [note for note in made.manifest.notes if "schema" in note]
-    assert note.startswith("2 records are out of the schema, by column 'x' of 2, such as t.csv#199")
+    assert note.startswith("2 records violate the schema, by column 'x' of 2, such as t.csv#199")
 
 
 def test_on_violation_reject_is_the_default(tmp_path):

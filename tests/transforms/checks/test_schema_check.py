@@ -224,7 +224,7 @@ def test_what_stays_is_counted_with_the_smallest_keys():
             1, (("k5", "no value, where the schema has min_fraction 1"),)
         )  # fmt: skip
         assert found.summary() == (
-            "5 records are out of the schema, by column 'x' of 4, such as"
+            "5 records violate the schema, by column 'x' of 4, such as"
             " k0: 9, where the schema has at most 4, k2: 9, where the schema has at most 4,"
             " k3: 9, where the schema has at most 4; 'y' of 1, such as"
             " k5: no value, where the schema has min_fraction 1"
