@@ -188,7 +188,7 @@ $(JOB_SERVER): deploy/flink-job-server/pom.xml
 
 $(FAST): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --editable '.[arrays,text,video]' hypothesis pytest pytest-xdist
+	    --editable '.[arrays,text,video]' hypothesis pytest pytest-xdist scipy
 	@touch $@
 
 $(DEV): $(CORE)
