@@ -148,7 +148,7 @@ def readme_dataset(tmp_path_factory):
         np.savez(folder / "digits.npz", x=np.ones((90, 8, 8), "u1"), y=np.arange(90) % 10)
         for number in range(4):
             label = ("run", "walk")[number % 2]
-            make_film(folder / "films" / label / f"{number}.mp4", 40, offset=8 * number)
+            make_film(folder / "videos" / label / f"{number}.mp4", 40, offset=8 * number)
         images, *others = commands(ROOT / "README.md")
         assert main([*images, "--quiet"]) == 0
         for command in others:

@@ -358,10 +358,10 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "--time-column is needed"),
+        ([], "--time-column is required"),
         (["--time-column", "when", "--window", 2], "no column 'when' in"),
         (["--time-column", "machine", "--window", 2], "expected a time in 'machine'"),
-        (["--time-column", "time", "--window", 2], "expected a series for each of the splits"),
+        (["--time-column", "time", "--window", 2], "expected at least one series for each of the splits"),
         (["--time-column", "time", "--window", 2, "--step", "soon"], "expected a duration"),
         (
             ["--time-column", "time", "--window", 2, "--split-by", "time", "--stratify"],
@@ -382,7 +382,7 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
                 *("--time-column", "time", "--series-column", "machine", "--window", 2),
                 *("--group-column", "heat"),
             ],
-            "--group-column: series '.' is of group '.*' in plant.csv#.*, and of '.*' in plant",
+            "--group-column: series '.' has group '.*' in plant.csv#.*, and '.*' in plant",
         ),
         (
             ["--time-column", "time", "--series-column", "machine", "--window", 99],

@@ -334,7 +334,7 @@ def test_a_column_of_a_parquet_file_is_what_it_is(tmp_path, capsys):
     flags = ("--input", tmp_path / "t.parquet", "--schema", tmp_path / "s.pbtxt")
     assert run("table", *flags, "--output", tmp_path / "out") == 2
     error = capsys.readouterr().err
-    assert "column 'x' is of int64, and the schema says type: BYTES" in error
+    assert "column 'x' has type int64, and the schema says type: BYTES" in error
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
@@ -442,7 +442,7 @@ def test_a_column_with_the_name_of_the_class(tmp_path, capsys):
     (tmp_path / "list.csv").write_text(f"path,kind,label\n{photo},a,b\n")
     flags = ("--input", tmp_path / "list.csv", "--label-column", "kind", "--statistics")
     assert run("images", *flags, "--output", tmp_path / "out") == 2
-    assert "column 'label' has the name that the class has in schemas" in capsys.readouterr().err
+    assert "column 'label' has the name that is reserved for the class" in capsys.readouterr().err
 
 
 # --- Drift --------------------------------------------------------------------------------------
