@@ -20,13 +20,14 @@ TFT := build/tft/stamp
 TORCH := build/torch/stamp
 
 .PHONY: help setup demo test test-fast test-flink test-tft test-torch test-airflow flink flink-job-server peers \
-    lint bench soak clean
+    coverage lint bench soak clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    build a small dataset, verify it, show what is in it and draw it'
 	@echo 'make test    run the tests; those on Flink too, where Java and Maven are'
 	@echo 'make test-fast    run the tests that neither import TensorFlow nor start processes'
+	@echo 'make coverage    run the tests without Flink, and show what they miss'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
@@ -52,7 +53,7 @@ demo: $(CORE)
 	$(BIN)/python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n auto --cov
+	$(BIN)/python -m pytest -n auto
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) test-flink; else \
 	    echo 'make test: the tests on Flink were left out: they need Java 17 and Maven'; fi
 
@@ -62,6 +63,9 @@ test-fast: $(FAST)
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m pytest tests/flink
+
+coverage: $(DEV)
+	$(BIN)/python -m pytest -n auto --cov
 
 lint: $(DEV)
 	$(BIN)/ruff check

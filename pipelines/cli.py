@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners.permanent_imports import lasting
+from recordmill.runners.beam_patches import permanent_imports
 
 # Command: (module of the data type, its config class, help).
 _DATA_TYPES = {
@@ -150,7 +150,7 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
     from recordmill.processes import environment, pool
 
     environment.set_up()
-    with lasting():
+    with permanent_imports():
         from recordmill.pipelines.options import declaration
 
         module = importlib.import_module(module_name)
@@ -166,7 +166,7 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
             imports=["recordmill.transforms.staged.encoder_tasks", *data_type.modules],
         )
     try:
-        with lasting():
+        with permanent_imports():
             from recordmill.pipelines import run
 
         return run.run(parsed.config, data_type, parsed.passthrough, prog=prog)

@@ -1,68 +1,150 @@
-"""Beam without what no pipeline here has need of, until somebody asks for it.
+"""Patches of Apache Beam that shorten the start and the stages of every job.
 
-With itself it imports clients of services, a checker of types and a parser of HTTP headers; it
-looks at the same methods again and again, remembers with every type where in the code it came up,
-compresses what it pickles as if it were large, and ends each bundle by waiting for a thread that
-sleeps: together that is over a second of every job.
+Each function below makes one change in Beam. It applies only to the versions in CHECKED_VERSIONS,
+and only if the attributes that it changes exist. With any other Beam, or with
+RECORDMILL_BEAM_PATCHES=0 in the environment, Beam runs unchanged and writes the same datasets.
+The measurements are in docs/adr/0027-patches-of-beam.md.
 """
 
 from __future__ import annotations
 
 import bz2
+import contextlib
 import copy
 import functools
+import gc
 import importlib
+import importlib.metadata
+import os
 import sys
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
 from types import MethodType, ModuleType
 from typing import Any
 
-_CAN_DO_WITHOUT = ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.bigquery")  # all of boto3
-_NEVER_CALLS = ("apache_beam.io.mongodbio",)
-_HARDLY_CALLS = {"apache_beam.internal.http_client": "get_new_http"}
-_SAMPLING_PERIOD = 5  # ms
+CHECKED_VERSIONS = frozenset({"2.77.0"})
+"""Versions of Beam with which all patches were checked."""
+
+SWITCH = "RECORDMILL_BEAM_PATCHES"
+"""Environment variable; the value 0 switches all patches off."""
+
+_SAMPLING_PERIOD_MS = 5
 
 
-@contextmanager
-def light_beam() -> Iterator[None]:
-    """What is imported in here may be Beam. Who imports by its name what was left out gets it."""
-    stubs: dict[str, ModuleType | None] = dict.fromkeys(_CAN_DO_WITHOUT)
-    stubs |= {name: ModuleType(name) for name in _NEVER_CALLS}
-    stubs |= {module: _imported_late(module, name) for module, name in _HARDLY_CALLS.items()}
-    stubs |= _types_by_classes()
+@functools.cache
+def enabled() -> bool:
+    """Return whether patches apply in this process."""
+    if os.environ.get(SWITCH) == "0":
+        return False
+    try:
+        return importlib.metadata.version("apache-beam") in CHECKED_VERSIONS
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def permanent_imports() -> Iterator[None]:
+    """Import Beam, or other modules that stay loaded until the process ends, inside the block.
+
+    Modules that recordmill never uses are not imported by Beam, and Beam is patched at the end of
+    the block. Garbage collection is off inside the block, and later collections skip all objects
+    that it created: thousands of classes and functions that would be traversed in vain, during the
+    imports and at exit. That is no patch of Beam and applies to any version.
+    """
+    gc.disable()
+    try:
+        with _skip_modules():
+            yield
+        apply_patches()
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def apply_patches() -> None:
+    """Patch the modules of Beam that have been imported so far; each is patched only once."""
+    if not enabled():
+        return
+    for name, patch in _PATCHES.items():
+        module = sys.modules.get(name)
+        if module is None or name in _applied:
+            continue
+        _applied.add(name)
+        # This Beam is a modified one, which runs without the patch.
+        with contextlib.suppress(AttributeError, AssertionError):
+            patch(module)
+
+
+@contextlib.contextmanager
+def _skip_modules() -> Iterator[None]:
+    """Import Beam inside the block without the modules that it never calls in recordmill.
+
+    Modules that are imported by name after the block are the real ones.
+    """
+    stubs = _stub_modules() if enabled() else {}
     stubs = {name: stub for name, stub in stubs.items() if name not in sys.modules}
-    modules: dict[str, Any] = sys.modules  # None: there is no such module
+    modules: dict[str, Any] = sys.modules  # None makes an import raise ModuleNotFoundError
     modules.update(stubs)
     try:
         yield
     finally:
         for name in stubs:
             del sys.modules[name]
-        if "apache_beam.transforms.core" in sys.modules:
-            core, userstate = map(
-                sys.modules.__getitem__,
-                ("apache_beam.transforms.core", "apache_beam.transforms.userstate"),
-            )
-            _look_once(core, "get_function_args_defaults", _function_of)
-            _look_once(userstate, "get_dofn_specs", _class_of)
-            _forget_origins(sys.modules["apache_beam.typehints.decorators"])
-            _compress_less(sys.modules["apache_beam.internal.cloudpickle_pickler"])
-        if "apache_beam.runners.worker.statesampler" in sys.modules:
-            _sample_often(sys.modules["apache_beam.runners.worker.statesampler"])
 
 
-def _imported_late(module: str, name: str) -> ModuleType:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+def _stub_modules() -> dict[str, ModuleType | None]:
+    return {
+        **skip_s3(),
+        **skip_bigquery(),
+        **skip_mongodb(),
+        **defer_http_client(),
+        **defer_beartype(),
+    }
 
-    stub = ModuleType(module)
-    setattr(stub, name, call)
-    return stub
+
+def skip_s3() -> dict[str, ModuleType | None]:
+    """Leave out apache_beam.io.aws.s3filesystem, which imports boto3 where that is installed.
+
+    Checked with 2.77.0, whose filesystems catch the ImportError; recordmill reads S3 by pyarrow.
+    """
+    return {"apache_beam.io.aws.s3filesystem": None}
 
 
-def _types_by_classes() -> dict[str, ModuleType]:
-    """What Beam takes of beartype, which is needed only where a type is no class."""
+def skip_bigquery() -> dict[str, ModuleType | None]:
+    """Leave out apache_beam.io.gcp.bigquery, which Beam imports if it can.
+
+    Checked with 2.77.0, whose apache_beam.io catches the ImportError.
+    """
+    return {"apache_beam.io.gcp.bigquery": None}
+
+
+def skip_mongodb() -> dict[str, ModuleType | None]:
+    """Replace apache_beam.io.mongodbio, which imports pymongo, by an empty module.
+
+    Checked with 2.77.0, whose apache_beam.io imports all names of the module and uses none.
+    """
+    return {"apache_beam.io.mongodbio": ModuleType("apache_beam.io.mongodbio")}
+
+
+def defer_http_client() -> dict[str, ModuleType | None]:
+    """Import apache_beam.internal.http_client, and httplib2 with it, only when it is called.
+
+    Checked with 2.77.0, whose stager uses get_new_http to download remote files.
+    """
+    name = "apache_beam.internal.http_client"
+    stub = ModuleType(name)
+
+    def get_new_http(*args: Any, **kwargs: Any) -> Any:
+        return importlib.import_module(name).get_new_http(*args, **kwargs)
+
+    stub.get_new_http = get_new_http  # type: ignore[attr-defined]
+    return {name: stub}
+
+
+def defer_beartype() -> dict[str, ModuleType | None]:
+    """Import beartype only for type hints that are not classes.
+
+    Checked with 2.77.0, which calls is_subhint for each type that it compares.
+    """
     door, roar = ModuleType("beartype.door"), ModuleType("beartype.roar")
 
     class BeartypeDoorException(Exception):
@@ -72,11 +154,11 @@ def _types_by_classes() -> dict[str, ModuleType]:
         if type(sub) is type and type(base) is type:
             return issubclass(sub, base)
         from beartype.door import is_subhint
-        from beartype.roar import BeartypeDoorException as ItsException
+        from beartype.roar import BeartypeDoorException as RealException
 
         try:
             return is_subhint(sub, base)
-        except ItsException as error:
+        except RealException as error:
             raise BeartypeDoorException from error
 
     door.is_subhint = is_subhint  # type: ignore[attr-defined]
@@ -84,55 +166,88 @@ def _types_by_classes() -> dict[str, ModuleType]:
     return {module.__name__: module for module in (door, roar)}
 
 
-def _look_once(module: ModuleType, name: str, key: Callable[[Any], Hashable | None]) -> None:
-    """Has a function of Beam, which returns two collections, called once for a key.
+def cache_method_parameters(core: ModuleType) -> None:
+    """Inspect the signature of a method once for all DoFns that share it.
 
-    key: of what it is called with; None where it is to be called.
+    Checked with 2.77.0: most methods of a DoFn are those of Beam's base class.
     """
-    look: Callable[[Any], tuple[Any, Any]] = getattr(module, name)
-    if hasattr(look, "__wrapped__"):  # it does so already
-        return
-    known: dict[Hashable, tuple[Any, Any]] = {}
-
-    @functools.wraps(look)
-    def looked(what: Any) -> tuple[Any, Any]:
-        of = key(what)
-        if of is None:
-            return look(what)
-        if of not in known:
-            known[of] = look(what)
-        first, second = known[of]
-        return copy.copy(first), copy.copy(second)
-
-    setattr(module, name, looked)
+    _call_once(core, "get_function_args_defaults", key=_function_of)
 
 
-def _forget_origins(decorators: ModuleType) -> None:
-    """A stack is formatted for each, for the message that a type does not fit another one."""
+def cache_state_specs(userstate: ModuleType) -> None:
+    """Search a class for state and timer parameters once, not once for each DoFn.
+
+    Checked with 2.77.0. A DoFn with methods of its own is searched each time.
+    """
+    _call_once(userstate, "get_dofn_specs", key=_class_without_own_methods)
+
+
+def skip_type_origins(decorators: ModuleType) -> None:
+    """Record no stack trace for each type hint; Beam shows it when two types do not fit.
+
+    Checked with 2.77.0.
+    """
+    assert callable(decorators.IOTypeHints._make_origin)
     decorators.IOTypeHints._make_origin = lambda *args, **kwargs: []
 
 
-def _compress_less(pickler: ModuleType) -> None:
-    """bz2 of level 9 lays out 8 MB to compress a kilobyte. Whoever reads it sees no difference."""
+def compress_pickles_less(pickler: ModuleType) -> None:
+    """Compress pickles with level 1 of bz2; level 9 allocates 8 MB for a kilobyte.
+
+    Checked with 2.77.0. Any reader of bz2 reads the result.
+    """
+    assert pickler.bz2 is bz2
     light = ModuleType("bz2")
     light.compress = lambda data, compresslevel=1: bz2.compress(data, compresslevel=1)  # type: ignore[attr-defined]
     light.decompress = bz2.decompress  # type: ignore[attr-defined]
     pickler.bz2 = light  # type: ignore[attr-defined]
 
 
-def _sample_often(statesampler: ModuleType) -> None:
-    """A bundle ends when the thread that samples its state wakes up: after a tenth of the bundle's
-    time, and up to 200 ms, as the pauses grow.
+def sample_often(statesampler: ModuleType) -> None:
+    """Sample the state of a bundle every 5 ms.
+
+    A bundle ends when its sampling thread wakes up, which is after up to 200 ms otherwise. Checked
+    with 2.77.0.
     """
-    statesampler.StateSampler.__init__.__defaults__ = (_SAMPLING_PERIOD,)
+    assert len(statesampler.StateSampler.__init__.__defaults__) == 1
+    statesampler.StateSampler.__init__.__defaults__ = (_SAMPLING_PERIOD_MS,)
 
 
-def _function_of(function: Any) -> Callable[..., Any] | None:
-    """Most methods of a DoFn are those of Beam's own base class."""
-    return getattr(function, "__func__", None)
+def _call_once(module: ModuleType, name: str, *, key: Callable[[Any], Hashable | None]) -> None:
+    """Cache a function that returns two collections; callers get copies.
+
+    key: of the argument; None for arguments that are not cached.
+    """
+    function: Callable[[Any], tuple[Any, Any]] = getattr(module, name)
+    cache: dict[Hashable, tuple[Any, Any]] = {}
+
+    @functools.wraps(function)
+    def cached(argument: Any) -> tuple[Any, Any]:
+        index = key(argument)
+        if index is None:
+            return function(argument)
+        if index not in cache:
+            cache[index] = function(argument)
+        first, second = cache[index]
+        return copy.copy(first), copy.copy(second)
+
+    setattr(module, name, cached)
 
 
-def _class_of(dofn: Any) -> type | None:
-    """State and timers are parameters of a class's methods, unless a DoFn has some of its own."""
+def _function_of(method: Any) -> Any:
+    return getattr(method, "__func__", None)
+
+
+def _class_without_own_methods(dofn: Any) -> type | None:
     own = any(isinstance(value, MethodType) for value in vars(dofn).values())
     return None if own else type(dofn)
+
+
+_PATCHES: dict[str, Callable[[ModuleType], None]] = {
+    "apache_beam.transforms.core": cache_method_parameters,
+    "apache_beam.transforms.userstate": cache_state_specs,
+    "apache_beam.typehints.decorators": skip_type_origins,
+    "apache_beam.internal.cloudpickle_pickler": compress_pickles_less,
+    "apache_beam.runners.worker.statesampler": sample_often,
+}
+_applied: set[str] = set()

@@ -17,6 +17,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
 
+from recordmill.runners import beam_patches
 from recordmill.runners.beam_options import CachedViewOptions
 
 _THREADS = 8  # at most: they wait for encoder processes, and each makes more bundles of a stage
@@ -71,7 +72,8 @@ def run(
     logging.getLogger(fn_runner.__name__).setLevel(logging.ERROR)
     # It prints the traceback of what a stage raises, which comes out of here anyway.
     logging.getLogger(common.__name__).setLevel(logging.CRITICAL)
-    fn_runner.ParallelBundleManager = _BundlesWithWork
+    if beam_patches.enabled():
+        fn_runner.ParallelBundleManager = _BundlesWithWork
     runner = fn_runner.FnApiRunner(provision_info=provision)
     pipeline = beam.Pipeline(runner=runner, options=options)
     # Only transforms of other languages use it, and it would stay behind when we are killed.

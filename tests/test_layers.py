@@ -9,7 +9,8 @@ from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core
 from apache_beam.utils.counters import CounterFactory
 
-from recordmill.runners.permanent_imports import lasting
+from recordmill.runners import beam_patches
+from recordmill.runners.beam_patches import permanent_imports
 
 HEAVY = ("tensorflow", "tensorflow_transform", "pandas", "apache_beam")
 
@@ -51,14 +52,14 @@ def test_a_whole_run_needs_beam_only():
 
 def test_beam_comes_without_its_clients():
     clients = {"beartype", "boto3", "pymongo", "pyparsing", "requests"}
-    lasting = (
-        "from recordmill.runners.permanent_imports import lasting\n"
-        "with lasting(): import recordmill.pipelines.run"
+    permanent = (
+        "from recordmill.runners.beam_patches import permanent_imports\n"
+        "with permanent_imports(): import recordmill.pipelines.run"
     )
     assert loaded("import recordmill.pipelines.run") >= clients, "Beam has changed what it imports"
-    assert loaded(lasting).isdisjoint(clients)
+    assert loaded(permanent).isdisjoint(clients)
     # Who wants one can have it.
-    assert "pymongo" in loaded(f"{lasting}\nimport apache_beam.io.mongodbio")
+    assert "pymongo" in loaded(f"{permanent}\nimport apache_beam.io.mongodbio")
 
 
 def test_beam_finds_the_parameters_that_methods_have(monkeypatch):
@@ -75,7 +76,8 @@ def test_beam_finds_the_parameters_that_methods_have(monkeypatch):
 
     dofns = Adds(), AddsMore(), Adds()
     expected = [find(dofn.process) for dofn in dofns]
-    with lasting():
+    monkeypatch.setattr(beam_patches, "_applied", set())
+    with permanent_imports():
         pass
     assert core.get_function_args_defaults is not find
     for _ in range(2):
@@ -86,7 +88,7 @@ def test_beam_finds_the_parameters_that_methods_have(monkeypatch):
 
 
 def test_bundles_do_not_wait_long_for_the_thread_that_samples_their_state():
-    with lasting():
+    with permanent_imports():
         pass
     assert statesampler.DEFAULT_SAMPLING_PERIOD_MS == 200, "Beam has changed how often it looks"
     assert statesampler.StateSampler("a-step", CounterFactory()).sampling_period_ms == 5

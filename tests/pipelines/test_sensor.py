@@ -361,7 +361,10 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
         ([], "--time-column is required"),
         (["--time-column", "when", "--window", 2], "no column 'when' in"),
         (["--time-column", "machine", "--window", 2], "expected a time in 'machine'"),
-        (["--time-column", "time", "--window", 2], "expected at least one series for each of the splits"),
+        (
+            ["--time-column", "time", "--window", 2],
+            "expected at least one series for each of the splits",
+        ),
         (["--time-column", "time", "--window", 2, "--step", "soon"], "expected a duration"),
         (
             ["--time-column", "time", "--window", 2, "--split-by", "time", "--stratify"],
