@@ -48,7 +48,7 @@ class StagedPart:
     rejected, filtered: numbers of rows that the checks excluded.
     extra: records in excess of inputs, where an input was cut into several.
     unread: inputs that a worker could not read.
-    spoilt: rejected records (not inputs), where a record combines several inputs.
+    invalid: rejected records (not inputs), where a record combines several inputs.
     skipped: files that are not inputs, such as hidden ones.
     """
 
@@ -60,7 +60,7 @@ class StagedPart:
     filtered: int = 0
     extra: int = 0
     unread: int = 0
-    spoilt: int = 0
+    invalid: int = 0
     skipped: int = 0
 
 

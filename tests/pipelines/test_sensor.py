@@ -117,8 +117,8 @@ def test_rows_out_of_a_schema_are_rejects_and_leave_gaps(air, tmp_path):
     assert len(sensors) == 13
     lines = AIR.read_text().splitlines()
     broken: dict[int, str] = {}  # row, and what is said of it
-    spoilt = itertools.product(sensors, ("below", "above", "text"))
-    for row, (name, how) in zip(itertools.count(100, 230), spoilt, strict=False):
+    invalid = itertools.product(sensors, ("below", "above", "text"))
+    for row, (name, how) in zip(itertools.count(100, 230), invalid, strict=False):
         domain = rules.columns[name].domain
         value, said = {
             "below": (f"{domain.least - 1:g}", f"column '{name}': {domain.least - 1:g}, where the"),

@@ -88,7 +88,7 @@ def keep_distinct(
         rejects=rejects,
         filtered={**filtered, OPTION: count},
         unread=part.unread,
-        spoilt=part.spoilt,
+        invalid=part.invalid,
         skipped=part.skipped,
         extra=part.extra,
     )

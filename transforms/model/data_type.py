@@ -26,7 +26,7 @@ class ListingPart:
     """A part of a listing: rows, and the inputs that did not become rows.
 
     rows: up to `batch.ROWS` rows. rejects: inputs that could not be read.
-    spoilt: records that could not be made from an input that was read, if a `RowSource` makes
+    invalid: records that could not be made from an input that was read, if a `RowSource` makes
       several records of an input.
     inputs: the number of inputs that the part counts for, if it is not one per row. Each input
       counts in one part.
@@ -37,7 +37,7 @@ class ListingPart:
 
     rows: pa.RecordBatch | None = None
     rejects: Sequence[Reject] = ()
-    spoilt: Sequence[Reject] = ()
+    invalid: Sequence[Reject] = ()
     inputs: int | None = None
     data: bytes | bytearray | None = None
     filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -151,9 +151,11 @@ def make_plan(
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
     skipped = sum(part.skipped for part in parts) if run.windows is not None else 0
     seen += skipped
-    spoilt = sum(part.spoilt for part in parts)
+    invalid = sum(part.invalid for part in parts)
     made = sum(part.rows for part in parts) + rejected + filtered
-    verdict = refusal_of(rejected + unread, seen, run.max_reject_fraction, spoilt=spoilt, made=made)
+    verdict = refusal_of(
+        rejected + unread, seen, run.max_reject_fraction, invalid=invalid, made=made
+    )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
@@ -258,16 +260,16 @@ def _empty_splits(survey: Survey, run: RunSpec) -> list[str]:
 
 
 def refusal_of(
-    rejected: int, seen: int, max_fraction: float, *, spoilt: int, made: int
+    rejected: int, seen: int, max_fraction: float, *, invalid: int, made: int
 ) -> Verdict | None:
     """Return the verdict if too many inputs, or too many of their records, were rejected.
 
-    rejected: number of rejects: inputs, and `spoilt` records of inputs that have several.
+    rejected: number of rejects: inputs, and `invalid` records of inputs that have several.
     seen: number of inputs. made: number of records that inputs should have given.
     """
-    found = refusal(rejected - spoilt, seen, max_fraction)
-    if found is None and spoilt:
-        found = refusal(spoilt, made, max_fraction, noun="records")
+    found = refusal(rejected - invalid, seen, max_fraction)
+    if found is None and invalid:
+        found = refusal(invalid, made, max_fraction, noun="records")
     return found
 
 

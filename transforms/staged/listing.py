@@ -174,7 +174,7 @@ def write_checked_part(
     rejects: Sequence[Reject],
     filtered: Mapping[str, int],
     unread: int = 0,
-    spoilt: int = 0,
+    invalid: int = 0,
     skipped: int = 0,
     extra: int = 0,
 ) -> StagedPart:
@@ -182,7 +182,7 @@ def write_checked_part(
 
     rejects: rejects of all stages so far; `unread` of them come from reading.
     filtered: {option: rows that it excludes}.
-    spoilt, skipped, extra: as in `StagedPart`.
+    invalid, skipped, extra: as in `StagedPart`.
     """
     part = dataclasses.replace(
         write_part(rows, staging, name),
@@ -190,7 +190,7 @@ def write_checked_part(
         filtered=sum(filtered.values()),
         extra=extra,
         unread=unread,
-        spoilt=spoilt,
+        invalid=invalid,
         skipped=skipped,
     )
     staging.place(f"{name}.json").write_bytes(to_json({"rejects": rejects, "filtered": filtered}))

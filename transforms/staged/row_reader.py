@@ -67,7 +67,7 @@ class RowReader:
 
     def _write(self, listed: ListingPart, stem: str) -> StagedPart:
         rejects = list(listed.rejects)
-        spoilt = list(listed.spoilt)
+        invalid = list(listed.invalid)
         filtered: Counter[str] = Counter()
         rows = listed.rows
         if rows is None:
@@ -81,10 +81,10 @@ class RowReader:
             if listed.inputs is None:
                 rejects += unknown
             else:
-                spoilt += unknown
+                invalid += unknown
         unread = len(rejects)
-        rejects += spoilt
-        made = len(rows) + len(spoilt)
+        rejects += invalid
+        made = len(rows) + len(invalid)
         inputs = made if listed.inputs is None else listed.inputs
         if self.check is not None:
             outcome = self.check.check(rows)
@@ -100,7 +100,7 @@ class RowReader:
             filtered=filtered,
             extra=len(chunks) - len(rows) + made - inputs,
             unread=unread,
-            spoilt=len(spoilt),
+            invalid=len(invalid),
             skipped=sum(listed.filtered.values()),
         )
 

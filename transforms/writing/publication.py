@@ -148,7 +148,7 @@ def publish_dataset(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> 
             rejected,
             seen,
             run.max_reject_fraction,
-            spoilt=sum(part.spoilt for part in parts),
+            invalid=sum(part.invalid for part in parts),
             made=ledger.records.made,
         )
     if verdict is None and problems:

@@ -257,12 +257,12 @@ def test_a_null_among_lists_of_a_fixed_size(folder: pathlib.Path) -> None:
 def test_a_list_of_texts_that_are_not_utf8_is_rejected(
     kind: pa.DataType, folder: pathlib.Path
 ) -> None:
-    spoilt = pa.array([b"x", b"\xff", None]).view(pa.string())
+    invalid = pa.array([b"x", b"\xff", None]).view(pa.string())
     if pa.types.is_fixed_size_list(kind):
-        values = pa.FixedSizeListArray.from_arrays(spoilt.slice(0, 2), 1)
+        values = pa.FixedSizeListArray.from_arrays(invalid.slice(0, 2), 1)
     else:
         of = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
-        values = of.from_arrays([0, 1, 2], spoilt)
+        values = of.from_arrays([0, 1, 2], invalid)
     table = pa.table({"path": ["a.jpg", "b.jpg"], "v": values})
     pyarrow.parquet.write_table(table, folder / "l.parquet")
     rows, rejects, _ = scan(folder / "l.parquet")

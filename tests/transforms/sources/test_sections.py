@@ -175,7 +175,7 @@ def test_sections_of_tables(
                 read_by(file, size)
             return
         rows, bad = read_by(file, size)
-    wanted, spoilt = [], []
+    wanted, invalid = [], []
     # A row by itself, as no quote stands open over it.
     good = [
         (ends_row(row), [*fields[:-1], unended(fields[-1], row)])
@@ -190,7 +190,7 @@ def test_sections_of_tables(
             if re.fullmatch(b",(,[%b]*)?" % STRAY, row) is None:  # else it is as good as blank
                 wanted.append((number, [text.decode() or None for text in fields[:2]]))
         else:
-            spoilt.append((number, Reason.BAD_VALUE, f"{len(fields)} columns, expected 2"))
+            invalid.append((number, Reason.BAD_VALUE, f"{len(fields)} columns, expected 2"))
     found = [(number, list(row.values())) for number, row in rows]
     assert [number for number, _ in found] == [number for number, _ in wanted]
     for (_, here), (_, there) in zip(found, wanted, strict=True):
@@ -201,7 +201,7 @@ def test_sections_of_tables(
         else:
             assert ours == theirs
         assert here[0] == there[0]
-    assert bad == spoilt
+    assert bad == invalid
 
 
 @settings(max_examples=100)

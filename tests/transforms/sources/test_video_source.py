@@ -91,8 +91,8 @@ def decoded(row: dict) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)))
 
 
-def spoilt(source: VideoSource) -> dict[str, tuple[Reason, str]]:
-    return {one.key: (one.reason, one.detail) for listed in read(source) for one in listed.spoilt}
+def invalid(source: VideoSource) -> dict[str, tuple[Reason, str]]:
+    return {one.key: (one.reason, one.detail) for listed in read(source) for one in listed.invalid}
 
 
 @pytest.mark.parametrize("name", MAKES)
@@ -136,7 +136,7 @@ def test_damage_rejects_only_the_clips_that_contain_it(tmp_path) -> None:
     for more in ({}, {"section_above": 0, "section_bytes": 1}):
         source = source_of(path, cut, **more)
         after = {row["__key__"]: row["frames"] for row in records(source)}
-        lost = spoilt(source)
+        lost = invalid(source)
         assert before.keys() == after.keys() | lost.keys()
         # The decoder may still have had a frame of before, which goes with the key frame.
         assert lost.keys() - {"x.mkv#20"} == {f"x.mkv#{n}" for n in range(24, 36, 4)}
@@ -157,7 +157,7 @@ def test_a_missing_tail_rejects_no_other_clip(name, tmp_path) -> None:
     after = {row["__key__"]: row["frames"] for row in records(source)}
     assert 10 < len(after) < 20
     assert all(before[key] == pixels for key, pixels in after.items())
-    lost = spoilt(source)
+    lost = invalid(source)
     assert not lost.keys() & after.keys()
     if name != "x.ts":  # which has no duration in its header
         assert "truncated" in {reason for reason, _ in lost.values()}
@@ -202,7 +202,7 @@ def test_frames_after_a_hole_are_read_and_the_hole_is_rejected(tmp_path) -> None
     after = records(source)
     last = max(time for times in before.values() for time in times)
     assert after[-1][TIMES][-1] == last
-    assert spoilt(source)
+    assert invalid(source)
 
 
 @pytest.mark.parametrize("name", ["x.avi", "x.flv", "x.mkv"])
@@ -241,7 +241,7 @@ def test_clips_that_are_too_large_are_rejected(tmp_path) -> None:
     assert len(records(fits)) == 3
     with pytest.raises(ConfigError, match="a clip takes 46080 bytes, more than --max-clip-bytes"):
         list(source_of(path, ClipSampling(frames=5), max_clip_bytes=size).scan())
-    found = spoilt(source_of(path, ClipSampling(frames=4), PNG, max_clip_bytes=100))
+    found = invalid(source_of(path, ClipSampling(frames=4), PNG, max_clip_bytes=100))
     assert {reason for reason, _ in found.values()} == {"too_large"}
 
 

@@ -221,14 +221,14 @@ class ArraySource:
             yield ListingPart(rejects=rejects, inputs=inputs)
             return
         rows = self._records(sections.take(pa.array(kept, pa.int64())), layout.columns)
-        spoilt: list[Reject] = []
+        invalid: list[Reject] = []
         if labels:
             rows = batch.set_column(rows, batch.LABEL, pa.concat_arrays(labels))
-            rows, spoilt = self._labelled(rows)
+            rows, invalid = self._labelled(rows)
         if inputs is None:
-            rejects, spoilt = rejects + spoilt, []
+            rejects, invalid = rejects + invalid, []
         yield ListingPart(
-            rows=rows if len(rows) else None, rejects=rejects, spoilt=spoilt, inputs=inputs
+            rows=rows if len(rows) else None, rejects=rejects, invalid=invalid, inputs=inputs
         )
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:

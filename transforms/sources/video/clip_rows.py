@@ -81,7 +81,7 @@ class ClipCollector:
     )  # indices in _sizes, per clip
     _sides: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # per clip
     _rejects: list[Reject] = dataclasses.field(default_factory=list)
-    _spoilt: list[Reject] = dataclasses.field(default_factory=list)
+    _invalid: list[Reject] = dataclasses.field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -136,7 +136,7 @@ class ClipCollector:
     def reject_record(self, row: int, start: int, error: RecordError) -> None:
         """Reject a clip. start: its first slot."""
         key = f"{self.sections[batch.KEY][row].as_py()}#{start}"
-        self._spoilt.append(Reject(key, "read", error.reason, error.detail))
+        self._invalid.append(Reject(key, "read", error.reason, error.detail))
 
     def reject(self, row: int, error: RecordError) -> None:
         """Reject a video or a segment."""
@@ -148,14 +148,14 @@ class ClipCollector:
         listed = ListingPart(
             rows=self._rows() if self._at else None,
             rejects=self._rejects,
-            spoilt=self._spoilt,
+            invalid=self._invalid,
             inputs=self.inputs,
             data=self._data if self._at else None,
         )
         self._at, self._clips, self._rates = [], [], []
         self._data, self._sizes, self._digests, self._numbers = bytearray(), [], [], {}
         self._places, self._sides = [], []
-        self._rejects, self._spoilt = [], []
+        self._rejects, self._invalid = [], []
         self.inputs = 0
         return listed
 
