@@ -81,7 +81,7 @@ class Read(beam.PTransform):
             staging=run.staging,
             check=check,
             duplicates=duplicates,
-            cutter=chunker,
+            chunker=chunker,
             labels=run.labels,
         )
         return cls(run, listing=listing, reader=reader)

@@ -149,7 +149,7 @@ def test_chunks_of_a_record_stay_in_one_split_and_are_counted(tmp_path):
     job = tiny_job(
         out,
         TinySections(rows=ROWS),
-        cutter=TinyCutter(size=10),
+        chunker=TinyCutter(size=10),
         unit="piece",
         splits={"train": 0.5, "test": 0.5},
     )
