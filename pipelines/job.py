@@ -40,8 +40,8 @@ from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.plan import unknown_splits
 from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
-from recordmill.transforms.windowing.series import Windowing
-from recordmill.transforms.windowing.windows import window_layout
+from recordmill.transforms.windowing.window_layout import window_layout
+from recordmill.transforms.windowing.window_tasks import Windowing
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
@@ -85,7 +85,9 @@ class Job:
             self.shaping["labels_file"] = list(self.labels)
         self.schema_request = SchemaRequest.of(config, data_type)
         if self.schema_request.rules is not None:
-            self.shaping["schema"] = self.schema_request.rules.sha256  # its content counts, not its path
+            self.shaping["schema"] = (
+                self.schema_request.rules.sha256
+            )  # its content counts, not its path
         self.encoders = dict(data_type.encoder.versions())
         if config.compression == "gzip":
             self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
@@ -161,7 +163,11 @@ class Job:
             )
         layout = self._layout(listing)
         self.schema_request.refuse(layout)
-        records = layout if self.data_type.windows is None else window_layout(layout, self.data_type.windows)
+        records = (
+            layout
+            if self.data_type.windows is None
+            else window_layout(layout, self.data_type.windows)
+        )
         self._check_layout(records)
         self.staging.begin()
         run_pipeline(self._road(listing, layout, records, fingerprint))
@@ -265,7 +271,7 @@ class Job:
             windowing=windowing,
             stratify=config.stratify,
             analysis=data_type.analysis,
-            examination=self.schema_request.examination(rows, self.staging),
+            profiling=self.schema_request.profiling(rows, self.staging),
             artifacts=artifacts,
             unique_keys=data_type.source.unique_keys,
             balance=config.balance,
