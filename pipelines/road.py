@@ -26,9 +26,9 @@ from recordmill.transforms import (
 from recordmill.transforms.balancing.quotas import Balance, Target
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.data_type import Artifact, Duplicates, Preprocessing
-from recordmill.transforms.planning.examination import Examination
+from recordmill.transforms.planning.profiling import Profiling
 from recordmill.transforms.staged.row_reader import RowReader
-from recordmill.transforms.windowing.series import Windowing
+from recordmill.transforms.windowing.window_tasks import Windowing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Road:
     windowing: Windowing | None = None
     stratify: bool = False
     analysis: data_type.Analysis | Preprocessing | None = None
-    examination: Examination | None = None
+    profiling: Profiling | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     unique_keys: bool = False
     balance: Balance = "none"
@@ -57,8 +57,8 @@ class Road:
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Put the whole graph into a pipeline; without a dataset to write, only its beginning."""
-        run, examination = self.run, self.examination
-        infers = examination is not None and examination.infer
+        run, profiling = self.run, self.profiling
+        infers = profiling is not None and profiling.infer
         analyzed = (
             pipeline
             | Read(run, listing=self.listing, reader=self.reader)
@@ -67,13 +67,13 @@ class Road:
                 run,
                 stratify=self.stratify and not infers,
                 windowing=None if infers else self.windowing,
-                keep_source=examination is not None and examination.examines_source,
+                keep_source=profiling is not None and profiling.profiles_source,
                 remedy=self._remedy,
             )
             | Analyze(
                 run,
                 analysis=self.analysis,
-                examination=examination,
+                profiling=profiling,
                 artifacts=self.artifacts,
                 unique_keys=self.unique_keys,
             )

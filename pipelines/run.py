@@ -74,7 +74,7 @@ def run(
         outcome = job.run(run_pipeline, on_listed=progress.listed, is_running=_is_running)
     if not config.quiet:
         source_notes = data_type.source.notes if isinstance(data_type.source, RowSource) else ()
-        for note in (*source_notes, *job.asked.notes):
+        for note in (*source_notes, *job.schema_request.notes):
             print(f"{prog}: note: {note}", file=sys.stderr)
         _print_outcome(outcome, job, seconds=time.monotonic() - started)
     if outcome.status == "detached" and on_flink is not None:
@@ -105,7 +105,7 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
         job_server_jar=config.flink_job_server_jar,
         detach=config.detach,
         stall_seconds=config.stall_timeout,
-        imports=["recordmill.pipelines.road", *job.kind.modules],
+        imports=["recordmill.pipelines.road", *job.data_type.modules],
         beam=tuple(beam_options),
     )
     return FlinkJob(options, workers=process_count(config.workers))
@@ -164,7 +164,7 @@ def _distances(job: Job) -> list[RenderableType]:
     slices = statistics_file.read(job.output, load(job.output))
     if slices is None:
         return []
-    request = job.asked
+    request = job.schema_request
     drifted = None
     if request.compared is not None:
         drifted = drift.drift(statistics_file.parse(request.compared), slices)

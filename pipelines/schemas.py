@@ -1,4 +1,4 @@
-"""The statistics and schema options of a job, turned into its checks and its examination."""
+"""The statistics and schema options of a job, turned into its checks and its profiling."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from recordmill.storage.files import Location
 from recordmill.transforms.checks.schema_check import SchemaCheck
 from recordmill.transforms.checks.schema_columns import check_columns, profiled_fields
 from recordmill.transforms.model.data_type import DataType, Headers, Layout, RowCheck
-from recordmill.transforms.planning.examination import INFERRED, Examination
-from recordmill.transforms.planning.examine import Examiner
-from recordmill.transforms.windowing.windows import fields_of_rows
+from recordmill.transforms.planning.part_task import DataProfiler
+from recordmill.transforms.planning.profiling import INFERRED, Profiling
+from recordmill.transforms.windowing.window_layout import fields_of_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,15 +90,15 @@ class SchemaRequest:
             headers=self._headers() if self._is_about_headers else None,
         )
 
-    def examination(self, layout: Layout, staging: Staging) -> Examination | None:
-        """Return the examination of all records, or of rows and windows; None without one.
+    def profiling(self, layout: Layout, staging: Staging) -> Profiling | None:
+        """Return the profiling of all records, or of rows and windows; None without one.
 
         layout: of the rows, before windows are cut.
         """
         config = self.config
         if not (config.statistics or self.infers or self.rules is not None):
             return None
-        examiner = Examiner(
+        profiler = DataProfiler(
             labelled=layout.labelled,
             headers=self._headers(),
             rules=self.rules,
@@ -106,10 +106,10 @@ class SchemaRequest:
         windows = None
         if self.data_type.windows is not None:
             inside = fields_of_rows(layout.columns, self.data_type.windows)
-            windows = dataclasses.replace(examiner, rules=None, inside=inside)
-        return Examination(
+            windows = dataclasses.replace(profiler, rules=None, inside=inside)
+        return Profiling(
             staging=staging,
-            examiner=examiner,
+            profiler=profiler,
             windows=windows,
             on_violation=config.on_violation,
             published=config.statistics,

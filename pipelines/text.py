@@ -321,7 +321,7 @@ def data_type(config: TextConfig) -> DataType:
     return text_type(
         encoder=TextEncoder(options=options, unlabelled=unlabelled),
         analysis=_analysis(options),
-        cutter=None if options.chunk is None else TextChunker(options=options),
+        chunker=None if options.chunk is None else TextChunker(options=options),
         unit=INPUT if options.chunk is None else "chunk",
         artifacts=artifacts,
         shaping=shaping,

@@ -11,9 +11,14 @@ from recordmill.transforms.checks.unique_keys import find_repeated_keys
 from recordmill.transforms.model import batch, data_type
 from recordmill.transforms.model.data_type import Artifact, Preprocessing
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.planning.examination import Examination, Examined, examine, infer
 from recordmill.transforms.planning.learning import Learned, learn
 from recordmill.transforms.planning.planning_pass import PartSummary, PlanningPass, SummarizeParts
+from recordmill.transforms.planning.profiling import (
+    ProfileOutcome,
+    Profiling,
+    conclude_profiles,
+    infer_dataset_schema,
+)
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
 
@@ -21,14 +26,14 @@ from recordmill.transforms.staged.batches import Element, scan
 class AnalyzedBatches(NamedTuple):
     """Batches, and the results of the analysis of all of them.
 
-    survey: one element, or none without batches. learned, examined: one element each.
+    survey: one element, or none without batches. learned, profiled: one element each.
     problems: reasons, as sentences for the user, why the input cannot become a dataset.
     """
 
     batches: beam.PCollection[Element]
     survey: beam.PCollection[Survey]
     learned: beam.PCollection[Learned]
-    examined: beam.PCollection[Examined]
+    profiled: beam.PCollection[ProfileOutcome]
     problems: beam.PCollection[str]
 
 
@@ -52,14 +57,14 @@ class Analyze(beam.PTransform):
     All records are read once.
 
     analysis: learns artifacts, such as a vocabulary, from the records of train.
-    examination: options for statistics and a schema. artifacts: files given by the user.
+    profiling: options for statistics and a schema. artifacts: files given by the user.
     unique_keys: whether the source guarantees unique keys; otherwise they are checked here.
     """
 
     run: RunSpec
     _: dataclasses.KW_ONLY
     analysis: data_type.Analysis | Preprocessing | None = None
-    examination: Examination | None = None
+    profiling: Profiling | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     unique_keys: bool = False
 
@@ -67,7 +72,7 @@ class Analyze(beam.PTransform):
         super().__init__()
 
     def expand(self, batches: beam.PCollection[Element]) -> Any:  # AnalyzedBatches
-        run, examination = self.run, self.examination
+        run, profiling = self.run, self.profiling
         counted = None if isinstance(self.analysis, Preprocessing) else self.analysis
         planning_pass = PlanningPass(
             staging=run.staging,
@@ -75,12 +80,12 @@ class Analyze(beam.PTransform):
             workers=run.workers,
             keys=not self.unique_keys,
             analysis=counted,
-            records=None if examination is None else examination.of_records,
-            source=None if examination is None else examination.examiner,
+            records=None if profiling is None else profiling.of_records,
+            source=None if profiling is None else profiling.profiler,
         )
         summaries = batches | SummarizeParts(planning_pass)
-        if examination is not None and examination.infer:
-            infer(summaries, examination=examination)
+        if profiling is not None and profiling.infer:
+            infer_dataset_schema(summaries, profiling=profiling)
         survey = (
             summaries
             | "Survey" >> beam.Map(_survey).with_output_types(Survey)
@@ -104,7 +109,7 @@ class Analyze(beam.PTransform):
             batches=batches,
             survey=survey,
             learned=self._learned(batches, summaries),
-            examined=self._examined(summaries),
+            profiled=self._profiled(summaries),
             problems=problems,
         )
 
@@ -135,8 +140,10 @@ class Analyze(beam.PTransform):
             [Learned(artifacts=self.artifacts)]
         )
 
-    def _examined(self, summaries: beam.PCollection[PartSummary]) -> beam.PCollection[Examined]:
-        examination = self.examination
-        if examination is None or examination.infer:
-            return summaries.pipeline | "NotExamined" >> beam.Create([Examined()])
-        return examine(summaries, examination=examination)
+    def _profiled(
+        self, summaries: beam.PCollection[PartSummary]
+    ) -> beam.PCollection[ProfileOutcome]:
+        profiling = self.profiling
+        if profiling is None or profiling.infer:
+            return summaries.pipeline | "NotProfiled" >> beam.Create([ProfileOutcome()])
+        return conclude_profiles(summaries, profiling=profiling)

@@ -28,7 +28,7 @@ from recordmill.transforms.staged.batches import (
     with_step,
 )
 from recordmill.transforms.windowing.cut_windows import CutWindows
-from recordmill.transforms.windowing.series import Windowing
+from recordmill.transforms.windowing.window_tasks import Windowing
 
 _COUNTERS = RecordCounters("AssignSplits")
 

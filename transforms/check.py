@@ -7,7 +7,7 @@ import apache_beam as beam
 
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.checks.duplicates import DropDuplicates
-from recordmill.transforms.checks.prepare import PrepareParts, check_part
+from recordmill.transforms.checks.prepare_parts import PrepareParts, check_part
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec

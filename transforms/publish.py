@@ -14,7 +14,7 @@ from recordmill.job.staging import FOLDER, ShardInfo
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
-from recordmill.transforms.writing.publication import publish_dataset
+from recordmill.transforms.writing.dataset_manifest import publish_dataset
 
 
 def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> list[str]:

@@ -9,7 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from recordmill.job.staging import Listing, StagedPart
-from recordmill.transforms.checks.prepare import PrepareParts, read_rows_of
+from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, RowSource, Source
@@ -81,7 +81,7 @@ class Read(beam.PTransform):
             staging=run.staging,
             check=check,
             duplicates=duplicates,
-            cutter=chunker,
+            chunker=chunker,
             labels=run.labels,
         )
         return cls(run, listing=listing, reader=reader)

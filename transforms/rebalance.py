@@ -12,9 +12,9 @@ from recordmill.job.staging import to_json
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.planning.examination import Examined
 from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.planning.plan import Plan, make_plan
+from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
 from recordmill.transforms.staged.listing import read_part
@@ -33,7 +33,7 @@ def _plan(
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     learned: Learned,
-    examined: Examined,
+    profiled: ProfileOutcome,
     *,
     run: RunSpec,
 ) -> Plan:
@@ -50,7 +50,7 @@ def _plan(
         sentences,
         run=run,
         artifacts=learned.artifacts,
-        examined=examined,
+        profiled=profiled,
         listing_rejects=0 if listing is None else len(listing.rejects),
     )
     if plan.verdict is not None:
@@ -72,8 +72,8 @@ class Rebalance(beam.PTransform):
     out.
 
     Other splits stay as they are. The rows of a class are never gathered on one worker:
-    `transforms.balancing.quotas` computes how often each record appears, and rows are replicated
-    when batches are read.
+    `balancing.quotas` computes how often each record appears, and rows are replicated when batches
+    are read.
 
     balance: `oversample` repeats records up to the target, `undersample` drops records down to it.
     target: number of records of a class; None is the largest class (the smallest, when
@@ -113,7 +113,7 @@ class Rebalance(beam.PTransform):
                 quotas,
                 AsList(analyzed.problems),
                 AsSingleton(analyzed.learned),
-                AsSingleton(analyzed.examined),
+                AsSingleton(analyzed.profiled),
             ).with_output_types(Plan)
         )
         return PlannedBatches(analyzed.batches, plan)

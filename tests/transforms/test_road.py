@@ -1,4 +1,4 @@
-"""The road from end to end, with a kind of data that is nothing but a source and an encoder."""
+"""The road from end to end, with a data type of only a source and an encoder."""
 
 import collections
 import dataclasses

@@ -271,7 +271,7 @@ def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
     assert json.loads(one)["ledger"]["records"]["written"] == 100
 
 
-def test_too_many_rejects_are_told_and_finished_shards_kept(tmp_path):
+def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
     batches = tiny_batches(100)
     bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
     with pytest.raises(RunError, match=r"10 of 100 inputs were rejected .*more than --max-reject"):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from recordmill.format.split_names import TRAIN
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.label_sets import Held, RepeatFactors
-from recordmill.transforms.model.quota import (
+from recordmill.transforms.model.rank_cuts import (
     BEFORE_ALL,
     Histogram,
     RankCut,

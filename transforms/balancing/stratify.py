@@ -18,7 +18,7 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.balancing.quotas import FindThresholds
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.quota import Histogram, RankCut, Threshold, thresholds
+from recordmill.transforms.model.rank_cuts import Histogram, RankCut, Threshold, thresholds
 from recordmill.transforms.model.splits import (
     UNIT_KEY,
     Fractions,

@@ -354,7 +354,7 @@ class DataType:
     check: RowCheck | None = None
     analysis: Analysis | Preprocessing | None = None
     duplicates: Duplicates | None = None
-    cutter: Chunker | None = None
+    chunker: Chunker | None = None
     windows: WindowOptions | None = None
     headers: Headers | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
@@ -365,7 +365,7 @@ class DataType:
     def modules(self) -> list[str]:
         """Names of the modules that an encoder process has to import."""
         source = self.source if isinstance(self.source, RowSource) else None
-        others = (self.check, self.analysis, self.duplicates, self.cutter, self.headers)
+        others = (self.check, self.analysis, self.duplicates, self.chunker, self.headers)
         parts = [source, self.encoder, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.quota import BEFORE_ALL, Threshold, within
+from recordmill.transforms.model.rank_cuts import BEFORE_ALL, Threshold, within
 
 UNIT_KEY = "unit"  # the key of every unit of grouped records; thresholds need a non-empty key
 

@@ -25,7 +25,7 @@ from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.planning.examination import Examined
+from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
 from recordmill.transforms.staged.listing import read_excluded, read_part, with_staged_paths
@@ -133,14 +133,14 @@ def make_plan(
     *,
     run: RunSpec,
     artifacts: Mapping[str, Artifact] | None = None,
-    examined: Examined = Examined(),  # noqa: B008, it is frozen
+    profiled: ProfileOutcome = ProfileOutcome(),  # noqa: B008, it is frozen
     listing_rejects: int = 0,
 ) -> Plan:
     """Return the plan of a dataset.
 
     survey: counts and samples of all records. quotas: {class of train: quota}.
     problems: reasons why the input cannot become a dataset; the first becomes the verdict.
-    artifacts: files for the encoder. examined: conclusions from statistics and schema.
+    artifacts: files for the encoder. profiled: conclusions from statistics and schema.
     listing_rejects: number of inputs that the listing rejected.
     """
     parts = survey.parts
@@ -169,8 +169,8 @@ def make_plan(
         if skipped:
             by["window"] += skipped
         verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
-    elif verdict is None and examined.problems:
-        found = "; ".join(examined.problems)
+    elif verdict is None and profiled.problems:
+        found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: correct the input, or edit the schema")
     labels = sorted(
         {name for counts in survey.counts.values() for name in counts if name is not None}
@@ -190,8 +190,8 @@ def make_plan(
         parts=parts,
         rejected=rejected,
         filtered=filtered,
-        files=examined.files,
-        notes=(*examined.notes, *_unseen_label(labels, run), *_empty_splits(survey, run)),
+        files=profiled.files,
+        notes=(*profiled.notes, *_unseen_label(labels, run), *_empty_splits(survey, run)),
         verdict=verdict,
     )
     if verdict is not None:

@@ -16,12 +16,12 @@ from recordmill.transforms.checks.unique_keys import partition_hashes
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Analysis
-from recordmill.transforms.planning.examine import (
+from recordmill.transforms.planning.part_task import (
     AnalysisCounts,
-    ExaminationResult,
-    Examiner,
-    Task,
-    run_task,
+    DataProfile,
+    DataProfiler,
+    PartTask,
+    run_part_task,
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, Problem
@@ -37,15 +37,15 @@ class PartSummary:
     survey: numbers of records by split and class, and samples.
     hashes: hashes of keys, from `partition_hashes`, if keys may repeat.
     counts: counts of an analysis over the records of train.
-    findings: profile of the records. source: profile of the rows that windows were cut from.
+    profile: profile of the records. source: profile of the rows that windows were cut from.
     problems: messages of `Problem`s among the batches.
     """
 
     survey: Survey = Survey()  # noqa: RUF009, it is frozen
     hashes: tuple[tuple[int, bytes], ...] = ()
     counts: AnalysisCounts | None = None
-    findings: ExaminationResult = ExaminationResult()  # noqa: RUF009
-    source: ExaminationResult = ExaminationResult()  # noqa: RUF009
+    profile: DataProfile = DataProfile()  # noqa: RUF009
+    source: DataProfile = DataProfile()  # noqa: RUF009
     problems: tuple[str, ...] = ()
 
 
@@ -62,8 +62,8 @@ class PlanningPass:
     workers: int
     keys: bool = False
     analysis: Analysis | None = None
-    records: Examiner | None = None
-    source: Examiner | None = None
+    records: DataProfiler | None = None
+    source: DataProfiler | None = None
 
     def summarize(self, element: Element) -> PartSummary:
         """Summarize one batch.
@@ -78,22 +78,22 @@ class PlanningPass:
         if element.role == "source":
             if self.source is None:
                 return PartSummary()
-            _, findings = self._task(part.name, rows, analysis=None, examiner=self.source)()
-            return PartSummary(source=findings)
+            _, profile = self._task(part.name, rows, analysis=None, profiler=self.source)()
+            return PartSummary(source=profile)
         if rows[batch.SPLIT].null_count:
             raise ConfigError(
                 "Analyze: expected every record to have a split, got records without one: apply"
                 " AssignSplits before it"
             )
         _COUNTERS.add(read=len(rows), out=len(rows))
-        task = self._task(part.name, rows, analysis=self.analysis, examiner=self.records)
+        task = self._task(part.name, rows, analysis=self.analysis, profiler=self.records)
         survey = Survey.of(rows, part, seed=self.seed)
         if part.name.startswith("batches/"):
             columns = frozenset({described_columns(part, self.staging)})
             survey = dataclasses.replace(survey, columns=columns)
         hashes = tuple(partition_hashes(rows)) if self.keys else ()
-        counts, findings = task()
-        return PartSummary(survey=survey, hashes=hashes, counts=counts, findings=findings)
+        counts, profile = task()
+        return PartSummary(survey=survey, hashes=hashes, counts=counts, profile=profile)
 
     def _task(
         self,
@@ -101,14 +101,14 @@ class PlanningPass:
         rows: pa.RecordBatch,
         *,
         analysis: Analysis | None,
-        examiner: Examiner | None,
-    ) -> Callable[[], tuple[AnalysisCounts | None, ExaminationResult]]:
+        profiler: DataProfiler | None,
+    ) -> Callable[[], tuple[AnalysisCounts | None, DataProfile]]:
         """Submit the task to an encoder process, and return a function that waits for it."""
-        if analysis is None and examiner is None:
-            return lambda: (None, ExaminationResult())
-        task = Task(staging=self.staging, analysis=analysis, examiner=examiner)
+        if analysis is None and profiler is None:
+            return lambda: (None, DataProfile())
+        task = PartTask(staging=self.staging, analysis=analysis, profiler=profiler)
         splits = batch.to_bytes(rows.select([batch.SPLIT]))
-        return shared_pool(self.workers).submit(run_task, task, name, splits).result
+        return shared_pool(self.workers).submit(run_part_task, task, name, splits).result
 
 
 @dataclasses.dataclass(eq=False)

@@ -46,7 +46,7 @@ class RowReader:
     staging: Staging
     check: RowCheck | None = None
     duplicates: Duplicates | None = None
-    cutter: Chunker | None = None
+    chunker: Chunker | None = None
     labels: tuple[str, ...] | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
@@ -106,9 +106,9 @@ class RowReader:
 
     def _chunk(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Cut long records into several, with the keys KEY/0, KEY/1, ..., in one group each."""
-        if self.cutter is None:
+        if self.chunker is None:
             return rows
-        users, parents = self.cutter.cut(rows, self.artifacts)
+        users, parents = self.chunker.cut(rows, self.artifacts)
         counts = np.bincount(parents, minlength=len(rows))
         numbers = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
         suffix = pa.array([f"/{number}" for number in numbers.tolist()], pa.string())

@@ -16,27 +16,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout
-from recordmill.transforms.model.user_columns import flat, is_list, user_fields
+from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
-from recordmill.transforms.windowing.time_spans import SERIES, TIME, Ints
-
-OF_SERIES = "window/series"  # string: the series of a window
-START = "window/start"  # timestamp: the time of its first row
+from recordmill.transforms.windowing.time_survey import SERIES, TIME, Ints
+from recordmill.transforms.windowing.window_layout import OF_SERIES, START
 
 _INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
 _GROUP = "__step__"  # int64: number of the (series, step) of a row, for resampling
 _PLACE = "__place__"  # int64: index in its run of a row carried over; -1 for other rows
-_SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, SERIES, TIME)
 _BYTES = 4 << 20  # about the bytes of windows that are made at a time
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Clock:
+class Timeline:
     """The time step and the splits in time of all series.
 
     step: microseconds between rows; None if unknown. cuts: (split, time at which it begins), in
@@ -51,79 +47,6 @@ class Clock:
         if options.max_gap is not None:
             return options.max_gap
         return 0 if self.step is None else self.step * 3 // 2
-
-
-def window_layout(rows: Layout, options: WindowOptions) -> Layout:
-    """Return the layout of the windows of rows.
-
-    Raises:
-      ConfigError: windows cannot hold a column.
-    """
-    fields = [pa.field(name, pa.string()) for name in _SYSTEM[:4]]
-    fields += [pa.field(OF_SERIES, pa.string(), False)]
-    fields += [pa.field(START, pa.timestamp("us"), False)]
-    for field in user_fields(rows.columns):
-        if field.name in (OF_SERIES, START):
-            raise ConfigError(
-                f"column {field.name!r} has the name of a feature of windows: rename it, or drop it"
-                " with --drop-columns"
-            )
-        kind = pa.list_(_value_type(field, options), options.window)
-        fields.append(pa.field(field.name, kind, False))
-    return Layout(
-        columns=pa.schema(fields),
-        labelled=rows.labelled,
-        grouped=rows.grouped or options.split_by == "series",
-        presplit=rows.presplit or options.split_by == "time",
-    )
-
-
-def _value_type(field: pa.Field, options: WindowOptions) -> pa.DataType:
-    kind, types = field.type, pa.types
-    if is_list(kind):
-        raise ConfigError(
-            f"column {field.name!r} holds lists, which windows cannot hold: drop it with"
-            " --drop-columns"
-        )
-    missing = field.nullable or (options.gap_policy == "fill" and options.fill == "missing")
-    numeric = types.is_integer(kind) or types.is_boolean(kind)
-    if types.is_floating(kind) or (numeric and (missing or options.step is not None)):
-        return pa.float64()
-    if numeric:
-        return pa.int64()
-    if types.is_temporal(kind) and missing:
-        raise ConfigError(
-            f"column {field.name!r} has type {kind} and rows without a value, which windows cannot"
-            " hold: drop it with --drop-columns"
-        )
-    return kind
-
-
-def fields_of_rows(rows: pa.Schema, options: WindowOptions) -> pa.Schema:
-    """Return the user's columns of rows, as `rows_of` restores them from windows.
-
-    With resampling, integers become float64, because their mean need not be an integer.
-    """
-    fields = user_fields(rows)
-    if options.step is None:
-        return pa.schema(fields)
-    numeric = (pa.types.is_integer, pa.types.is_boolean)
-    return pa.schema(
-        [f.with_type(pa.float64()) if any(is_a(f.type) for is_a in numeric) else f for f in fields]
-    )
-
-
-def rows_of(windows: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of all windows; a row of several windows appears several times.
-
-    rows: the columns, from `fields_of_rows`.
-    """
-    size = windows.schema.field(rows.names[0]).type.list_size
-    window = pa.array(np.repeat(np.arange(len(windows)), size))
-    columns = {n: windows[n].take(window) for n in (batch.KEY, batch.LABEL, batch.SPLIT)}
-    for field in rows:
-        columns[field.name] = flat(windows[field.name]).cast(field.type)
-    return pa.RecordBatch.from_pydict(columns)
 
 
 def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -217,13 +140,13 @@ class WindowCutter:
     schema: schema of the windows.
     """
 
-    def __init__(self, options: WindowOptions, clock: Clock, schema: pa.Schema) -> None:
+    def __init__(self, options: WindowOptions, timeline: Timeline, schema: pa.Schema) -> None:
         self._options = options
-        self._clock = clock
-        self._max_gap = self._reaches = clock.max_gap(options)
-        if options.gap_policy == "fill" and clock.step is not None:
+        self._timeline = timeline
+        self._max_gap = self._reaches = timeline.max_gap(options)
+        if options.gap_policy == "fill" and timeline.step is not None:
             # The last filled row may be up to half a step too far from the next row.
-            self._reaches = max(self._max_gap, clock.step * 3 // 2)
+            self._reaches = max(self._max_gap, timeline.step * 3 // 2)
         self._schema = schema
         self._carried: pa.RecordBatch | None = None
 
@@ -246,12 +169,12 @@ class WindowCutter:
 
     def _in_splits(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Assign splits by time, if options say so, and drop rows within `purge` after a cut."""
-        if not self._clock.cuts:
+        if not self._timeline.cuts:
             return rows
         times = _times(rows)
-        begins = np.array([begin for _, begin in self._clock.cuts])
+        begins = np.array([begin for _, begin in self._timeline.cuts])
         at = np.searchsorted(begins, times, side="right") - 1
-        names = pa.array([name for name, _ in self._clock.cuts], pa.string())
+        names = pa.array([name for name, _ in self._timeline.cuts], pa.string())
         rows = batch.set_column(rows, batch.SPLIT, names.take(pa.array(at)))
         # In floats, because the first split begins at the smallest int64.
         late = times - begins[at].astype(np.float64) >= self._options.purge
@@ -269,7 +192,7 @@ class WindowCutter:
         return joined.sort_by([(SERIES, "ascending"), (TIME, "ascending")])
 
     def _longest_gap(self) -> int:
-        options, step = self._options, self._clock.step
+        options, step = self._options, self._timeline.step
         if options.gap_policy != "fill" or step is None:
             return self._max_gap
         return max(self._max_gap, step * (self._fill_rows + 1))
@@ -281,7 +204,7 @@ class WindowCutter:
 
     def _filled(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Insert the missing rows of gaps that are short enough to be filled."""
-        options, step = self._options, self._clock.step
+        options, step = self._options, self._timeline.step
         if options.gap_policy != "fill" or step is None:
             return rows
         apart = np.diff(_times(rows))

@@ -20,7 +20,7 @@ from recordmill.transforms.balancing.quotas import (
     targets,
 )
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.quota import Histogram, boundary_rows, thresholds
+from recordmill.transforms.model.rank_cuts import Histogram, boundary_rows, thresholds
 from tests.beam_results import results
 from tests.tiny import TinyEncoder
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.balancing.stratify import find_strata, majority, split_cuts, too_small
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.quota import Histogram, Threshold
+from recordmill.transforms.model.rank_cuts import Histogram, Threshold
 from recordmill.transforms.model.splits import Strata, apportion, assign, assign_strata, split_ranks
 from tests.beam_results import results
 

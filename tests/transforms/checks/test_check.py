@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.errors import RunError
 from recordmill.job.staging import StagedPart
-from recordmill.transforms.checks.prepare import PrepareParts
+from recordmill.transforms.checks.prepare_parts import PrepareParts
 from tests.beam_results import results
 
 _begun: list[str] = []

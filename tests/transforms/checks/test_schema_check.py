@@ -181,7 +181,7 @@ def test_a_rule_rejects_what_is_out_of_it_and_nothing_else(what):
     assert found == {f"k{row}": f"column 'x': {why}" for row, why in expected.items()}
 
 
-def test_the_first_column_of_the_schema_is_told():
+def test_the_first_column_of_the_schema_is_reported():
     rows = rows_of(a=[1, 9], b=[9, 9])
     schema = 'feature { name: "b" int_domain { max: 5 } } feature { name: "a" int_domain {max: 5} }'
     assert rejected(rows, schema) == {

@@ -13,7 +13,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout
-from recordmill.transforms.model.quota import BEFORE_ALL
+from recordmill.transforms.model.rank_cuts import BEFORE_ALL
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import assign
 from recordmill.transforms.planning import plan
@@ -111,7 +111,7 @@ def test_splits_come_in_the_users_order_and_others_after(new):
     assert list(made.splits) == ["train", "test", "apple", "zebra"]
 
 
-def test_a_split_without_records_is_told(new):
+def test_a_split_without_records_is_noted(new):
     rows = [(f"{i}", "a", b"v") for i in range(3)]
     found = new(rows, splits=("train", "test", "train"))
     told = "no record is in the split 'validation', because there are few records or few groups"
@@ -269,7 +269,7 @@ def test_verdicts_stop_before_anything_is_encoded(new, monkeypatch):
     )
 
 
-def test_what_the_checks_filtered_is_told_by_option(new, monkeypatch):
+def test_filtered_rows_are_reported_by_option(new, monkeypatch):
     monkeypatch.setattr(plan, "shared_pool", None)
     _, _, staging = new([("a", "a", b"v")])
     staging.place("checked").make_dirs()

@@ -9,7 +9,14 @@ from recordmill.format.manifest import load
 from recordmill.reading.reader import read
 from recordmill.storage.files import Location
 from tests.image_runs import Made
-from tests.tiny import TinyAnalysis, TinyCutter, TinyDuplicates, TinySections, TinySource, tiny_rows
+from tests.tiny import (
+    TinyAnalysis,
+    TinyChunker,
+    TinyDuplicates,
+    TinySections,
+    TinySource,
+    tiny_rows,
+)
 from tests.tiny_jobs import run, tiny_job, tree
 
 ROWS = tiny_rows(300)
@@ -149,7 +156,7 @@ def test_chunks_of_a_record_stay_in_one_split_and_are_counted(tmp_path):
     job = tiny_job(
         out,
         TinySections(rows=ROWS),
-        cutter=TinyCutter(size=10),
+        chunker=TinyChunker(size=10),
         unit="piece",
         splits={"train": 0.5, "test": 0.5},
     )

@@ -12,13 +12,13 @@ from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
-from recordmill.transforms.windowing.time_spans import SERIES, TIME, TimeSurvey, buckets_of
+from recordmill.transforms.windowing.time_survey import SERIES, TIME, TimeSurvey, buckets_of
+from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.windows import (
-    Clock,
+    Timeline,
     WindowCutter,
     ordered,
     resampled,
-    window_layout,
     without_repeats,
 )
 
@@ -53,9 +53,9 @@ def rows_of(moments: list[tuple[str, int]], labels: list[str | None] | None = No
     )
 
 
-def cut(rows, options, clock, ends):
+def cut(rows, options, timeline, ends):
     """All windows, and how many rows are in one; cells end before the times `ends`."""
-    cutter = WindowCutter(options, clock, window_layout(LAYOUT, options).columns)
+    cutter = WindowCutter(options, timeline, window_layout(LAYOUT, options).columns)
     times = np.asarray(rows[TIME])
     cells = np.searchsorted(np.array(sorted(ends), np.int64), times, side="right")
     found, used = [], 0
@@ -67,7 +67,7 @@ def cut(rows, options, clock, ends):
     return sorted(found, key=lambda window: window[batch.KEY]), used
 
 
-def plain_runs(rows, options, clock):
+def plain_runs(rows, options, timeline):
     """Lists of rows that follow each other, by loops; a row that was filled in has no key."""
     whole = rows.to_pylist()
     runs = []
@@ -76,14 +76,14 @@ def plain_runs(rows, options, clock):
         run: list[dict] = []
         for row in mine:
             apart = row[TIME] - run[-1][TIME] if run else math.inf
-            max_gap = clock.max_gap(options)
+            max_gap = timeline.max_gap(options)
             if run and apart > max_gap and options.gap_policy == "fill":
-                missing = (apart + clock.step // 2) // clock.step - 1
+                missing = (apart + timeline.step // 2) // timeline.step - 1
                 most = options.window if options.fill_rows is None else options.fill_rows
                 if missing <= most:
                     last = run[-1]
                     for nth in range(1, missing + 1):
-                        made = {**last, TIME: last[TIME] + nth * clock.step, batch.KEY: None}
+                        made = {**last, TIME: last[TIME] + nth * timeline.step, batch.KEY: None}
                         if options.fill == "missing":
                             made |= {"x": None, "word": None}
                         run.append(made)
@@ -96,9 +96,9 @@ def plain_runs(rows, options, clock):
     return runs
 
 
-def plain_windows(rows, options, clock):
+def plain_windows(rows, options, timeline):
     found, used = {}, set()
-    for run in plain_runs(rows, options, clock):
+    for run in plain_runs(rows, options, timeline):
         for start in range(0, len(run) - options.reach + 1, options.stride):
             inside = run[start : start + options.window]
             found[inside[0][SERIES], inside[0][TIME]] = inside
@@ -128,10 +128,10 @@ def test_cells_may_end_anywhere(data):
         if data.draw(st.booleans())
         else LabelRule(),
     )
-    clock = Clock(step=data.draw(st.sampled_from([2, 3])))
+    timeline = Timeline(step=data.draw(st.sampled_from([2, 3])))
     ends = data.draw(st.lists(st.integers(-20, 60), max_size=6))
-    found, used = cut(rows, options, clock, ends)
-    expected, covered = plain_windows(rows, options, clock)
+    found, used = cut(rows, options, timeline, ends)
+    expected, covered = plain_windows(rows, options, timeline)
     assert used == covered
     assert len(found) == len(expected)
     for window in found:
@@ -157,7 +157,7 @@ def test_the_class_of_a_window(rule, expected):
     labels = ["a", "a", "b", "b", None, "a", "a", None, None]
     rows = rows_of([("s", time) for time in range(9)], labels)
     options = WindowOptions(window=3, stride=3, label=LabelRule.parse(rule))
-    found, _ = cut(rows, options, Clock(step=1), [])
+    found, _ = cut(rows, options, Timeline(step=1), [])
     assert [window[batch.LABEL] for window in found] == expected
 
 
@@ -188,9 +188,9 @@ def test_resampling_is_by_series_and_step():
 def test_splits_by_time_leave_out_what_is_too_near():
     rows = rows_of([("s", time) for time in range(20)])
     options = WindowOptions(window=2, stride=2, split_by="time", purge=3)
-    clock = Clock(step=1, cuts=(("train", -(2**63)), ("test", 10)))
+    timeline = Timeline(step=1, cuts=(("train", -(2**63)), ("test", 10)))
     for ends in ([], [5, 10, 12], list(range(20))):
-        found, used = cut(rows, options, clock, ends)
+        found, used = cut(rows, options, timeline, ends)
         starts = {(w[batch.SPLIT], w["window/start"].microsecond) for w in found}
         assert {start for split, start in starts if split == "test"} == {13, 15, 17}
         assert sum(split == "train" for split, _ in starts) == 5

@@ -24,7 +24,7 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.planning.plan import TASK_BYTES, Estimate, Plan, SplitPlan
 from recordmill.transforms.staged import spill
 from recordmill.transforms.writing import shard_writer
-from recordmill.transforms.writing.publication import close_ledger
+from recordmill.transforms.writing.dataset_manifest import close_ledger
 from recordmill.transforms.writing.shard_writer import ShardWriter, encode_in_order
 from tests.tiny import TinyEncoder
 

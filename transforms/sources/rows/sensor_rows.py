@@ -20,7 +20,7 @@ from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_rows import RowLayout
 from recordmill.transforms.sources.rows.table_rows import TableRows
-from recordmill.transforms.windowing.time_spans import SERIES, TIME
+from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 JOINED = "all"  # the name of the series that consists of all files

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.model.quota import (
+from recordmill.transforms.model.rank_cuts import (
     BUCKETS,
     Histogram,
     RankCut,
@@ -129,7 +129,7 @@ def test_labels_are_in_utf8_order_and_none_is_last():
     assert len(names) == 6
 
 
-def test_only_the_rows_that_decide_meet():
+def test_only_boundary_rows_are_gathered():
     generator = np.random.default_rng(0)
     ranks = generator.integers(0, 2**64, 10_000, np.uint64)
     labels = pa.array(["a" if i % 2 else "b" for i in range(len(ranks))])

@@ -1,4 +1,4 @@
-"""Groups whose rows the input itself puts into several splits are refused."""
+"""Inputs that assign one group to several splits are refused."""
 
 import pyarrow as pa
 import pytest
@@ -18,8 +18,17 @@ def source(groups: list[str | None], splits: list[str | None]) -> TinySource:
 
 
 @pytest.mark.parametrize("stratify", [False, True])
-def test_groups_that_the_input_tears_apart_are_named(tmp_path, stratify):
-    groups = ["whole", "torn", "whole", "torn", None, None, "also torn", "also torn"] * 3
+def test_groups_that_span_splits_are_named(tmp_path, stratify):
+    groups = [
+        "whole",
+        "leaking",
+        "whole",
+        "leaking",
+        None,
+        None,
+        "also leaking",
+        "also leaking",
+    ] * 3
     splits = ["test", "test", "test", "train", "test", "train", "train", "test"] * 3
     job = tiny_job(
         tmp_path / "out", source(groups, splits), splits=SPLITS, stratify=stratify, num_shards=2
@@ -28,13 +37,13 @@ def test_groups_that_the_input_tears_apart_are_named(tmp_path, stratify):
     assert outcome.status == "refused"
     assert outcome.verdict.message == (
         "expected every group in one split, got 2 whose rows the input puts into several: 'also"
-        " torn' (test: key-00007, train: key-00006), 'torn' (test: key-00001,"
+        " leaking' (test: key-00007, train: key-00006), 'leaking' (test: key-00001,"
         " train: key-00003); name one split for each group, or leave --group-column out"
     )
     assert tree(tmp_path / "out") == {}
 
 
-def test_a_row_without_a_split_may_tear_its_group_too(tmp_path):
+def test_a_row_without_a_split_may_move_its_group_into_two(tmp_path):
     """Of 40 groups with one row in test and one that goes by hash, some hash to train."""
     groups = [f"group {i // 2}" for i in range(80)]
     splits = ["test", None] * 40
@@ -50,7 +59,7 @@ def test_groups_in_one_split_each_pass(tmp_path):
     assert run(job).status == "published"
 
 
-def test_rows_without_a_group_are_nobodys():
+def test_rows_without_a_group_are_ignored():
     columns = {
         batch.GROUP: pa.array([None, None], pa.string()),
         batch.SPLIT: ["train", "test"],

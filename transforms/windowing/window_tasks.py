@@ -26,7 +26,7 @@ from recordmill.transforms.staged.listing import (
     write_part,
 )
 from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.windowing.time_spans import (
+from recordmill.transforms.windowing.time_survey import (
     NAMES,
     SERIES,
     TIME,
@@ -35,7 +35,7 @@ from recordmill.transforms.windowing.time_spans import (
     buckets_of,
 )
 from recordmill.transforms.windowing.windows import (
-    Clock,
+    Timeline,
     WindowCutter,
     gaps,
     ordered,
@@ -46,18 +46,18 @@ from recordmill.transforms.windowing.windows import (
 
 ROWS = 1 << 16  # about the number of rows of a cell
 _INLINE = 1 << 20  # rows of up to this many bytes go through the shuffle inline
-_SPANS = 1 << 32  # cell = bucket * _SPANS + number of its time interval
+_INTERVALS = 1 << 32  # cell = bucket * _INTERVALS + number of its time interval
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Spans:
+class TimePlan:
     """Cells and splits in time, from the times of all rows.
 
     starts: {bucket: int64, times at which its cells begin, without the first}.
     problem: the reason, as a sentence for the user, why the input cannot become a dataset.
     """
 
-    clock: Clock
+    timeline: Timeline
     starts: Mapping[int, Ints]
     problem: str | None = None
 
@@ -79,13 +79,13 @@ class Windowing:
     by_group: bool
     reject_unlabelled: bool
 
-    def spans(self, survey: TimeSurvey) -> Spans:
+    def plan(self, survey: TimeSurvey) -> TimePlan:
         """Return cells and splits in time, from the survey of all rows."""
         options = self.options
         step = survey.step if options.step is None else options.step
         starts = survey.starts(ROWS, step=options.step)
-        clock = Clock(step=step, cuts=self._cuts(survey))
-        return Spans(clock=clock, starts=starts, problem=self._problem(survey))
+        timeline = Timeline(step=step, cuts=self._cuts(survey))
+        return TimePlan(timeline=timeline, starts=starts, problem=self._problem(survey))
 
     def _problem(self, survey: TimeSurvey) -> str | None:
         found = len(survey.series)
@@ -113,17 +113,17 @@ def survey_part(part: StagedPart, *, staging: Staging) -> TimeSurvey:
     return TimeSurvey.of(read_part(part.name, staging=staging, columns=(SERIES, TIME)))
 
 
-def into_cells(part: StagedPart, spans: Spans, windowing: Windowing) -> list[tuple[int, Piece]]:
+def into_cells(part: StagedPart, plan: TimePlan, windowing: Windowing) -> list[tuple[int, Piece]]:
     """Return [(cell, piece)] of the rows of a part."""
     rows = read_part(part.name, staging=windowing.staging)
     if not len(rows):
         return []
     rows = rows.drop_columns([batch.HASH])
     buckets, times = buckets_of(rows[SERIES]), np.asarray(rows[TIME])
-    cells = buckets * _SPANS
+    cells = buckets * _INTERVALS
     for bucket in np.unique(buckets).tolist():
         mine = buckets == bucket
-        cells[mine] += np.searchsorted(spans.starts[bucket], times[mine], side="right")
+        cells[mine] += np.searchsorted(plan.starts[bucket], times[mine], side="right")
     if rows.nbytes > _INLINE:
         return spill.spill(rows, cells, windowing.staging)
     return [(cell, spill.inline(one)) for cell, one in spill.split_by_shard(rows, cells)]
@@ -131,7 +131,7 @@ def into_cells(part: StagedPart, spans: Spans, windowing: Windowing) -> list[tup
 
 def bucket_of(cell: int) -> int:
     """Return the bucket of a cell."""
-    return cell // _SPANS
+    return cell // _INTERVALS
 
 
 def sort_cell(cell: int, pieces: Sequence[Piece], staging: Staging) -> StagedPart:
@@ -154,12 +154,12 @@ def without_rows(part: StagedPart, windowing: Windowing) -> StagedPart:
 
 
 def cut_bucket(
-    bucket: int, cells: Iterable[StagedPart], clock: Clock, windowing: Windowing
+    bucket: int, cells: Iterable[StagedPart], timeline: Timeline, windowing: Windowing
 ) -> list[StagedPart]:
     """Write the windows of all series of a bucket, given its cells."""
     in_order = sorted(cells, key=lambda cell: cell.name)
-    rejected_series = _series_with_gaps(in_order, clock, windowing)
-    cutter = WindowCutter(windowing.options, clock, windowing.schema)
+    rejected_series = _series_with_gaps(in_order, timeline, windowing)
+    cutter = WindowCutter(windowing.options, timeline, windowing.schema)
     parts: list[StagedPart] = []
     rejects: list[Reject] = []
     groups: dict[str, tuple[str | None, str]] = {}
@@ -226,12 +226,12 @@ def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]
 
 
 def _series_with_gaps(
-    cells: Sequence[StagedPart], clock: Clock, windowing: Windowing
+    cells: Sequence[StagedPart], timeline: Timeline, windowing: Windowing
 ) -> dict[str, str]:
     """Return {series: reason} of the series that are rejected because of a gap."""
     if windowing.options.gap_policy != "reject":
         return {}
-    max_gap = clock.max_gap(windowing.options)
+    max_gap = timeline.max_gap(windowing.options)
     reasons: dict[str, str] = {}
     before: dict[str, int] = {}
     for cell in cells:

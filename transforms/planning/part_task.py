@@ -18,18 +18,18 @@ from recordmill.transforms.model.data_type import Analysis, Headers
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.listing import read_part
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
-from recordmill.transforms.windowing.windows import rows_of
+from recordmill.transforms.windowing.window_layout import rows_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExaminationResult:
+class DataProfile:
     """Statistics and schema violations of rows."""
 
     statistics: Statistics = Statistics()  # noqa: RUF009, it is frozen
     violations: Violations = Violations()  # noqa: RUF009
 
     @classmethod
-    def sum(cls, several: Iterable[ExaminationResult]) -> ExaminationResult:
+    def sum(cls, several: Iterable[DataProfile]) -> DataProfile:
         """Add profiles up; their order does not matter."""
         parts = list(several)
         return cls(
@@ -49,7 +49,7 @@ class AnalysisCounts(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Examiner:
+class DataProfiler:
     """Computes statistics and finds schema violations.
 
     labelled: whether records have classes. headers: reads headers of files that rows refer to.
@@ -62,7 +62,7 @@ class Examiner:
     rules: SchemaRules | None = None
     inside: pa.Schema | None = None
 
-    def examine(self, rows: pa.RecordBatch) -> ExaminationResult:
+    def profile(self, rows: pa.RecordBatch) -> DataProfile:
         """Return the profile of rows that have their splits."""
         if self.inside is not None:
             rows = rows_of(rows, self.inside)
@@ -74,30 +74,30 @@ class Examiner:
         violations = Violations()
         if self.rules is not None:
             violations = Violations.of(rows[batch.KEY], columns, self.rules)
-        return ExaminationResult(statistics=Statistics.of(rows, columns), violations=violations)
+        return DataProfile(statistics=Statistics.of(rows, columns), violations=violations)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
+class PartTask:
     """Reads one part, and applies an analysis and a profiler, if given."""
 
     staging: Staging
     analysis: Analysis | None
-    examiner: Examiner | None
+    profiler: DataProfiler | None
 
-    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, ExaminationResult]:
+    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, DataProfile]:
         """Run the task. part: name of a staged part. splits: string[n], the splits of its rows."""
         rows = read_part(part, staging=self.staging)
         rows = batch.set_column(rows, batch.SPLIT, splits)
         with rows_in_tracebacks(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
-            findings = ExaminationResult() if self.examiner is None else self.examiner.examine(rows)
-        return counts, findings
+            profile = DataProfile() if self.profiler is None else self.profiler.profile(rows)
+        return counts, profile
 
 
-def run_task(
-    task: Task, part: str, splits: bytes
-) -> tuple[AnalysisCounts | None, ExaminationResult]:
+def run_part_task(
+    task: PartTask, part: str, splits: bytes
+) -> tuple[AnalysisCounts | None, DataProfile]:
     """Run a task. splits: an Arrow IPC stream with the column `__split__`."""
     return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
 

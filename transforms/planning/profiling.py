@@ -13,8 +13,8 @@ from recordmill.profile.schema_rules import SchemaRules
 from recordmill.profile.statistics_file import STATISTICS
 from recordmill.transforms.checks.violations import dataset_violations, drift_violations
 from recordmill.transforms.model.data_type import Artifact
-from recordmill.transforms.planning.examine import ExaminationResult, Examiner
 from recordmill.transforms.planning.learning import store_artifacts
+from recordmill.transforms.planning.part_task import DataProfile, DataProfiler
 from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.infer_schema import infer_schema
@@ -26,7 +26,7 @@ OnViolation = Literal["reject", "fail", "keep"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Examined:
+class ProfileOutcome:
     """Conclusions from the profile of a dataset.
 
     files: files to publish with the dataset, such as statistics. problems: violations of the schema
@@ -40,10 +40,10 @@ class Examined:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Examination:
+class Profiling:
     """Options for the statistics and the schema of a run.
 
-    examiner: profiles the rows that the schema covers: records, or the rows that windows are cut
+    profiler: profiles the rows that the schema covers: records, or the rows that windows are cut
       from. windows: profiles windows, if the records are windows; statistics cover their rows.
     on_violation: `reject` rejects records, `fail` refuses the input, `keep` adds notes.
     published: whether the statistics become part of the dataset.
@@ -52,47 +52,47 @@ class Examination:
     """
 
     staging: Staging
-    examiner: Examiner
-    windows: Examiner | None = None
+    profiler: DataProfiler
+    windows: DataProfiler | None = None
     on_violation: OnViolation = "reject"
     published: bool = True
     compared: bytes | None = None
     infer: bool = False
 
     @property
-    def of_records(self) -> Examiner:
+    def of_records(self) -> DataProfiler:
         """The profiler of records, which are rows or windows."""
-        return self.examiner if self.windows is None or self.infer else self.windows
+        return self.profiler if self.windows is None or self.infer else self.windows
 
     @property
-    def examines_source(self) -> bool:
+    def profiles_source(self) -> bool:
         """True if the schema covers the rows that windows are cut from."""
-        return self.windows is not None and self.examiner.rules is not None
+        return self.windows is not None and self.profiler.rules is not None
 
-    def conclude(self, findings: ExaminationResult, counted: Statistics) -> Examined:
+    def conclude(self, profile: DataProfile, counted: Statistics) -> ProfileOutcome:
         """Return the conclusions; they are empty without records.
 
-        findings: profile of the rows that the schema covers. counted: statistics of the records.
+        profile: profile of the rows that the schema covers. counted: statistics of the records.
         """
         if not counted.cells:
-            return Examined()
+            return ProfileOutcome()
         content = to_bytes(counted)
         files = store_artifacts({STATISTICS: content}, self.staging) if self.published else {}
-        rules = self.examiner.rules
+        rules = self.profiler.rules
         if rules is None:
-            return Examined(files=files)
-        problems, notes = self._judge(rules, findings, content)
-        return Examined(files=files, problems=tuple(problems), notes=tuple(notes))
+            return ProfileOutcome(files=files)
+        problems, notes = self._judge(rules, profile, content)
+        return ProfileOutcome(files=files, problems=tuple(problems), notes=tuple(notes))
 
     def _judge(
-        self, rules: SchemaRules, findings: ExaminationResult, content: bytes
+        self, rules: SchemaRules, profile: DataProfile, content: bytes
     ) -> tuple[list[str], list[str]]:
         """Return (problems, notes)."""
         problems: list[str] = []
-        summary = findings.violations.summary()
+        summary = profile.violations.summary()
         if summary is not None:
             problems.append(summary)
-        problems += dataset_violations(findings.statistics.whole(), findings.violations, rules)
+        problems += dataset_violations(profile.statistics.whole(), profile.violations, rules)
         slices = statistics_file.parse(content)
         skewed = list(drift_violations(drift.skew(slices), rules))
         match self.on_violation:
@@ -107,66 +107,66 @@ class Examination:
             drifted = list(drift_violations(comparison, rules))
         return [*problems, *skewed, *drifted], []
 
-    def write_schema(self, findings: ExaminationResult) -> None:
+    def write_schema(self, profile: DataProfile) -> None:
         """Write the inferred schema into staging, or a verdict if there are no records."""
-        if not findings.statistics.cells:
+        if not profile.statistics.cells:
             message = "no record is left to infer a schema from: check the input"
             self.staging.write_verdict(Verdict(message))
             return
-        schema = infer_schema(findings.statistics.whole())
+        schema = infer_schema(profile.statistics.whole())
         self.staging.place(INFERRED).write_bytes(schema.encode())
 
 
-def _of_records(summary: PartSummary) -> ExaminationResult:
-    return summary.findings
+def _of_records(summary: PartSummary) -> DataProfile:
+    return summary.profile
 
 
-def _of_source(summary: PartSummary) -> ExaminationResult:
+def _of_source(summary: PartSummary) -> DataProfile:
     return summary.source
 
 
-def _write_schema(_: bytes, findings: ExaminationResult, *, examination: Examination) -> None:
-    examination.write_schema(findings)
+def _write_schema(_: bytes, profile: DataProfile, *, profiling: Profiling) -> None:
+    profiling.write_schema(profile)
 
 
 def _conclude(
     _: bytes,
-    records: ExaminationResult,
-    source: ExaminationResult | None = None,
+    records: DataProfile,
+    source: DataProfile | None = None,
     *,
-    examination: Examination,
-) -> Examined:
-    return examination.conclude(records if source is None else source, records.statistics)
+    profiling: Profiling,
+) -> ProfileOutcome:
+    return profiling.conclude(records if source is None else source, records.statistics)
 
 
 def _sum(
     summaries: beam.PCollection[PartSummary],
-    findings: Callable[[PartSummary], ExaminationResult],
+    profile: Callable[[PartSummary], DataProfile],
     label: str,
 ) -> beam.pvalue.AsSingleton:
     total = (
         summaries
-        | f"{label}Findings" >> beam.Map(findings).with_output_types(ExaminationResult)
-        | f"{label}Sum" >> beam.CombineGlobally(ExaminationResult.sum).without_defaults()
+        | f"{label}Findings" >> beam.Map(profile).with_output_types(DataProfile)
+        | f"{label}Sum" >> beam.CombineGlobally(DataProfile.sum).without_defaults()
     )
-    return beam.pvalue.AsSingleton(total, default_value=ExaminationResult())
+    return beam.pvalue.AsSingleton(total, default_value=DataProfile())
 
 
-def examine(
-    summaries: beam.PCollection[PartSummary], *, examination: Examination
-) -> beam.PCollection[Examined]:
+def conclude_profiles(
+    summaries: beam.PCollection[PartSummary], *, profiling: Profiling
+) -> beam.PCollection[ProfileOutcome]:
     """Return the conclusions from all records as the only element of a PCollection."""
     found = [_sum(summaries, _of_records, "Statistics")]
-    if examination.examines_source:
+    if profiling.profiles_source:
         found.append(_sum(summaries, _of_source, "Schema"))
-    conclude = functools.partial(_conclude, examination=examination)
-    once = summaries.pipeline | "OnceToExamine" >> beam.Impulse()
-    return once | "Conclude" >> beam.Map(conclude, *found).with_output_types(Examined)
+    conclude = functools.partial(_conclude, profiling=profiling)
+    once = summaries.pipeline | "OnceToProfile" >> beam.Impulse()
+    return once | "Conclude" >> beam.Map(conclude, *found).with_output_types(ProfileOutcome)
 
 
-def infer(summaries: beam.PCollection[PartSummary], *, examination: Examination) -> None:
+def infer_dataset_schema(summaries: beam.PCollection[PartSummary], *, profiling: Profiling) -> None:
     """Infer a schema from all records, and write it into staging."""
-    findings = _sum(summaries, _of_records, "Schema")
-    write = functools.partial(_write_schema, examination=examination)
+    profile = _sum(summaries, _of_records, "Schema")
+    write = functools.partial(_write_schema, profiling=profiling)
     once = summaries.pipeline | "OnceToInfer" >> beam.Impulse()
-    once | "InferSchema" >> beam.Map(write, findings)
+    once | "InferSchema" >> beam.Map(write, profile)
