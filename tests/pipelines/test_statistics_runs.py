@@ -279,7 +279,7 @@ def test_on_violation_fail_names_the_first(tmp_path, capsys):
     error = capsys.readouterr().err
     assert (
         "2 records violate the schema, by column 'x' of 2, such as t.csv#199: 198, where the"
-        " schema has at most 197, t.csv#200: 199, where the schema has at most 197: mend the"
+        " schema has at most 197, t.csv#200: 199, where the schema has at most 197: correct the"
         " input, or edit the schema"
     ) in error
     assert not (tmp_path / "out" / "dataset.json").exists()
