@@ -116,7 +116,7 @@ def test_a_detached_job_publishes_itself(flink, long, tmp_path):
     # Whoever comes now is told.
     second = job.run()
     assert second.code == 1
-    assert f"the Flink job {name} at {flink.cluster.url} holds it" in second.last
+    assert f"the Flink job {name} at {flink.cluster.url} holds the lock" in second.last
     said = command("status", "--output", str(out), "--json")
     assert said.code == 0, said.err
     assert json.loads(said.out)["state"] in ("RUNNING", "CREATED")
