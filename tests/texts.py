@@ -4,10 +4,11 @@
 
 import hashlib
 import itertools
+import unicodedata
 
 import pyarrow as pa
 
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, unicode_tables
 from recordmill.transforms.model.data_type import Artifact, Context
 from tests.paths import SMS
 
@@ -43,6 +44,11 @@ SAMPLES = [
     "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐐀𐐨 𠀀𠀁",
     "a" * 300 + " " + "_" * 300 + "!" * 300,
 ]
+
+
+def is_assigned(character):
+    """Return whether Unicode 14.0 assigns a character, under any Python."""
+    return unicodedata.category(character) != "Cn" and not unicode_tables.has_later(character)
 
 
 def strings(texts):
