@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners.permanent_imports import lasting
+from recordmill.runners.beam_patches import permanent_imports
 
 # Command: (module of the kind of data, its config class, what it does).
 _KINDS = {
@@ -127,7 +127,7 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     from recordmill.processes import environment, pool
 
     environment.set_up()
-    with lasting():
+    with permanent_imports():
         from recordmill.pipelines.options import declaration
 
         module = importlib.import_module(module_name)
@@ -143,7 +143,7 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
             imports=["recordmill.transforms.staged.encoder_tasks", *kind.modules],
         )
     try:
-        with lasting():
+        with permanent_imports():
             from recordmill.pipelines import run
 
         return run.run(parsed.config, kind, parsed.passthrough, prog=prog)

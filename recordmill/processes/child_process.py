@@ -37,7 +37,9 @@ def run_tasks(channel: SharedMemoryChannel) -> None:
         os.dup2(null.fileno(), 2)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            channel.send(_run_task(channel.receive()))
+            # The previous result stays allocated until here, so that malloc keeps its memory.
+            result = _run_task(channel.receive())
+            channel.send(result)
 
 
 def _run_task(task: bytes | memoryview) -> bytes:

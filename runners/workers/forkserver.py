@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from recordmill.processes import environment
-from recordmill.runners.permanent_imports import lasting
+from recordmill.runners.beam_patches import permanent_imports
 
 _BOOT = "recordmill.runners.workers.boot"
 
@@ -26,7 +26,7 @@ _BOOT = "recordmill.runners.workers.boot"
 def main(modules: Sequence[str]) -> None:
     """Import the modules and fork workers until the end of standard input."""
     environment.set_up()
-    with lasting():
+    with permanent_imports():
         for module in (_BOOT, "apache_beam.runners.worker.sdk_worker_main", *modules):
             importlib.import_module(module)
     # Exit codes are not needed, as the runner notices the end of a worker.
