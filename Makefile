@@ -1,9 +1,17 @@
 # `make demo` and `make test` each do their own set-up; all else is for those who work on recordmill.
 
-PYTHON ?= python3.11
-BIN := .venv/bin
-CORE := .venv/core.stamp
-DEV := .venv/dev.stamp
+PYTHONS := python3.11 python3.12 python3.13
+# The first that runs and makes virtual environments. pyenv has a shim for each version that it has
+# installed, which fails for those that are not chosen.
+ifndef PYTHON
+PYTHON := $(shell for python in $(PYTHONS); do \
+    { $$python -c 'import ensurepip, venv'; } 2>/dev/null && echo $$python && break; done)
+endif
+VENV ?= .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/core.stamp
+FAST := $(VENV)/fast.stamp
+DEV := $(VENV)/dev.stamp
 JOB_SERVER := build/flink-job-server.jar
 FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
@@ -11,13 +19,15 @@ PEERS := build/peers/stamp
 TFT := build/tft/stamp
 TORCH := build/torch/stamp
 
-.PHONY: help setup demo test test-flink test-tft test-torch test-airflow flink flink-job-server peers \
-    lint bench soak clean
+.PHONY: help setup demo test test-fast test-flink test-tft test-torch test-airflow flink flink-job-server peers \
+    coverage lint bench soak clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    build a small dataset, verify it, show what is in it and draw it'
 	@echo 'make test    run the tests; those on Flink too, where Java and Maven are'
+	@echo 'make test-fast    run the tests that neither import TensorFlow nor start processes'
+	@echo 'make coverage    run the tests without Flink, and show what they miss'
 	@echo 'make lint    ruff, mypy, and which layer may import which'
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
@@ -28,6 +38,8 @@ help:
 	@echo 'make bench   measure what the README states (long)'
 	@echo 'make soak    the runs too long for make test: sameness, kills, fuzz, Flink'
 	@echo 'make clean   remove .venv and what demo and tests left'
+	@echo 'PYTHON=... with any of them: the Python to use instead of the first of $(PYTHONS);'
+	@echo 'VENV=...: where to install instead of .venv, such as for a second Python'
 
 setup: $(DEV)
 
@@ -41,12 +53,19 @@ demo: $(CORE)
 	$(BIN)/python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n auto --cov
+	$(BIN)/python -m pytest -n auto
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) test-flink; else \
-	    echo 'make test: the tests on Flink were left out: they need Java 11 or 17, and Maven'; fi
+	    echo 'make test: the tests on Flink were left out: they need Java 17 and Maven'; fi
+
+# make test-fast PYTHON=python3.13 VENV=build/py313
+test-fast: $(FAST)
+	$(BIN)/python -m pytest -n auto -p tests.fast_modules
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m pytest tests/flink
+
+coverage: $(DEV)
+	$(BIN)/python -m pytest -n auto --cov
 
 lint: $(DEV)
 	$(BIN)/ruff check
@@ -83,13 +102,20 @@ clean:
 
 # The demo needs no TensorFlow, which is most of what the tests install.
 $(CORE): pyproject.toml setup.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
-	    echo 'recordmill needs Python 3.11, and $(PYTHON) is not that: install it, or say where it' \
-	        'is: make PYTHON=/path/to/python3.11 demo' >&2; exit 1; }
+	@test -n '$(PYTHON)' || { \
+	    echo 'recordmill needs Python 3.11, 3.12 or 3.13, and none of $(PYTHONS) runs here' \
+	        'with its venv module: install one (Debian 12: apt install python3.11-venv; Ubuntu 24.04:' \
+	        'apt install python3.12-venv), or say where one is: make PYTHON=/path/to/python3.12 demo' \
+	        >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
+	    echo 'recordmill needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is none of them or does not run:' \
+	        'install one, or say where one is: make PYTHON=/path/to/python3.12 demo' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	    echo '$(PYTHON) cannot make virtual environments: install its venv module (Debian and' \
-	        'Ubuntu: apt install python3.11-venv)' >&2; exit 1; }
-	$(PYTHON) -m venv .venv
+	        'Ubuntu: apt install python3.11-venv, or 3.12, or 3.13)' >&2; exit 1; }
+	@echo "recordmill: $$($(PYTHON) --version) ($(PYTHON)) goes into $(VENV)"
+	@$(PYTHON) -m venv $$([ ! -x $(BIN)/python ] \
+	    || [ "$$($(BIN)/python --version)" = "$$($(PYTHON) --version)" ] || echo --clear) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
@@ -105,9 +131,9 @@ AIRFLOW := build/airflow/stamp
 test-airflow: $(DEV) $(AIRFLOW)
 	$(BIN)/python -m pytest tests/airflow
 
-$(AIRFLOW):
+$(AIRFLOW): | $(CORE)
 	rm -rf build/airflow
-	$(PYTHON) -m venv build/airflow
+	$(BIN)/python -m venv build/airflow
 	build/airflow/bin/python -m pip install --quiet --disable-pip-version-check \
 	    apache-airflow==3.3.2 apache-airflow-providers-apache-beam==6.3.1 \
 	    apache-airflow-providers-google apache-airflow-providers-standard
@@ -117,9 +143,9 @@ $(AIRFLOW):
 test-tft: $(TFT) $(FLINK) $(JOB_SERVER)
 	build/tft/bin/python -m pytest tests/tft
 
-$(TFT): setup.py pyproject.toml
+$(TFT): setup.py pyproject.toml | $(CORE)
 	rm -rf build/tft
-	$(PYTHON) -m venv build/tft
+	$(BIN)/python -m venv build/tft
 	build/tft/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[arrays,text,tft,video]' pytest hypothesis
 	@touch $@
 
@@ -141,9 +167,9 @@ $(TORCH): | $(CORE)
 
 # Who benchmarks.text and benchmarks.tables compare with: the first brings Google's libraries, the
 # second pandas.
-$(PEERS):
+$(PEERS): | $(CORE)
 	rm -rf build/peers
-	$(PYTHON) -m venv build/peers
+	$(BIN)/python -m venv build/peers
 	build/peers/bin/python -m pip install --quiet --disable-pip-version-check \
 	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.21,<1' \
 	    'apache-beam>=2.77,<2.78' 'tensorflow>=2.21,<2.22' \
@@ -163,6 +189,11 @@ $(JOB_SERVER): deploy/flink-job-server/pom.xml
 	cp $< build/flink-job-server
 	mvn --quiet --batch-mode --file build/flink-job-server package
 	mv build/flink-job-server/target/flink-job-server.jar $@
+
+$(FAST): $(CORE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --editable '.[arrays,text,video]' hypothesis pytest pytest-xdist scipy
+	@touch $@
 
 $(DEV): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

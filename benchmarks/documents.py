@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.measure import SHARED
+from benchmarks.measure import DATA
 
 FILE = "documents.tsv"
 TOKENIZER_FILE = "tokenizer.json"
@@ -23,7 +23,7 @@ def write_documents(count: int, path: pathlib.Path) -> None:
     """A TSV with the columns label and text. No value has tabs, line breaks or double quotes, on
     which readers differ.
     """
-    lines = (SHARED / "sms_spam" / "SMSSpamCollection").read_text(encoding="utf-8").split("\n")
+    lines = (DATA / "sms_spam" / "SMSSpamCollection").read_text(encoding="utf-8").split("\n")
     # Below the header, above what follows the last line break.
     messages = [line.replace('"', "'") for line in lines[1:-1]]
     words = _words()

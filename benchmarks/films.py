@@ -1,4 +1,4 @@
-"""Long films, made of the two real ones by joining their packets: nothing is coded anew."""
+"""Long films, made of the two of the tests by joining their packets: nothing is coded anew."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import av
 
-from benchmarks.measure import SHARED
+from benchmarks.measure import DATA
 
-SOURCES = tuple(SHARED / "video" / f"{name}.mp4" for name in ("bikes", "carphone_pristine"))
+SOURCES = tuple(DATA / "video" / f"{name}.mp4" for name in ("wide", "qcif"))
 
 
 def make_film(path: pathlib.Path, source: pathlib.Path, *, times: int) -> int:

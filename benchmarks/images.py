@@ -30,7 +30,7 @@ from benchmarks.contest import (
     payloads,
     table,
 )
-from benchmarks.measure import SHARED, FailedError, bar, machine, python, two_cores
+from benchmarks.measure import PHOTOS, FailedError, bar, machine, python, two_cores
 from recordmill.format.decode import decode_example
 
 _CLASSES = 10
@@ -93,7 +93,7 @@ _SHARDED = tuple(
 
 def copy_photos(count: int, folder: pathlib.Path) -> None:
     """Makes `count` pictures, and reads them all once."""
-    photos = sorted((SHARED / "photos").glob("*.[jJ][pP]*[gG]"))
+    photos = sorted(PHOTOS.rglob("*.jpg"))
     for i in range(count):
         label = folder / f"class-{i % _CLASSES}"
         label.mkdir(parents=True, exist_ok=True)

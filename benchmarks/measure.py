@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SHARED = ROOT.parent / "shared" / "data"
+DATA = ROOT / "tests" / "data"
+PHOTOS = DATA / "clothing"  # at their original size, about 400x533
 PEERS = ROOT / "build" / "peers" / "bin" / "python"  # has the libraries of others (`make peers`)
 
 _INTERVAL = 0.1  # seconds between two looks at the memory, at least

@@ -1,13 +1,21 @@
-"""Rows that carry their data: a pipeline of one's own whose batches exceed any memory."""
+"""Rows that carry their data: a custom pipeline whose batches exceed any memory."""
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.references import ColumnEncoder
+from recordmill.transforms import (
+    Analyze,
+    AssignSplits,
+    Publish,
+    Rebalance,
+    Reshuffle,
+    RunSpec,
+    StageBatches,
+    WriteToTFRecord,
+)
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.splits import AssignSplits
-from recordmill.transforms.writing.write_to_tfrecord import WriteToTFRecord
 
 ROWS = 1024  # of a batch
 BYTES = 16 << 10  # of a row
@@ -28,17 +36,24 @@ def make_batch(number: int) -> pa.RecordBatch:
 
 
 def build(pipeline: beam.Pipeline, *, batches: int, output: str) -> None:
-    """Makes the batches on the workers and writes all of them."""
+    """Make the batches on the workers and write all of them."""
+    run = RunSpec(
+        output=output,
+        encoder=ColumnEncoder(column="payload", dtype="string"),
+        splits={"train": 1},
+        num_shards=-(-batches * ROWS * BYTES // _SHARD),
+        workers=WORKERS,
+    )
     (
         pipeline
         | "Numbers" >> beam.Create(range(batches))
         | "SpreadNumbers" >> beam.Reshuffle()
         | "MakeBatch" >> beam.Map(make_batch).with_output_types(pa.RecordBatch)
-        | AssignSplits({"train": 1})
-        | WriteToTFRecord(
-            output,
-            encoder=ColumnEncoder(column="payload", dtype="string"),
-            num_shards=-(-batches * ROWS * BYTES // _SHARD),
-            workers=WORKERS,
-        )
+        | StageBatches(run)
+        | AssignSplits(run)
+        | Analyze(run)
+        | Rebalance(run)
+        | Reshuffle(run)
+        | WriteToTFRecord(run)
+        | Publish(run)
     )

@@ -1,4 +1,4 @@
-"""Rows for `benchmarks.tables`: real measurements of mammograms, again and again under new keys."""
+"""Rows for `benchmarks.tables`: a table with a rare class, again and again under new keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.measure import SHARED
+from benchmarks.measure import DATA
 
 FILE = "rows.csv"
 KEY, LABEL = "id", "class"
@@ -18,7 +18,7 @@ LABELS = ("'-1'", "'1'")  # as they are written, quotes included
 
 def write_rows(count: int, path: pathlib.Path) -> None:
     """A CSV with a key, six numbers and a class; keys are in no order."""
-    text = (SHARED / "mammography" / "mammography.csv").read_text(encoding="utf-8")
+    text = (DATA / "imbalanced" / "imbalanced.csv").read_text(encoding="utf-8")
     rows = itertools.cycle(text.splitlines())
     keys = np.random.default_rng(0).permutation(count)
     with path.open("w", encoding="utf-8", newline="\n") as sink:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from benchmarks.measure import SHARED, FailedError, Measured, bar, machine, python, run, two_cores
+from benchmarks.measure import PHOTOS, FailedError, Measured, bar, machine, python, run, two_cores
 from benchmarks.references import check_written
 
 _GIB = 1 << 30
@@ -34,7 +34,7 @@ _ROAD_PEAK = 2 * _GIB
 def write_listing(rows: int, path: pathlib.Path) -> None:
     """A CSV of unequal classes: the largest has about ten times the records of the mean one."""
     generator = np.random.default_rng(0)
-    photos = sorted(photo.name for photo in (SHARED / "photos").iterdir())
+    photos = sorted(str(photo.relative_to(PHOTOS)) for photo in PHOTOS.rglob("*.jpg"))
     labels = (_PLAN_CLASSES * generator.random(rows) ** 1.5).astype(np.int64)
     columns = {
         "id": pa.array(generator.permutation(rows)),
@@ -49,7 +49,7 @@ def plan(rows: int) -> None:
     with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
         listing = pathlib.Path(folder, "list.csv")
         write_listing(rows, listing)
-        places = ("--input", listing, "--input-root", SHARED / "photos")
+        places = ("--input", listing, "--input-root", PHOTOS)
         what = ("--key-column", "id", "--balance", "oversample", "--probe", "none")
         output = pathlib.Path(folder, "output")
         measured = run(

@@ -16,14 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.stats import chi2_contingency  # type: ignore[import-untyped]
 
+from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context
-from recordmill.transforms.model.splits import TRAIN
 from recordmill.transforms.planning.plan import Estimate, Plan, SplitPlan
 from recordmill.transforms.staged import spill
-from recordmill.transforms.writing.reshuffle import shard_ids, sort_pieces
+from recordmill.transforms.writing.shuffle import shard_indices, sort_pieces
 
 _CLASSES = 10
 _SHARDS = 64
@@ -62,7 +62,7 @@ def shuffled(rows: pa.RecordBatch, seed: int) -> tuple[Ints, Ints]:
     )
     plan = Plan(seed=seed, splits={TRAIN: split}, quotas={}, context=Context(seed=seed))
     classes, shards = [], []
-    for shard, part in spill.cut(rows, shard_ids(rows, plan=plan)):
+    for shard, part in spill.split_by_shard(rows, shard_indices(rows, plan=plan)):
         ordered = sort_pieces([spill.inline(part)], seed=seed, staging=_NOWHERE)
         assert ordered is not None
         classes.append(class_numbers(ordered))

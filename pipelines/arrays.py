@@ -1,9 +1,9 @@
-"""Arrays to a balanced, shuffled, verified TFRecord dataset.
+"""Builds a balanced, shuffled, sharded TFRecord dataset from .npy, .npz and HDF5 files.
 
-    python -m recordmill arrays --input='volumes/*.npy' --output=out/ --balance=oversample
+    recordmill arrays --input 'volumes/*.npy' --output out/ --chunk 16
 
-The input is a folder of `class/...` or `split/class/...`, a pattern, a single file, or a CSV, JSONL
-or Parquet listing that names files: .npy, .npz or HDF5. `recordmill arrays` is the same command.
+The input is a folder of `class/...` or `split/class/...`, a glob pattern, a single file, or a
+listing: a CSV, JSONL or Parquet file that names the array files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import INPUT
+from recordmill.format.ledger import INPUT
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
@@ -22,15 +22,15 @@ from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
 from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.arrays.array_headers import ArrayLook
-from recordmill.transforms.sources.arrays.arrays import Arrays
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
-from recordmill.transforms.sources.files.folders import NOT_PICTURES
-from recordmill.transforms.sources.rows.text_trees import NOT_TEXTS
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
+from recordmill.transforms.sources.arrays.array_source import ArraySource
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.files.folders import NOT_IMAGES
+from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
 
 ARRAYS = Group(30, "Arrays")
 NOT_ARRAYS = tuple(
-    sorted({*NOT_PICTURES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak"})
+    sorted({*NOT_IMAGES, *NOT_TEXTS} - {"npy", "npz", "h5", "hdf5", "mat", "bin", "bak"})
 )
 
 
@@ -43,63 +43,64 @@ class ArraysConfig(FilesConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="NAME",
-        help="Which array of an .npz or HDF5 file. Default: the only one.",
+        help="Name of the array in an .npz or HDF5 file. Default: the only one.",
     )
     label_array: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="NAME",
-        help="Which array of each file holds the classes: one, or with --per-item one per item.",
+        help="Name of the array with the class of each file, or with --per-item of each item.",
     )
     label_input: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="FILE",
-        help="A file with the classes of all items, where the input is one file.",
+        help="If the input is a single file: another file with the classes of its items.",
     )
     label_pattern: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="REGEX",
-        help="Finds the class in the path of a file, as the first group of a regular expression.",
+        help="Regular expression whose first group finds the class in the path of a file.",
     )
     per_item: bool = option(
         False,
         group=ARRAYS,
         shapes_bytes=True,
-        help="Files are stacks: every item along the first axis is a record.",
+        help="Make a record of every item along the first axis.",
     )
     chunk: int | None = option(
         None,
         group=ARRAYS,
         shapes_bytes=True,
         metavar="N",
-        help="Cut arrays into records of N along --chunk-axis; those of a file stay in one split.",
+        help="Cut arrays into records of N steps along --chunk-axis; all chunks of a file go to the"
+        " same split.",
     )
     chunk_axis: int = option(
-        0, group=ARRAYS, shapes_bytes=True, help="The axis that is cut; -1 is the last."
+        0, group=ARRAYS, shapes_bytes=True, help="Axis of --chunk; -1 is the last axis."
     )
     chunk_stride: int | None = option(
         None,
         group=ARRAYS,
         shapes_bytes=True,
         metavar="N",
-        help="From the beginning of a chunk to that of the next. Default: --chunk, side by side.",
+        help="Steps from the start of one chunk to the start of the next. Default: --chunk.",
     )
     chunk_rest: Literal["keep", "drop"] = option(
         "keep",
         group=ARRAYS,
         shapes_bytes=True,
-        help="What becomes of a last chunk that is shorter than the others.",
+        help="Keep or drop a last chunk that is shorter than the others.",
     )
     array_format: Literal["raw", "values"] = option(
         "raw",
         group=ARRAYS,
         shapes_bytes=True,
-        help="raw is the bytes of the array, for tf.io.decode_raw; values is a list of its numbers,"
+        help="raw: the bytes of the array, for tf.io.decode_raw. values: a list of its numbers, as"
         " int64 or float32.",
     )
     dtype: str | None = option(
@@ -108,17 +109,21 @@ class ArraysConfig(FilesConfig):
         shapes_bytes=True,
         parse=values.one_of(*DTYPES),
         metavar="DTYPE",
-        help="Cast arrays to this. Default: as they are; most decide, others are rejects.",
+        help="Cast arrays to this dtype. Default: the most frequent dtype; arrays of another dtype"
+        " are rejected.",
     )
     cast: Literal["safe", "same-kind"] = option(
         "safe",
         group=ARRAYS,
         shapes_bytes=True,
-        help="safe casts where every number stays what it is; same-kind also where numbers are"
-        " rounded. What is too large is a reject either way.",
+        help="Casts that --dtype may do. safe: only those that keep every number exactly."
+        " same-kind: also those that round. Arrays with a number out of range are rejected.",
     )
     nan: Literal["keep", "reject", "zero"] = option(
-        "keep", group=ARRAYS, shapes_bytes=True, help="What becomes of NaN."
+        "keep",
+        group=ARRAYS,
+        shapes_bytes=True,
+        help="Keep NaN, reject records with NaN, or replace NaN by 0.",
     )
     max_array_bytes: int = option(
         1 << 28,
@@ -127,7 +132,7 @@ class ArraysConfig(FilesConfig):
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="Reject larger records, by the header, before memory is spent on them.",
+        help="Reject larger records, judged by the header before the data is read.",
     )
 
     def __post_init__(self) -> None:
@@ -136,10 +141,11 @@ class ArraysConfig(FilesConfig):
         self.array_cut()
         check_record_bytes("--max-array-bytes", self.max_array_bytes)
         if self.cast != "safe" and self.dtype is None:
-            raise ConfigError("--cast: says how --dtype casts; name what to cast to")
+            raise ConfigError("--cast: has no effect without --dtype, the dtype to cast to")
         if self.label_input is not None and not self.per_item:
             raise ConfigError(
-                "--label-input has a class per item: add --per-item, which makes items records"
+                "--label-input holds a class per item: add --per-item, which makes a record of"
+                " every item"
             )
         given = [
             f"--{name.replace('_', '-')}"
@@ -149,23 +155,25 @@ class ArraysConfig(FilesConfig):
         if self.label_input is not None and "--label-pattern" in given:
             given.append("--label-input")
         if len(given) > 1:
-            raise ConfigError(f"expected one place for classes, got {' and '.join(given)}")
+            raise ConfigError(f"expected one source of classes, got {' and '.join(given)}")
 
     def array_options(self) -> ArrayOptions:
-        """How arrays shall come out."""
+        """Return the encoding of the written arrays. Raises ConfigError."""
         names = [field.name for field in dataclasses.fields(ArrayOptions)]
         return ArrayOptions(**{name: getattr(self, name) for name in names})
 
-    def array_cut(self) -> ArrayCut:
-        """What a record is."""
+    def array_cut(self) -> ArraySlicing:
+        """Return how arrays are cut into records. Raises ConfigError."""
         if self.chunk is None:
             for name in ("chunk_axis", "chunk_stride", "chunk_rest"):
                 if getattr(self, name) != getattr(ArraysConfig, name, None):
-                    raise ConfigError(f"--{name.replace('_', '-')}: says nothing without --chunk")
-            return ArrayCut(unit="item" if self.per_item else "array")
+                    raise ConfigError(f"--{name.replace('_', '-')}: has no effect without --chunk")
+            return ArraySlicing(unit="item" if self.per_item else "array")
         if self.per_item:
-            raise ConfigError("expected one of --per-item and --chunk; --chunk 1 keeps the axis")
-        return ArrayCut(
+            raise ConfigError(
+                "expected one of --per-item and --chunk; --chunk 1 makes items that keep the axis"
+            )
+        return ArraySlicing(
             unit="chunk",
             size=self.chunk,
             axis=self.chunk_axis,
@@ -174,17 +182,18 @@ class ArraysConfig(FilesConfig):
         )
 
 
-def kind(config: ArraysConfig) -> DataType:
-    """What arrays put on the road."""
-    elsewhere = config.label_array or config.label_input or config.label_pattern
+def data_type(config: ArraysConfig) -> DataType:
+    """Return the source and encoder of arrays."""
+    # With these options the classes are not known yet when the files are listed.
+    labelled_later = config.label_array or config.label_input or config.label_pattern
     files = files_of(
-        config, leave_out=NOT_ARRAYS, unlabelled="keep" if elsewhere else config.unlabelled
+        config, leave_out=NOT_ARRAYS, unlabelled="keep" if labelled_later else config.unlabelled
     )
     return DataType(
         name="arrays",
-        source=Arrays(
+        source=ArraySource(
             files=files,
-            look=ArrayLook(
+            probe=ArrayProbe(
                 cut=config.array_cut(),
                 array=config.array,
                 label_array=config.label_array,

@@ -1,7 +1,6 @@
-"""The command line: puts config, kind of data, pipeline and runner together.
+"""The entry point of the command line: maps each command to its module, and errors to exit codes.
 
-The only place that knows all of them. It imports a command's modules when that command is called,
-so that help is there at once.
+A command's modules are imported only when that command is called, so that help appears at once.
 """
 
 from __future__ import annotations
@@ -16,62 +15,85 @@ from collections.abc import Sequence
 from recordmill.errors import ConfigError, RunError
 from recordmill.runners.beam_patches import permanent_imports
 
-# Command: (module of the kind of data, its config class, what it does).
-_KINDS = {
-    "images": ("recordmill.pipelines.images", "ImagesConfig", "pictures, in folders or listings"),
+# Command: (module of the data type, its config class, help).
+_DATA_TYPES = {
+    "images": (
+        "recordmill.pipelines.images",
+        "ImagesConfig",
+        "build a dataset of images, with or without boxes and captions",
+    ),
     "text": (
         "recordmill.pipelines.text",
         "TextConfig",
-        "texts, in tables or in files of their own",
+        "build a dataset of text, tokens, TF-IDF or embeddings",
     ),
-    "table": ("recordmill.pipelines.table", "TableConfig", "tables, column by column"),
-    "sensor": ("recordmill.pipelines.sensor", "SensorConfig", "series of sensors, as windows"),
+    "table": (
+        "recordmill.pipelines.table",
+        "TableConfig",
+        "build a dataset of the columns of CSV, JSONL, Parquet, ...",
+    ),
+    "sensor": (
+        "recordmill.pipelines.sensor",
+        "SensorConfig",
+        "build a dataset of windows of time series",
+    ),
     "arrays": (
         "recordmill.pipelines.arrays",
         "ArraysConfig",
-        "arrays, in .npy, .npz and HDF5 files",
+        "build a dataset of arrays from .npy, .npz and HDF5 files",
     ),
-    "video": ("recordmill.pipelines.video", "VideoConfig", "films, as clips"),
+    "video": (
+        "recordmill.pipelines.video",
+        "VideoConfig",
+        "build a dataset of video clips",
+    ),
 }
-# Command: (module, its function, what it does).
-_OTHERS = {
+# Command: (module, its function, help).
+_TOOLS = {
     "adopt": (
         "recordmill.pipelines.commands.adopt_command",
         "adopt_main",
-        "make a dataset of TFRecord files that others wrote, as they are",
+        "describe existing TFRecord files as a dataset",
     ),
     "verify": (
         "recordmill.pipelines.commands.dataset_commands",
         "verify_main",
-        "read a whole dataset again and name what is damaged",
+        "read a whole dataset and list every damage",
     ),
     "inspect": (
         "recordmill.pipelines.commands.dataset_commands",
         "inspect_main",
-        "show what is in a dataset, or one record of it",
+        "show the content of a dataset, or one record",
     ),
     "export-transform": (
         "recordmill.pipelines.commands.export_command",
         "export_transform_main",
-        "write what records went through as a TensorFlow SavedModel",
+        "export a dataset's preprocessing as a SavedModel",
     ),
     "status": (
         "recordmill.pipelines.commands.flink_commands",
         "status_main",
-        "say how a job on Flink is",
+        "show the state of a Flink job",
     ),
-    "cancel": ("recordmill.pipelines.commands.flink_commands", "cancel_main", "end a job on Flink"),
+    "cancel": (
+        "recordmill.pipelines.commands.flink_commands",
+        "cancel_main",
+        "cancel a Flink job",
+    ),
     "worker-pool": (
         "recordmill.pipelines.commands.flink_commands",
         "worker_pool_main",
-        "start Python workers for the TaskManager of this machine",
+        "serve Python workers to the Flink TaskManager of this machine",
     ),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 stopped, 141
-    where nobody reads any more what it prints.
+    """Run a command and return its exit code.
+
+    0: done. 1: the job failed. 2: wrong usage. 130: interrupted. 141: the reader of stdout is gone.
+
+    argv: the command and its options; by default those of this process.
     """
     try:
         code = _main(argv)
@@ -80,12 +102,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         if not _reader_left():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tells at exit
+        # Python flushes stdout at exit, and would print a traceback for the broken pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
 def _reader_left() -> bool:
-    """Whether stdout is a pipe that nobody reads: other pipes and sockets break too."""
+    """Return whether stdout is a pipe without a reader; other pipes and sockets can break too."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
@@ -93,7 +116,7 @@ def _reader_left() -> bool:
 
 def _main(argv: Sequence[str] | None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
-    logging.getLogger().addFilter(_is_news)
+    logging.getLogger().addFilter(_is_relevant)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0 if argv else 2
@@ -105,10 +128,10 @@ def _main(argv: Sequence[str] | None) -> int:
         return 0
     prog = f"recordmill {command}"
     try:
-        if command in _KINDS:
-            return _run_kind(command, rest, prog)
-        if command in _OTHERS:
-            module, function, _ = _OTHERS[command]
+        if command in _DATA_TYPES:
+            return _build_dataset(command, rest, prog)
+        if command in _TOOLS:
+            module, function, _ = _TOOLS[command]
             return int(getattr(importlib.import_module(module), function)(rest))
         raise ConfigError(f"unknown command {command!r}{_nearest(command)}; see recordmill --help")
     except ConfigError as error:
@@ -122,8 +145,8 @@ def _main(argv: Sequence[str] | None) -> int:
         return 130
 
 
-def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
-    module_name, config_name, _ = _KINDS[command]
+def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
+    module_name, config_name, _ = _DATA_TYPES[command]
     from recordmill.processes import environment, pool
 
     environment.set_up()
@@ -134,44 +157,50 @@ def _run_kind(command: str, argv: Sequence[str], prog: str) -> int:
     parsed = declaration.parse(
         getattr(module, config_name), argv, prog=prog, description=module.__doc__ or ""
     )
-    kind = module.kind(parsed.config)
-    # Beam takes two seconds to import: not before the command line is known to be sound, nor before
-    # encoder processes, where they are of this machine, are forked from what there is so far.
+    data_type = module.data_type(parsed.config)
+    # Importing Beam takes two seconds. It waits until the command line is valid, and until the
+    # encoder processes of this machine are forked, so that they do not carry Beam's memory.
     if parsed.config.runner == "direct":
         pool.shared_pool(
             parsed.config.workers,
-            imports=["recordmill.transforms.staged.encoder_tasks", *kind.modules],
+            imports=["recordmill.transforms.staged.encoder_tasks", *data_type.modules],
         )
     try:
         with permanent_imports():
             from recordmill.pipelines import run
 
-        return run.run(parsed.config, kind, parsed.passthrough, prog=prog)
+        return run.run(parsed.config, data_type, parsed.passthrough, prog=prog)
     finally:
         pool.close_shared_pool()
 
 
-def _is_news(message: logging.LogRecord) -> bool:
-    """Beam warns at import of Google's libraries, which it can do without."""
+def _is_relevant(message: logging.LogRecord) -> bool:
+    """Return False for Beam's import warning about Google's libraries, which are optional."""
     return "apitools not found" not in message.getMessage()
 
 
 def _nearest(command: str) -> str:
     import difflib
 
-    found = difflib.get_close_matches(command, [*_KINDS, *_OTHERS], n=1)
+    found = difflib.get_close_matches(command, [*_DATA_TYPES, *_TOOLS], n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _overview() -> str:
-    rows = [(name, text) for name, (*_, text) in [*_KINDS.items(), *_OTHERS.items()]]
-    table = "\n".join(f"  recordmill {name:<17}{text}" for name, text in rows)
+    build = "\n".join(f"  {name:<18}{text}" for name, (*_, text) in _DATA_TYPES.items())
+    tools = "\n".join(f"  {name:<18}{text}" for name, (*_, text) in _TOOLS.items())
     return f"""\
-Raw data to balanced, shuffled, validated, sharded TFRecord datasets.
+Turns raw data into balanced, shuffled, validated, sharded TFRecord datasets.
 
-{table}
+Usage: recordmill COMMAND --option VALUE ...
 
-recordmill COMMAND --help shows its declaration. A first run:
+Commands that build a dataset from raw data:
+{build}
+
+Commands for datasets and for jobs on Flink:
+{tools}
+
+recordmill COMMAND --help lists the options of a command. Example:
 
   recordmill images --input photos/ --output out/ --size 224 --balance oversample
   recordmill verify --dataset out/"""

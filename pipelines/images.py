@@ -1,10 +1,9 @@
-"""Pictures to a balanced, shuffled, verified TFRecord dataset.
+"""Builds a balanced, shuffled, sharded TFRecord dataset from images.
 
-    python -m recordmill images --input=photos/ --output=out/ --size=224 --balance=oversample
+    recordmill images --input photos/ --output out/ --size 224 --balance oversample
 
-The input is a folder of `class/...` or `split/class/...` or of pictures without labels, a pattern,
-a single picture, or a CSV, JSONL or Parquet listing that names files. `recordmill images` is the
-same command.
+The input is a folder of `class/...`, of `split/class/...` or of images without classes, a glob
+pattern, a single image, or a listing: a CSV, JSONL or Parquet file that names the image files.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
-from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder, PictureHeaders
+from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder, ImageHeaders
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.files.folders import NOT_PICTURES
+from recordmill.transforms.sources.files.folders import NOT_IMAGES
 
-PICTURES = Group(30, "Pictures")
+IMAGES = Group(30, "Images")
 _DEFAULT = ImageOptions()
 
 
@@ -34,105 +33,112 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
 
     size: tuple[int, int] | None = option(
         None,
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
         parse=values.size,
         show=values.show_size,
         metavar="N|HxW",
-        help="Height and width in pixels. Default: every picture keeps its own.",
+        help="Height and width in pixels. Default: every image keeps its own size.",
     )
     resize_mode: Literal["crop", "pad", "stretch", "fit", "none"] = option(
         "crop",
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
-        help="How a picture gets to --size: crop covers it and cuts the rest off; pad fits into it"
-        " and fills up with --background; stretch ignores proportions; fit shrinks until it fits"
-        " inside; none keeps the size, and the original bytes where they comply.",
+        help="How an image is brought to --size. crop: scale to cover it, cut the rest off. pad:"
+        " scale to fit into it, fill the rest with --background. stretch: scale without keeping"
+        " the aspect ratio. fit: only shrink until it fits into it. none: do not resize, and keep"
+        " the original bytes if format and mode already match.",
     )
     mode: Literal["rgb", "gray", "rgba"] = option(
-        "rgb", group=PICTURES, shapes_bytes=True, help="The channels."
+        "rgb", group=IMAGES, shapes_bytes=True, help="Colour channels."
     )
     background: tuple[int, int, int] = option(
         _DEFAULT.background,
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
         parse=values.colour,
         show=values.show_colour,
         metavar="R,G,B",
-        help="What shows through transparent pixels, and fills up for pad.",
+        help="Colour behind transparent pixels, and of the padding of --resize-mode pad.",
     )
     image_format: Literal["jpeg", "png", "raw"] = option(
         "jpeg",
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
-        help="How pixels are stored; raw is the array itself, for tf.io.decode_raw.",
+        help="Encoding of the images; raw is the bytes of the pixel array, for tf.io.decode_raw.",
     )
     quality: int = option(
-        _DEFAULT.quality, group=PICTURES, shapes_bytes=True, help="Of JPEG, 1 to 95."
+        _DEFAULT.quality, group=IMAGES, shapes_bytes=True, help="JPEG quality, 1 to 95."
     )
     normalize: Literal["none", "unit", "signed", "imagenet"] = option(
         "none",
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
-        help="Raw pixels as float32: unit [0, 1], signed [-1, 1], imagenet by its mean and"
-        " deviation; none is uint8.",
+        help="Write raw pixels as float32. unit: in [0, 1]. signed: in [-1, 1]. imagenet:"
+        " standardized by ImageNet's mean and standard deviation. none: uint8.",
     )
     one_hot_label: bool = option(
-        False, group=PICTURES, shapes_bytes=True, help="Add the label as float32 per class."
+        False,
+        group=IMAGES,
+        shapes_bytes=True,
+        help="Add the class as a one-hot float32 vector, image/class/one_hot.",
     )
     max_pixels: int = option(
         _DEFAULT.max_pixels,
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
-        help="Reject pictures of more, by their header, before memory is spent on them.",
+        help="Reject images with more pixels, judged by the header before decoding.",
     )
     min_size: int = option(
         _DEFAULT.min_size,
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
         metavar="PIXELS",
-        help="Leave out pictures whose shortest side is less.",
+        help="Drop images whose shorter side is below this.",
     )
     augment: tuple[str, ...] = option(
         (),
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
         parse=values.some_of(*AUGMENTATIONS),
         repeat=True,
         metavar="NAME,...",
-        help=f"Vary the oversampled copies: {', '.join(AUGMENTATIONS)}.",
+        help=f"Random augmentations of the oversampled copies: {', '.join(AUGMENTATIONS)}.",
     )
     augment_all: bool = option(
-        False, group=PICTURES, shapes_bytes=True, help="Augment every record of train."
+        False,
+        group=IMAGES,
+        shapes_bytes=True,
+        help="Apply --augment to every record of train, not only to copies.",
     )
     probe: Literal["auto", "header", "none"] = option(
         "auto",
-        group=PICTURES,
+        group=IMAGES,
         shapes_bytes=True,
-        help="Read every header before planning, so that bad pictures cannot unbalance the classes;"
-        " auto does with --balance oversample or undersample.",
+        help="header reads every image header before planning, so that undecodable images do not"
+        " unbalance the classes; auto does so with --balance oversample or undersample.",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.image_options()
         if self.augment_all and not self.augment:
-            raise ConfigError("--augment-all: says nothing without --augment; name what to vary")
+            raise ConfigError("--augment-all: has no effect without --augment; add it")
         if self.augment and not self.augment_all and self.balance != "oversample":
             raise ConfigError(
-                "--augment varies oversampled copies, and there are none: add --balance oversample,"
-                " or --augment-all for every record of train"
+                "--augment applies to oversampled copies, and there are none: add --balance"
+                " oversample, or --augment-all for every record of train"
             )
 
     def image_options(self) -> ImageOptions:
-        """How pictures shall come out."""
+        """Return the size and encoding of the written images. Raises ConfigError."""
         names = [field.name for field in dataclasses.fields(ImageOptions)]
         return ImageOptions(**{name: getattr(self, name) for name in names})
 
 
-def kind(config: ImagesConfig) -> DataType:
-    """What pictures put on the road."""
-    source = files_of(config, leave_out=NOT_PICTURES, unlabelled=config.listed_unlabelled)
+def data_type(config: ImagesConfig) -> DataType:
+    """Return the source, check and encoder of images."""
+    source = files_of(config, leave_out=NOT_IMAGES, unlabelled=config.listed_unlabelled)
     options = config.image_options()
     balanced = config.balance in ("oversample", "undersample")
     probe = config.probe == "header" or (config.probe == "auto" and balanced)
@@ -146,10 +152,10 @@ def kind(config: ImagesConfig) -> DataType:
             augment_all=config.augment_all,
             unlabelled=config.listed_unlabelled == "keep",
             objects=object_options(config),
-            classed=config.class_of_pictures is not None,
+            classed=config.image_class is not None,
         ),
         check=HeaderCheck(options=options) if probe else None,
-        headers=PictureHeaders(options=options),
+        headers=ImageHeaders(options=options),
     )
 
 

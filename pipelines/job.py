@@ -1,4 +1,4 @@
-"""A job from its options to its published dataset: what stands before and after the pipeline."""
+"""A job of a command: lists the input, builds and runs the pipeline, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.job import lock
-from recordmill.job.outputs import refuse_foreign
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
@@ -23,7 +23,7 @@ from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
-from recordmill.transforms.balancing.rebalance import Target
+from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Context,
@@ -35,13 +35,13 @@ from recordmill.transforms.model.data_type import (
     needs_classes,
 )
 from recordmill.transforms.model.label_sets import RepeatFactors
-from recordmill.transforms.planning.analyze import store_artifacts
-from recordmill.transforms.planning.plan import PlanOptions, unknown_splits
-from recordmill.transforms.staged.listing import read_part, stage_listing
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.learning import store_artifacts
+from recordmill.transforms.planning.plan import unknown_splits
+from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
-from recordmill.transforms.windowing.series import Windowing
-from recordmill.transforms.windowing.windows import layout_of
-from recordmill.transforms.writing.publish import Publication
+from recordmill.transforms.windowing.window_layout import window_layout
+from recordmill.transforms.windowing.window_tasks import Windowing
 
 RunPipeline = Callable[[Road], None]
 Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
@@ -49,12 +49,13 @@ Status = Literal["published", "unchanged", "planned", "inferred", "refused", "de
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """How a job ended.
+    """The outcome of a job.
 
-    status: published, unchanged, planned (a dry run), inferred (a schema is all that was wanted),
-      refused, with the verdict, or detached: a cluster goes on with it.
-    plan: as plan.json has it. rejects: of what was run, sorted by key.
-    resumed: it finished the publishing of an interrupted run.
+    status: `published`; `unchanged`, the output was up to date; `planned`, a dry run; `inferred`,
+      only a schema was inferred; `refused`, with a verdict; or `detached`, the job continues on a
+      cluster.
+    resumed: whether this run finished the publishing of an interrupted one.
+    verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
     """
 
     status: Status
@@ -65,23 +66,29 @@ class JobOutcome:
 
 
 class Job:
-    """One run of one command, under the lock of its output."""
+    """One run of a command, which holds the lock of its output.
 
-    def __init__(self, config: CommonConfig, kind: DataType) -> None:
+    shaping: the options that shape the bytes of the dataset. encoders: {library: version}. id: a
+    hash of both and the seed, the name of the staging folder.
+    """
+
+    def __init__(self, config: CommonConfig, data_type: DataType) -> None:
         self.config = config
-        self.kind = kind
+        self.data_type = data_type
         self.output = Location.parse(config.output)
         self.shaping = {
             key: value for key, value in option_machinery.shaping(config).items() if key != "seed"
         }
-        self.shaping |= {"kind": kind.name, **kind.shaping}
+        self.shaping |= {"kind": data_type.name, **data_type.shaping}
         self.labels = read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
-        self.asked = SchemaRequest.of(config, kind)
-        if self.asked.rules is not None:
-            self.shaping["schema"] = self.asked.rules.sha256  # wherever it stands
-        self.encoders = dict(kind.encoder.versions())
+        self.schema_request = SchemaRequest.of(config, data_type)
+        if self.schema_request.rules is not None:
+            self.shaping["schema"] = (
+                self.schema_request.rules.sha256
+            )  # its content counts, not its path
+        self.encoders = dict(data_type.encoder.versions())
         if config.compression == "gzip":
             self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
         self.id = hashlib.sha256(to_json([self.shaping, config.seed, self.encoders])).hexdigest()[
@@ -90,13 +97,13 @@ class Job:
         self.staging = Staging.of(self.output, self.id)
 
     def check_output(self) -> None:
-        """Refuses an output that is not ours.
+        """Check that a dataset can be written to the output.
 
         Raises:
-          ConfigError: it is a file, lies in the input, or holds what is not a dataset of ours.
+          ConfigError: the output is a file, lies in the input, or holds other files.
         """
         _not_nested(Location.parse(self.config.input), self.output)
-        refuse_foreign(self.output)
+        check_output_folder(self.output)
 
     def run(
         self,
@@ -105,15 +112,17 @@ class Job:
         on_listed: Callable[[int], None],
         is_running: lock.IsRunning | None = None,
     ) -> JobOutcome:
-        """Does what is left to do.
+        """Run the job, or the rest of it if an earlier run was interrupted.
 
-        is_running: whether the (cluster, job) works still to which an earlier run left the output.
+        run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
+        is_running: returns whether a detached job (cluster, job) of an earlier run still runs.
 
         Raises:
-          ConfigError, RunError
+          ConfigError: the options or the input cannot be used.
+          RunError: the job failed.
         """
         self.check_output()
-        with lock.held(self.output / FOLDER, is_running=is_running):
+        with lock.hold_lock(self.output / FOLDER, is_running=is_running):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(run_pipeline, on_listed)
@@ -124,10 +133,10 @@ class Job:
 
     def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> JobOutcome:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
-        published = None if self.asked.infers else Published.find(self.output)
+        published = None if self.schema_request.infers else Published.find(self.output)
         if published is not None and not self.config.overwrite:
             published.refuse_others(self.shaping, seed=self.config.seed, encoders=self.encoders)
-        source = self.kind.source
+        source = self.data_type.source
         listing = stage_listing(
             source,
             self.staging,
@@ -144,7 +153,7 @@ class Job:
                 self.staging.sweep()
                 raise RunError(
                     f"the dataset in {shown(self.output)} is damaged: {missing}; --overwrite writes"
-                    " it anew"
+                    " it again"
                 )
         elif published is not None and not self.config.overwrite:
             self.staging.sweep()
@@ -153,8 +162,12 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
-        self.asked.refuse(layout)
-        records = layout if self.kind.windows is None else layout_of(layout, self.kind.windows)
+        self.schema_request.refuse(layout)
+        records = (
+            layout
+            if self.data_type.windows is None
+            else window_layout(layout, self.data_type.windows)
+        )
         self._check_layout(records)
         self.staging.begin()
         run_pipeline(self._road(listing, layout, records, fingerprint))
@@ -164,8 +177,8 @@ class Job:
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         if verdict is not None:
             return JobOutcome(status="refused", verdict=verdict, plan=plan, rejects=rejects)
-        if self.asked.infers:
-            self.asked.keep_schema(self.staging)
+        if self.schema_request.infers:
+            self.schema_request.keep_schema(self.staging)
             self.staging.sweep()
             return JobOutcome(status="inferred")
         self.staging.sweep()
@@ -173,8 +186,8 @@ class Job:
         return JobOutcome(status=status, plan=plan, rejects=rejects)
 
     def _layout(self, listing: Listing) -> Layout:
-        """What the rows are like: as they were listed, or as workers will read them."""
-        source, duplicates = self.kind.source, self.kind.duplicates
+        """Return the layout of the rows, as they were listed or as workers will read them."""
+        source, duplicates = self.data_type.source, self.data_type.duplicates
         if not isinstance(source, RowSource):
             return Layout(
                 columns=_columns(listing, self.staging),
@@ -182,11 +195,8 @@ class Job:
                 grouped=listing.grouped > 0,
                 presplit=listing.presplit > 0,
             )
-        parts = (read_part(part.name, staging=self.staging) for part in listing.parts)
-        # Elsewhere to write rows takes longer than to read them again.
-        keep = self.staging.place("looked") if self.staging.root.is_local else None
-        layout = source.layout(parts, keep)
-        together = self.kind.cutter is not None or (
+        layout = row_layout(source, listing, self.staging)
+        together = self.data_type.chunker is not None or (
             duplicates is not None and duplicates.mode == "group"
         )
         return dataclasses.replace(layout, grouped=layout.grouped or together)
@@ -195,7 +205,7 @@ class Job:
         config = self.config
         if not layout.presplit and (problems := unknown_splits(config.num_shards, config.splits)):
             raise ConfigError(problems[0])
-        rule = None if self.kind.windows is None else self.kind.windows.label.kind
+        rule = None if self.data_type.windows is None else self.data_type.windows.label.kind
         for flag, wanted in (
             (f"--window-label {rule}", rule not in (None, "last")),
             (f"--balance {config.balance}", config.balance != "none"),
@@ -205,10 +215,10 @@ class Job:
                 raise needs_classes(flag)
 
     def _labels(self) -> tuple[str, ...] | None:
-        """The classes in the order of their numbers, where they do not follow from the rows."""
-        source = self.kind.source
-        said = source.labels if isinstance(source, InformedSource) else None
-        return self.labels if said is None else said
+        """Return class names in the order of their numbers; None if they follow from the rows."""
+        source = self.data_type.source
+        labels = source.labels if isinstance(source, InformedSource) else None
+        return self.labels if labels is None else labels
 
     def _balance_target(self) -> Target:
         target = self.config.balance_target
@@ -218,12 +228,64 @@ class Job:
         return "median" if threshold is None else RepeatFactors(threshold)
 
     def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
-        """rows, records: what they are like; the same but for windows, which are of rows."""
-        config, kind = self.config, self.kind
-        options = PlanOptions(
+        """Return the pipeline to run.
+
+        rows, records: layouts of the rows and of the records, which differ if records are windows.
+        """
+        config, data_type = self.config, self.data_type
+        # Report a column that no feature can hold before the work. The names of the classes are not
+        # known yet, only whether there are any.
+        context = Context(seed=config.seed, labels=("",) if records.labelled else ())
+        check_renames(config.rename, data_type.encoder.features(records.columns, context))
+        artifacts = store_artifacts(data_type.artifacts, self.staging)
+        check = self.schema_request.check(rows)
+        reader = None
+        if isinstance(data_type.source, RowSource):
+            reader = RowReader(
+                source=data_type.source,
+                layout=rows,
+                staging=self.staging,
+                check=check,
+                duplicates=data_type.duplicates,
+                chunker=data_type.chunker,
+                labels=self.labels,
+                artifacts=artifacts,
+            )
+        windowing = None
+        if data_type.windows is not None:
+            windowing = Windowing(
+                options=data_type.windows,
+                schema=records.columns,
+                staging=self.staging,
+                splits=config.splits,
+                by_series=data_type.windows.split_by == "series" and not rows.presplit,
+                by_group=data_type.windows.split_by == "series" and rows.grouped,
+                reject_unlabelled=records.labelled and config.unlabelled == "reject",
+            )
+        return Road(
+            run=self._run_spec(records, fingerprint),
+            listing=listing,
+            reader=reader,
+            check=check,
+            duplicates=data_type.duplicates,
+            windowing=windowing,
+            stratify=config.stratify,
+            analysis=data_type.analysis,
+            profiling=self.schema_request.profiling(rows, self.staging),
+            artifacts=artifacts,
+            unique_keys=data_type.source.unique_keys,
+            balance=config.balance,
+            balance_target=self._balance_target(),
+            dry_run=config.dry_run,
+        )
+
+    def _run_spec(self, layout: Layout, fingerprint: str) -> RunSpec:
+        config, data_type = self.config, self.data_type
+        return RunSpec(
+            output=config.output,
+            encoder=data_type.encoder,
+            splits=config.splits,
             seed=config.seed,
-            splits=tuple(config.splits),
-            presplit=records.presplit,
             num_shards=config.num_shards,
             shard_bytes=config.shard_size,
             compression=config.compression,
@@ -231,80 +293,23 @@ class Job:
             label_offset=config.label_offset,
             rename=config.rename,
             max_reject_fraction=config.max_reject_fraction,
-            listing_rejects=len(listing.rejects),
-            spill_above=config.spill_above,
+            overwrite=config.overwrite,
             workers=config.workers,
-            windows=kind.windows,
-        )
-        # A column that no feature can hold is an error now, not when all is written. What the
-        # classes are is not known yet, but whether there are any.
-        context = Context(seed=config.seed, labels=("",) if records.labelled else ())
-        check_renames(config.rename, kind.encoder.features(records.columns, context))
-        artifacts = store_artifacts(kind.artifacts, self.staging)
-        check = self.asked.check(rows)
-        reader = None
-        if isinstance(kind.source, RowSource):
-            reader = RowReader(
-                source=kind.source,
-                layout=rows,
-                staging=self.staging,
-                check=check,
-                duplicates=kind.duplicates,
-                cutter=kind.cutter,
-                labels=self.labels,
-                artifacts=artifacts,
-            )
-        windowing = None
-        if kind.windows is not None:
-            windowing = Windowing(
-                options=kind.windows,
-                schema=records.columns,
-                staging=self.staging,
-                splits=config.splits,
-                by_series=kind.windows.split_by == "series" and not rows.presplit,
-                by_group=kind.windows.split_by == "series" and rows.grouped,
-                reject_unlabelled=records.labelled and config.unlabelled == "reject",
-            )
-        publication = Publication(
-            staging=self.staging,
-            encoder=kind.encoder,
-            columns=records.columns,
+            spill_above=config.spill_above,
+            layout=layout,
+            windows=data_type.windows,
+            unit=data_type.unit,
+            notes=data_type.source.notes if isinstance(data_type.source, InformedSource) else (),
+            job_id=self.id,
             options=self.shaping,
+            versions=self.encoders,
             job={
                 "fingerprint": fingerprint,
                 "input": config.input,
                 "options": option_machinery.shaping(config),
                 "python": platform.python_version(),
             },
-            encoders=self.encoders,
-            seed=config.seed,
-            split_names=tuple(config.splits),
-            compression=config.compression,
-            max_reject_fraction=config.max_reject_fraction,
-            detached=config.detach,
-            unit=kind.unit,
-            notes=kind.source.notes if isinstance(kind.source, InformedSource) else (),
-        )
-        return Road(
-            listing=listing,
-            staging=self.staging,
-            layout=records,
-            encoder=kind.encoder,
-            check=check,
-            reader=reader,
-            duplicates=kind.duplicates,
-            windowing=windowing,
-            analysis=kind.analysis,
-            examination=self.asked.examination(rows, self.staging),
-            artifacts=artifacts,
-            unique_keys=kind.source.unique_keys,
-            fractions=config.splits,
-            stratify=config.stratify,
-            balance=config.balance,
-            balance_target=self._balance_target(),
-            options=options,
-            publication=publication,
-            dry_run=config.dry_run,
+            watched=not config.detach,
         )
 
 
@@ -315,7 +320,11 @@ def _columns(listing: Listing, staging: Staging) -> pa.Schema:
 
 
 def _not_nested(source: Location, output: Location) -> None:
-    """A dataset inside its own input would be listed by the next run, and the reverse removed."""
+    """Check that the output does not lie in the input.
+
+    Raises:
+      ConfigError: the next run would list the dataset as input.
+    """
     if (source.root, source.query) != (output.root, output.query):
         return
     inner, outer = f"{output.path.rstrip('/')}/", f"{source.path.rstrip('/')}/"

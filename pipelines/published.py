@@ -1,6 +1,6 @@
-"""What stands in the output of a command that makes datasets, and whether it is what was asked for.
+"""The published dataset in an output folder, compared with the options of a new run.
 
-All of it under the lock of the output.
+The caller holds the lock of the output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from recordmill.storage.files import Location, shown
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Published:
-    """A dataset that is there. job: the content of its job.json."""
+    """A published dataset. job: the content of its job.json."""
 
     output: Location
     manifest: Manifest
@@ -27,7 +27,7 @@ class Published:
 
     @classmethod
     def find(cls, output: Location) -> Published | None:
-        """The dataset in a folder, if there is one."""
+        """Return the dataset in a folder, or None."""
         if not (output / MANIFEST).exists():
             return None
         manifest = load(output)
@@ -36,23 +36,29 @@ class Published:
     def refuse_others(
         self, options: Mapping[str, Any], *, seed: int, encoders: Mapping[str, str]
     ) -> None:
-        """Raises ConfigError that says what differs, unless the dataset is of these options."""
+        """Raise ConfigError with the differences, unless the dataset has the same options.
+
+        options: those that shape bytes. encoders: {library: version}.
+        """
         stated = self.manifest
         theirs = {**stated.options, "seed": stated.seed, **_versions(stated.encoders)}
         ours = {**options, "seed": seed, **_versions(encoders)}
-        ours = json.loads(to_json(ours))  # as it would be read back: tuples are lists
+        ours = json.loads(to_json(ours))  # as the manifest stores them: tuples become lists
         differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         if differ:
             shown_ = "; ".join(
                 f"{_flag(name)} was {theirs.get(name)!r}, is {ours.get(name)!r}" for name in differ
             )
             raise ConfigError(
-                f"{shown(self.output)} holds a dataset of other options ({shown_}): --overwrite"
-                " replaces it, another --output keeps it"
+                f"{shown(self.output)} holds a dataset made with other options ({shown_}):"
+                " --overwrite replaces it, another --output keeps it"
             )
 
     def missing(self) -> str | None:
-        """What is missing at a glance; `recordmill verify` looks closer."""
+        """Return a sentence about the first file that is missing or has another size, or None.
+
+        `recordmill verify` checks the content as well.
+        """
         for split in self.manifest.splits.values():
             for shard in split.shards:
                 place = self.output / shard.file
@@ -65,8 +71,9 @@ class Published:
 
 
 def finish_publishing(staging: Staging, *, overwrite: bool) -> bool:
-    """Finishes the publishing of an interrupted run, unless it is another job's that is to be
-    replaced; returns whether it did.
+    """Complete the publishing of an interrupted run and return whether there was one.
+
+    overwrite: discard the unfinished publishing of a job with other options.
     """
     stale = publishing.interrupted(staging.output)
     if stale is None or (stale.root != staging.root and overwrite):

@@ -1,4 +1,4 @@
-"""Runs a job as a person or a scheduler sees it: progress, signals, words for what went wrong."""
+"""Runs a job from the command line: progress, signals, the closing tables and error messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from recordmill.runners import direct
 from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
-from recordmill.transforms.checks.violations import too_far
+from recordmill.transforms.checks.violations import drift_violations
 from recordmill.transforms.model.data_type import DataType, RowSource
 
 if TYPE_CHECKING:
@@ -34,14 +34,20 @@ if TYPE_CHECKING:
     from recordmill.runners.flink.job import FlinkJob
 
 
-def run(config: CommonConfig, kind: DataType, beam_options: Sequence[str], *, prog: str) -> int:
-    """Runs a job to its end and returns its exit code.
+def run(
+    config: CommonConfig, data_type: DataType, beam_options: Sequence[str], *, prog: str
+) -> int:
+    """Run a job to its end and return its exit code.
+
+    beam_options: Beam's own options, each as `--name=value`. prog: starts each message, such as
+    `recordmill images`.
 
     Raises:
-      ConfigError, RunError
+      ConfigError: options, input or output cannot work.
+      RunError: the job failed.
     """
     started = time.monotonic()
-    job = Job(config, kind)
+    job = Job(config, data_type)
     job.check_output()
     on_flink = None if config.runner == "direct" else _on_flink(config, job, beam_options, prog)
     progress = JobProgress(job.staging, waiting=on_flink.waiting if on_flink else None)
@@ -56,23 +62,23 @@ def run(config: CommonConfig, kind: DataType, beam_options: Sequence[str], *, pr
                 raise RunError(strip_stage(str(error))) from error
             return
         if config.detach:
-            lock.leave_to(job.output / FOLDER, on_flink.url, on_flink.id)
+            lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
         try:
             on_flink.run(road.build, activity=progress.poll)
         except BaseException:
-            lock.end_detached(job.output / FOLDER)
+            lock.end_detached_job(job.output / FOLDER)
             raise
 
     watcher = Watcher(progress.poll, quiet=config.quiet)
-    with _ended_by_signals(watcher, on_flink, prog), watcher:
+    with _exit_on_signals(watcher, on_flink, prog), watcher:
         outcome = job.run(run_pipeline, on_listed=progress.listed, is_running=_is_running)
     if not config.quiet:
-        of_source = kind.source.notes if isinstance(kind.source, RowSource) else ()
-        for note in (*of_source, *job.asked.notes):
+        source_notes = data_type.source.notes if isinstance(data_type.source, RowSource) else ()
+        for note in (*source_notes, *job.schema_request.notes):
             print(f"{prog}: note: {note}", file=sys.stderr)
-        _say(outcome, job, seconds=time.monotonic() - started)
+        _print_outcome(outcome, job, seconds=time.monotonic() - started)
     if outcome.status == "detached" and on_flink is not None:
-        # What a script goes on with, --quiet or not.
+        # Printed with --quiet too, because scripts read it.
         print(f"submitted to {on_flink.url}: job {on_flink.id}")
     if outcome.verdict is not None:
         from recordmill.pipelines.terminal import report
@@ -99,7 +105,7 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
         job_server_jar=config.flink_job_server_jar,
         detach=config.detach,
         stall_seconds=config.stall_timeout,
-        imports=["recordmill.pipelines.road", *job.kind.modules],
+        imports=["recordmill.pipelines.road", *job.data_type.modules],
         beam=tuple(beam_options),
     )
     return FlinkJob(options, workers=process_count(config.workers))
@@ -112,14 +118,14 @@ def _is_running(cluster: str, job: str) -> bool:
         return Cluster(cluster).is_running(job)
     except ClusterError as error:
         raise RunError(
-            f"the output was left to the Flink job {job}, and whether that still runs cannot be"
-            f" asked: {error}. If the cluster is gone for good, remove {lock.DETACHED} from"
-            f" {FOLDER} in the output"
+            f"the Flink job {job} holds the output, and its cluster does not say whether it is"
+            f" still running: {error}. If that cluster no longer exists, remove {lock.DETACHED}"
+            f" from {FOLDER} in the output"
         ) from error
 
 
-def _say(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
-    # Tables take a tenth of a second to import, which who wants --quiet need not wait for.
+def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
+    # Imported here because the tables take 0.1 s to import, and --quiet does not need them.
     from recordmill.pipelines.terminal import report
 
     plan = None if outcome.plan is None else report.PlanView.from_json(outcome.plan)
@@ -128,12 +134,12 @@ def _say(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
             report.show(report.plan_table(plan))
         case "inferred":
             print(
-                f"a schema of the input is in {job.config.infer_schema}:"
-                " edit it, and give it as --schema"
+                f"the inferred schema was written to {job.config.infer_schema}:"
+                " edit it, then pass it as --schema"
             )
         case "unchanged" if outcome.resumed:
             report.show(report.closing(load(job.output), output=shown(job.output)))
-            print("This run finished the publishing of an interrupted one; nothing is left to do")
+            print("Publishing of an interrupted run was completed; there is nothing else to do")
         case "unchanged":
             print(f"nothing has changed since {shown(job.output)} was written; nothing to do")
         case "published":
@@ -150,7 +156,7 @@ def _say(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
 
 
 def _distances(job: Job) -> list[RenderableType]:
-    """How far the splits of a dataset are apart, and how far it is from the one compared with."""
+    """Return tables of skew between the splits and, with --compare-with, of drift."""
     from rich.text import Text
 
     from recordmill.pipelines.terminal import distances
@@ -158,26 +164,26 @@ def _distances(job: Job) -> list[RenderableType]:
     slices = statistics_file.read(job.output, load(job.output))
     if slices is None:
         return []
-    asked = job.asked
-    moved = None
-    if asked.compared is not None:
-        moved = drift.drift(statistics_file.parse(asked.compared), slices)
-    tables = distances.tables(drift.skew(slices), moved, other=job.config.compare_with)
-    if moved is not None and asked.rules is not None:
-        tables += [Text(f"Warning: {one}") for one in too_far(moved, asked.rules)]
+    request = job.schema_request
+    drifted = None
+    if request.compared is not None:
+        drifted = drift.drift(statistics_file.parse(request.compared), slices)
+    tables = distances.tables(drift.skew(slices), drifted, other=job.config.compare_with)
+    if drifted is not None and request.rules is not None:
+        tables += [Text(f"Warning: {one}") for one in drift_violations(drifted, request.rules)]
     return tables
 
 
 @contextmanager
-def _ended_by_signals(watcher: Watcher, on_flink: FlinkJob | None, prog: str) -> Iterator[None]:
-    """SIGINT and SIGTERM end the process at once: staging is made to be left at any moment.
+def _exit_on_signals(watcher: Watcher, on_flink: FlinkJob | None, prog: str) -> Iterator[None]:
+    """Exit at once on SIGINT and SIGTERM; the staging folder can be left in any state.
 
-    A job on Flink is cancelled before, or it would go on.
+    A job on Flink is cancelled first, because it would keep running.
     """
 
     def end(number: int, _: FrameType | None) -> None:
-        for again in before:
-            signal.signal(again, signal.SIG_IGN)
+        for other in previous:
+            signal.signal(other, signal.SIG_IGN)
         watcher.__exit__(None, None, None)
         if on_flink is not None:
             try:
@@ -185,17 +191,18 @@ def _ended_by_signals(watcher: Watcher, on_flink: FlinkJob | None, prog: str) ->
             except RunError as error:
                 print(f"{prog}: {error}", file=sys.stderr)
         print(
-            f"{prog}: stopped by {signal.Signals(number).name}; the same command continues",
+            f"{prog}: stopped by {signal.Signals(number).name}; run the same command again to"
+            " continue",
             file=sys.stderr,
             flush=True,
         )
-        # Right before the end: the threads that wait for these processes would tell of their death.
+        # Last, because the threads that wait for these processes would report their death.
         kill_shared_pool()
         os._exit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

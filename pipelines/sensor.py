@@ -1,9 +1,9 @@
-"""Series of sensors to a balanced, shuffled, verified TFRecord dataset of windows.
+"""Builds a balanced, shuffled, sharded TFRecord dataset of windows from time series.
 
-    python -m recordmill sensor --input=plant/*.csv --output=out/ --time-column=time --window=24
+    recordmill sensor --input 'plant/*.csv' --output out/ --time-column time --window 24
 
-The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob or a folder of them.
-`recordmill sensor` is the same command.
+The input is a file (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob pattern, or a folder of files.
+A row is one time step of a series; a record is a window of consecutive rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recordmill.pipelines.options.config import refuse_given
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
-from recordmill.transforms.sources.rows.sensors import SensorRows
+from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 
 SERIES = Group(27, "Series")
 WINDOWS = Group(28, "Windows")
@@ -37,28 +37,28 @@ class SensorConfig(ColumnsConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="COLUMN,...",
-        help="Needed: when a row is, in one column or in several, such as Date,Time.",
+        help="Required: column with the time of a row, or several columns, such as Date,Time.",
     )
     time_format: str | None = option(
         None,
         group=SERIES,
         shapes_bytes=True,
         metavar="FORMAT",
-        help="How times are written, as strptime has it, such as '%d/%m/%Y %H:%M'. Default: ISO"
-        " 8601, or numbers since 1970. Without a zone they are UTC.",
+        help="Format of the times, as for strptime, such as '%d/%m/%Y %H:%M'. Default: ISO 8601, or"
+        " numbers since 1970. Times without a time zone are UTC.",
     )
     time_unit: Literal["s", "ms", "us", "ns"] = option(
-        "s", group=SERIES, shapes_bytes=True, help="What times count that are numbers."
+        "s", group=SERIES, shapes_bytes=True, help="Unit of times that are numbers."
     )
     series_column: str | None = option(
         None,
         group=SERIES,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="The name of the series of a row. Default: every file is a series.",
+        help="Column with the name of the series of a row. Default: every file is a series.",
     )
     join_files: bool = option(
-        False, group=SERIES, shapes_bytes=True, help="All files together are one series."
+        False, group=SERIES, shapes_bytes=True, help="Join all files into one series."
     )
     step: int | None = option(
         None,
@@ -67,14 +67,14 @@ class SensorConfig(ColumnsConfig):
         parse=values.duration,
         show=values.show_duration,
         metavar="DURATION",
-        help="Bring rows to whole multiples of it, such as 10s or 1h. Default: as they are, and the"
-        " step is the most frequent distance of two.",
+        help="Resample rows to multiples of this, such as 10s or 1h. Default: rows stay as they"
+        " are, and the step is the most frequent distance between two rows.",
     )
     resample: Literal["mean", "min", "max", "sum", "first", "last"] = option(
         "mean",
         group=SERIES,
         shapes_bytes=True,
-        help="What becomes of the numbers of one step; of all else it is the last.",
+        help="How the numbers within a step are combined; of other columns the last value counts.",
     )
     max_gap: int | None = option(
         None,
@@ -83,58 +83,60 @@ class SensorConfig(ColumnsConfig):
         parse=values.duration,
         show=values.show_duration,
         metavar="DURATION",
-        help="Rows that are further apart have a gap between them. Default: a step and a half.",
+        help="Rows that are further apart than this have a gap between them. Default: 1.5 steps.",
     )
     gap_policy: Literal["split", "fill", "reject"] = option(
         "split",
         group=SERIES,
         shapes_bytes=True,
-        help="No window crosses a gap; or gaps are filled; or a series that has one is rejected.",
+        help="split: no window crosses a gap. fill: fill gaps as --fill says. reject: reject every"
+        " series that has a gap.",
     )
     fill: Literal["last", "missing"] = option(
         "last",
         group=SERIES,
         shapes_bytes=True,
-        help="What fills a gap: the row before it, or rows without values.",
+        help="Fill gaps with copies of the row before, or with rows of missing values.",
     )
     fill_rows: int | None = option(
         None,
         group=SERIES,
         shapes_bytes=True,
         metavar="ROWS",
-        help="Gaps of more rows are not filled. Default: those of a window.",
+        help="Do not fill gaps of more rows than this. Default: --window.",
     )
 
     window: int | None = option(
-        None, group=WINDOWS, shapes_bytes=True, metavar="ROWS", help="Needed: rows of a window."
+        None, group=WINDOWS, shapes_bytes=True, metavar="ROWS", help="Required: rows per window."
     )
     stride: int | None = option(
         None,
         group=WINDOWS,
         shapes_bytes=True,
         metavar="ROWS",
-        help="From the start of a window to the next one's. Default: a whole window.",
+        help="Rows from the start of one window to the start of the next. Default: --window.",
     )
     window_label: str = option(
         "last",
         group=WINDOWS,
         shapes_bytes=True,
         metavar="RULE",
-        help="The class of a window: last (that of its last row), majority, any:CLASS (that one if"
-        " any row has it, else the last row's), ahead:ROWS (of the row so many after the last).",
+        help="Class of a window. last: that of its last row. majority: the most frequent."
+        " any:CLASS: this class if any row has it, else that of the last row. ahead:ROWS: that of"
+        " the row this many rows after the last.",
     )
     sequence_example: bool = option(
         False,
         group=WINDOWS,
         shapes_bytes=True,
-        help="Write SequenceExamples: a feature list per column, with a step per row.",
+        help="Write SequenceExamples, with a feature list per column and a step per row.",
     )
     split_by: Literal["series", "time"] = option(
         "series",
         group=WINDOWS,
         shapes_bytes=True,
-        help="Whole series go to one split; or the first rows go to train, later ones to the other"
-        " splits.",
+        help="series: all windows of a series go to one split. time: the earliest rows go to train,"
+        " later rows to the other splits.",
     )
     split_times: Mapping[str, int] = option(
         {},
@@ -143,8 +145,9 @@ class SensorConfig(ColumnsConfig):
         parse=values.moments,
         show=values.show_moments,
         metavar="NAME=TIME,...",
-        help="When splits begin, such as validation=2026-01-01,test=2026-02-01; train is before."
-        " Default: where --splits say.",
+        help="With --split-by time: start of each split, such as"
+        " validation=2026-01-01,test=2026-02-01; train is everything before. Default: the times"
+        " that give the fractions of --splits.",
     )
     purge: int = option(
         0,
@@ -153,22 +156,24 @@ class SensorConfig(ColumnsConfig):
         parse=values.duration,
         show=values.show_duration,
         metavar="DURATION",
-        help="Leave out so much of the time after each split begins.",
+        help="With --split-by time: drop the rows within this time after the start of a split.",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for flag, given in (("--time-column", self.time_column), ("--window", self.window)):
             if not given:
-                raise ConfigError(f"{flag} is needed: see recordmill sensor --help")
+                raise ConfigError(f"{flag} is required; see recordmill sensor --help")
         refuse_given(
-            self, ("key_column",), "names rows, and windows have names of their own: leave it out"
+            self,
+            ("key_column",),
+            "gives keys to rows, and windows have keys of their own: leave it out",
         )
         if self.split_by == "time":
             refuse_given(
                 self,
                 ("split_column", "group_column", "stratify"),
-                "says otherwise than --split-by time what goes to which split: leave one out",
+                "contradicts --split-by time: leave one of them out",
             )
         if unknown := sorted(set(self.split_times).difference(self.splits)):
             raise ConfigError(
@@ -177,12 +182,12 @@ class SensorConfig(ColumnsConfig):
         self.window_options()
         if self.sequence_example and self.preprocessing_fn is not None:
             raise ConfigError(
-                "expected one of --sequence-example and --preprocessing-fn, which makes Examples:"
-                " leave one out"
+                "--sequence-example: cannot be combined with --preprocessing-fn, which makes"
+                " Examples: leave one of them out"
             )
 
     def window_options(self) -> WindowOptions:
-        """How series are cut. Raises ConfigError."""
+        """Return how series are cut into windows. Raises ConfigError."""
         assert self.window is not None
         return WindowOptions(
             window=self.window,
@@ -200,12 +205,12 @@ class SensorConfig(ColumnsConfig):
         )
 
 
-def kind(config: SensorConfig) -> DataType:
-    """What series put on the road."""
+def data_type(config: SensorConfig) -> DataType:
+    """Return the source, windows, check, analysis and encoder of time series."""
     return DataType(
         name="sensor",
         source=SensorRows(
-            unlabelled="keep",  # a window's class is what counts
+            unlabelled="keep",  # --unlabelled applies to windows, not to rows
             time_columns=config.time_column,
             time_format=config.time_format,
             time_unit=config.time_unit,

@@ -1,9 +1,8 @@
-"""Tables to a balanced, shuffled, verified TFRecord dataset of their columns.
+"""Builds a balanced, shuffled, sharded TFRecord dataset from the columns of tables.
 
-    python -m recordmill table --input=adult.csv --output=out/ --label-column=income --zscore=age
+    recordmill table --input adult.csv --output out/ --label-column income --zscore age
 
-The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob or a folder of them.
-`recordmill table` is the same command.
+The input is a file (CSV, TSV, JSONL, Parquet, Arrow, Avro), a glob pattern, or a folder of files.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import sys
 
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.rows.tables import TableRows
+from recordmill.transforms.sources.rows.table_rows import TableRows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,8 +20,8 @@ class TableConfig(ColumnsConfig):
     """The options of `recordmill table`."""
 
 
-def kind(config: TableConfig) -> DataType:
-    """What tables put on the road."""
+def data_type(config: TableConfig) -> DataType:
+    """Return the source, check, analysis and encoder of tables."""
     return DataType(
         name="table",
         source=TableRows(unlabelled=config.unlabelled, **reading(config)),

@@ -1,10 +1,9 @@
-"""Texts to a balanced, shuffled, verified TFRecord dataset of text, tokens or weights of terms.
+"""Builds a balanced, shuffled, sharded TFRecord dataset of text, tokens, TF-IDF or embeddings.
 
-    python -m recordmill text --input=reviews.csv --output=out/ --tokenizer=words --max-length=256
+    recordmill text --input reviews.csv --output out/ --tokenizer words --max-length 256
 
-The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, lines), a glob or a folder of
-them, or a folder of `class/...` or `split/class/...` with text files. `recordmill text` is the same
-command.
+The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, plain lines), a glob pattern or
+a folder of such files, or a folder of `class/...` or `split/class/...` with text files.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import dataclasses
 import functools
 import hashlib
 import sys
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.format.manifest import INPUT
+from recordmill.format.ledger import INPUT
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import COLUMNS, refuse_given
 from recordmill.pipelines.options.declaration import Group, option
@@ -24,7 +23,7 @@ from recordmill.pipelines.options.preprocessing import described, refuse_feature
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.storage.files import Location, StorageError
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
-from recordmill.transforms.encoders.text.chunks import TextCutter
+from recordmill.transforms.encoders.text.chunks import TextChunker
 from recordmill.transforms.encoders.text.duplicate_texts import SameText
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
 from recordmill.transforms.encoders.text.embeddings import NAME as EMBEDDINGS
@@ -34,8 +33,8 @@ from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import (
     TokenizerFile,
+    check_tokenizer_file,
     read_tokenizer_file,
-    refuse_impossible,
 )
 from recordmill.transforms.encoders.tokenization.text_options import (
     EdgeTokens,
@@ -57,14 +56,18 @@ from recordmill.transforms.model.data_type import (
 )
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
-from recordmill.transforms.sources.rows.text_trees import Documents, TextTree
-from recordmill.transforms.sources.rows.texts import TextRows
+from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
+from recordmill.transforms.sources.rows.text_rows import TextRows
 
 TEXT = Group(30, "Text")
 _BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")
 _DEFAULT = TextOptions()
 _COLUMNS = ("text_column", *COLUMNS)
 _SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
+
+
+def _limit(help_text: str) -> Any:
+    return option(None, group=TEXT, shapes_bytes=True, help=help_text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,28 +79,28 @@ class TextConfig(RowsConfig):
         group=TEXT,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column of the text. Default: one named text, sentence, message or the like, or the"
-        " only one that is left.",
+        help="Column with the text. Default: a column named text, sentence, message or the like, or"
+        " the only column without another use.",
     )
     documents: Documents = option(
         "file",
         group=TEXT,
         shapes_bytes=True,
-        help="What a record is in a folder of text files: a whole file, or a line.",
+        help="If the input is a folder of text files: make a record of each file, or of each line.",
     )
     unicode: Unicode = option(
         _DEFAULT.unicode,
         group=TEXT,
         shapes_bytes=True,
-        help="Normalisation of the text, before all else.",
+        help="Unicode normalization of the text, applied first.",
     )
     tokenizer: str | None = option(
         None,
         group=TEXT,
         metavar="|".join((*_BY_NAME, "FILE")),
-        help="What splits the text: words by Unicode's word boundaries, in lower case; whitespace;"
-        " chars; bytes; bpe, learned from train; or a Hugging Face tokenizer.json or"
-        " SentencePiece .model.",
+        help="Tokenizer. words: lower-cased words by Unicode word boundaries. whitespace: split at"
+        " whitespace. chars: code points. bytes: UTF-8 bytes. bpe: byte pair encoding, learned from"
+        " train. FILE: a Hugging Face tokenizer.json or a SentencePiece .model.",
     )
     features: tuple[TextFeature, ...] = option(
         (),
@@ -106,33 +109,33 @@ class TextConfig(RowsConfig):
         parse=values.some_of(*get_args(TextFeature)),
         repeat=True,
         metavar="NAME,...",
-        help=f"What a record holds: {', '.join(get_args(TextFeature))}. Default: tokens with a"
-        " --tokenizer, else text.",
+        help=f"Features of a record: {', '.join(get_args(TextFeature))}. Default: tokens with"
+        " --tokenizer, embeddings with --embeddings, else text.",
     )
     max_length: int | None = option(
         None,
         group=TEXT,
         shapes_bytes=True,
         metavar="TOKENS",
-        help="Cut off or pad every record to so many, with a mask and the length.",
+        help="Truncate or pad every record to this many tokens, and add a mask and the length.",
     )
     vocab_size: int = option(
         _DEFAULT.vocab_size,
         group=TEXT,
         shapes_bytes=True,
-        help="Tokens learned from train, the most frequent; special ones come on top.",
+        help="Number of tokens to learn from train, the most frequent; special tokens are added.",
     )
     min_frequency: int = option(
         _DEFAULT.min_frequency,
         group=TEXT,
         shapes_bytes=True,
-        help="Learn a token if it comes so often in train.",
+        help="Learn only tokens that occur at least this often in train.",
     )
     oov_buckets: int = option(
         _DEFAULT.oov_buckets,
         group=TEXT,
         shapes_bytes=True,
-        help="Ids that tokens out of the vocabulary share, by their hash.",
+        help="Number of ids that out-of-vocabulary tokens share, by their hash.",
     )
     special_tokens: tuple[str, ...] = option(
         (),
@@ -141,101 +144,94 @@ class TextConfig(RowsConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="TOKEN,...",
-        help="Get the first ids after padding and those.",
+        help="Special tokens; they get the first ids after padding and --oov-buckets.",
     )
     ngrams: int = option(
         _DEFAULT.ngrams,
         group=TEXT,
         shapes_bytes=True,
         metavar="N",
-        help="Up to how many neighbours count as one term of bow and tfidf.",
+        help="Use n-grams of up to N tokens as terms of bow and tfidf.",
     )
     tfidf: Tfidf = option(
         _DEFAULT.tfidf,
         group=TEXT,
         shapes_bytes=True,
-        help="sparse: indices and values; dense: a number per line of the vocabulary.",
+        help="sparse: indices and values. dense: a vector with a number per vocabulary entry.",
     )
     tfidf_norm: TfidfNorm = option(
         _DEFAULT.tfidf_norm,
         group=TEXT,
         shapes_bytes=True,
-        help="l2 gives every record's weights the length 1.",
+        help="l2 scales the TF-IDF vector of each record to length 1.",
     )
     embeddings: str | None = option(
         None,
         group=TEXT,
         metavar="FILE",
-        help="Vectors of words: text as of GloVe, word2vec and fastText, word2vec's .bin, or .npy.",
+        help="Word vectors: the text format of GloVe, word2vec and fastText, word2vec's .bin, or"
+        " .npy.",
     )
     embedding_words: str | None = option(
         None,
         group=TEXT,
         metavar="FILE",
-        help="The words of an .npy file, one a line.",
+        help="If --embeddings is an .npy file: its words, one per line.",
     )
     pooling: Pooling = option(
         _DEFAULT.pooling,
         group=TEXT,
         shapes_bytes=True,
-        help="mean: a record is the mean of its tokens' vectors; none: it has all of them.",
+        help="mean: write the mean of the tokens' vectors. none: write the vector of each token.",
     )
     edge_tokens: EdgeTokens = option(
         _DEFAULT.edge_tokens,
         group=TEXT,
         shapes_bytes=True,
-        help="Whether a tokenizer's file adds its tokens for beginning and end; auto as its library"
-        " does: Hugging Face yes, SentencePiece no.",
+        help="Whether a tokenizer file adds its begin and end tokens; auto does as its library:"
+        " Hugging Face yes, SentencePiece no.",
     )
     pack: int | None = option(
         None,
         group=TEXT,
         shapes_bytes=True,
         metavar="TOKENS",
-        help="Fill every record with so many, text after text, for language models; with the number"
-        " of the text in the record and the position in the text.",
+        help="Pack texts into records of exactly this many tokens, for language models, and add"
+        " tokens/segments and tokens/positions.",
     )
     end_token: str | None = option(
         None,
         group=TEXT,
         shapes_bytes=True,
         metavar="TOKEN",
-        help="What stands behind each packed text: a token of the tokenizer's file, or a special"
-        " one.",
+        help="Token to append to each packed text: a token of the tokenizer file, or one of"
+        " --special-tokens.",
     )
     chunk: int | None = option(
         None,
         group=TEXT,
         shapes_bytes=True,
         metavar="TOKENS",
-        help="Make several records of a longer text, all in one split.",
+        help="Cut longer texts into records of up to this many tokens, all in the same split.",
     )
     chunk_overlap: int = option(
         0,
         group=TEXT,
         shapes_bytes=True,
         metavar="TOKENS",
-        help="What a chunk has from the one before it.",
+        help="Tokens that a chunk shares with the chunk before it.",
     )
     dedup: Literal["none", "drop", "group"] = option(
         "none",
         group=TEXT,
         shapes_bytes=True,
-        help="Texts that differ in case and whitespace only: drop keeps one, group keeps them in"
-        " one split.",
+        help="Handling of texts that are equal but for case, whitespace and compatibility forms."
+        " drop: keep only one of them. group: keep all of them in the same split.",
     )
-    min_chars: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Leave out texts of fewer characters."
-    )
-    max_chars: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Leave out texts of more characters."
-    )
-    min_tokens: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Leave out texts of fewer tokens."
-    )
-    max_tokens: int | None = option(
-        None, group=TEXT, shapes_bytes=True, help="Leave out texts of more tokens."
-    )
+    min_chars: int | None = _limit("Drop texts with fewer characters.")
+    max_chars: int | None = _limit("Drop texts with more characters.")
+    min_tokens: int | None = _limit("Drop texts with fewer tokens.")
+    max_tokens: int | None = _limit("Drop texts with more tokens.")
     augment: tuple[TextAugmentation, ...] = option(
         (),
         group=TEXT,
@@ -243,7 +239,7 @@ class TextConfig(RowsConfig):
         parse=values.some_of(*get_args(TextAugmentation)),
         repeat=True,
         metavar="NAME,...",
-        help=f"Vary the oversampled copies: {', '.join(get_args(TextAugmentation))}.",
+        help=f"Augmentations of oversampled copies: {', '.join(get_args(TextAugmentation))}.",
     )
 
     def __post_init__(self) -> None:
@@ -251,29 +247,30 @@ class TextConfig(RowsConfig):
         if self.preprocessing_fn is not None:
             kept = {"min_chars", "max_chars"}
             refuse_features(self, {"tokenizer", "embeddings", *_SHAPES} - kept)
-        if self.tokenizer in (None, *_BY_NAME):  # of a file more is known once it is read
+        if self.tokenizer in (None, *_BY_NAME):  # a tokenizer file is checked when it is read
             self.text_options(self.tokenizer)
         if self.augment and self.balance != "oversample":
             raise ConfigError(
-                "--augment varies oversampled copies, and there are none: add --balance oversample"
+                "--augment applies to oversampled copies, and there are none: add --balance"
+                " oversample"
             )
         if self.dedup == "group" and self.group_column is not None:
             raise ConfigError(
-                "--dedup group makes groups of its own, and --group-column names others: leave one"
-                " out, or take --dedup drop"
+                "--dedup group: cannot be combined with --group-column, because a record has one"
+                " group: leave one of them out, or use --dedup drop"
             )
         if self.pack is not None and self.balance != "none":
             raise ConfigError(
-                f"--balance {self.balance}: is of classes, and packed texts have none: leave one of"
-                " --balance and --pack out"
+                f"--balance {self.balance}: balances classes, and packed texts have none: leave"
+                " one of --balance and --pack out"
             )
         if (self.embeddings is None) == ("embeddings" in self._features):
             raise ConfigError(
-                "--features embeddings: are looked up in the table that --embeddings names; give"
-                " both"
+                "expected both --features embeddings and --embeddings FILE, or none of them: the"
+                " file holds the vectors"
             )
         if self.embeddings is None and self.embedding_words is not None:
-            raise ConfigError("--embedding-words: are those of --embeddings; name that too")
+            raise ConfigError("--embedding-words: has no effect without --embeddings; add it")
 
     @property
     def _features(self) -> tuple[TextFeature, ...]:
@@ -282,20 +279,23 @@ class TextConfig(RowsConfig):
         return self.features
 
     def text_options(self, tokenizer: str | None) -> TextOptions:
-        """How texts shall come out, the tokenizer by its kind. Raises ConfigError."""
+        """Return the features of texts. Raises ConfigError for contradicting options.
+
+        tokenizer: its name; for a tokenizer file the name of its format.
+        """
         shapes = {name: getattr(self, name) for name in _SHAPES} | {"features": self._features}
         return TextOptions(tokenizer=tokenizer, **shapes)  # type: ignore[arg-type]
 
 
-def kind(config: TextConfig) -> DataType:
-    """What texts put on the road."""
+def data_type(config: TextConfig) -> DataType:
+    """Return the source, checks, analysis and encoder of texts."""
     file = None
     name = config.tokenizer
     if name is not None and name not in _BY_NAME:
         file = _read_file(name)
         name = file.tokenizer
     options = config.text_options(name)
-    of_texts = functools.partial(
+    text_type = functools.partial(
         DataType,
         name="text",
         source=_source(config),
@@ -304,24 +304,24 @@ def kind(config: TextConfig) -> DataType:
     )
     unlabelled = config.unlabelled == "keep"
     if config.preprocessing_fn is not None:
-        return of_texts(
+        return text_type(
             encoder=PreprocessedEncoder(unlabelled=unlabelled),
             analysis=Preprocessing(function=config.preprocessing_fn),
             shaping={"preprocessing_fn": described(config.preprocessing_fn)},
         )
     artifacts: dict[str, bytes | Prepared] = {}
-    shaping = {} if name is None else {"tokenizer": _described(name, file)}
+    shaping = {} if name is None else {"tokenizer": _fingerprint(name, file)}
     if file is not None:
-        refuse_impossible(file, options)
+        check_tokenizer_file(file, options)
         artifacts[file.name] = file.content
     if config.embeddings is not None:
         table = _prepare_embeddings(config.embeddings, config.embedding_words)
         artifacts[EMBEDDINGS] = table
         shaping["embeddings"] = table.sha256
-    return of_texts(
+    return text_type(
         encoder=TextEncoder(options=options, unlabelled=unlabelled),
         analysis=_analysis(options),
-        cutter=None if options.chunk is None else TextCutter(options=options),
+        chunker=None if options.chunk is None else TextChunker(options=options),
         unit=INPUT if options.chunk is None else "chunk",
         artifacts=artifacts,
         shaping=shaping,
@@ -329,7 +329,7 @@ def kind(config: TextConfig) -> DataType:
 
 
 def _analysis(options: TextOptions) -> Analysis | None:
-    if options.splitter == "bpe" and "tokens" in options.outcome:
+    if options.splitter == "bpe" and "tokens" in options.output_features:
         return BpeAnalysis(options=options)
     return VocabularyAnalysis(options=options) if options.learns else None
 
@@ -341,7 +341,7 @@ def _read_file(path: str) -> TokenizerFile:
             f"{did_you_mean(path, _BY_NAME)}"
         )
     try:
-        _expect_there("--tokenizer", path)
+        _expect_exists("--tokenizer", path)
         return read_tokenizer_file(path)
     except StorageError as error:
         raise ConfigError(f"--tokenizer: {error}") from error
@@ -350,21 +350,21 @@ def _read_file(path: str) -> TokenizerFile:
 def _prepare_embeddings(path: str, words: str | None) -> PreparedEmbeddings:
     file = EmbeddingFile(path=path, words=words)
     try:
-        _expect_there("--embeddings", path)
+        _expect_exists("--embeddings", path)
         if words is not None:
-            _expect_there("--embedding-words", words)
+            _expect_exists("--embedding-words", words)
         return PreparedEmbeddings(file=file, sha256=file.sha256())
     except StorageError as error:
         raise ConfigError(f"--embeddings: {error}") from error
 
 
-def _expect_there(given: str, path: str) -> None:
+def _expect_exists(flag: str, path: str) -> None:
     if not Location.parse(path).exists():
-        raise ConfigError(f"{given} {path}: there is no such file; check the path")
+        raise ConfigError(f"{flag} {path}: there is no such file; check the path")
 
 
-def _described(name: str, file: TokenizerFile | None) -> str:
-    """A tokenizer by what it does: its file may stand anywhere."""
+def _fingerprint(name: str, file: TokenizerFile | None) -> str:
+    """Return the identity of a tokenizer: its name, and the sha256 of its file's content."""
     return name if file is None else f"{name} {hashlib.sha256(file.content).hexdigest()}"
 
 
@@ -382,10 +382,10 @@ def _source(config: TextConfig) -> RowSource:
     refuse_given(
         config,
         (*_COLUMNS, "delimiter", "columns"),
-        f"is about tables, and --input {config.input!r} is a folder of text files: leave it out, or"
-        " say --format",
+        f"applies to tables, and --input {config.input!r} is a folder of text files: leave the"
+        " option out, or add --format",
     )
-    return TextTree(
+    return TextFolder(
         root=config.input,
         documents=config.documents,
         encoding=config.encoding,

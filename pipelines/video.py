@@ -1,9 +1,9 @@
-"""Films to a balanced, shuffled, verified TFRecord dataset of clips.
+"""Builds a balanced, shuffled, sharded TFRecord dataset of clips from videos.
 
-    python -m recordmill video --input=films/ --output=out/ --clip-frames=16 --size=112
+    recordmill video --input videos/ --output out/ --clip-frames 16 --size 112
 
-The input is a folder of `class/...` or `split/class/...`, a pattern, a single film, or a CSV, JSONL
-or Parquet listing that names films, or segments of them. `recordmill video` is the same command.
+The input is a folder of `class/...` or `split/class/...`, a glob pattern, a single video, or a
+listing: a CSV, JSONL or Parquet file that names videos, or segments of them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_b
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.files.folders import NOT_PICTURES, SOUND_AND_VIDEO
-from recordmill.transforms.sources.rows.listings import FileList
-from recordmill.transforms.sources.video.clip_plan import ClipCut
-from recordmill.transforms.sources.video.video import Films
+from recordmill.transforms.sources.files.folders import NOT_IMAGES, SOUND_AND_VIDEO
+from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.video.clip_plan import ClipSampling
+from recordmill.transforms.sources.video.video_source import VideoSource
 
-VIDEO = Group(30, "Clips")
-PICTURES = Group(31, "Pictures")
+CLIPS = Group(30, "Clips")
+FRAMES = Group(31, "Frames")
 _DEFAULT = ImageOptions()
-_CUT = ClipCut()
+_CUT = ClipSampling()
 _SEGMENTS = ("start_column", "end_column")
 
-# What often stands between films. Sound is not among it: who has put it there should hear of it.
-_BESIDE = "ass bmp idx jpeg jpg nfo png srt sub tif tiff vtt webp"
-NOT_FILMS = tuple(sorted({*NOT_PICTURES, *_BESIDE.split(" ")} - {*SOUND_AND_VIDEO.split(), "bin"}))
+# Files that often lie between videos, such as subtitles. Audio files are not skipped but rejected,
+# so that they are reported.
+_BESIDE_VIDEOS = "ass bmp idx jpeg jpg nfo png srt sub tif tiff vtt webp"
+NOT_VIDEOS = tuple(
+    sorted({*NOT_IMAGES, *_BESIDE_VIDEOS.split(" ")} - {*SOUND_AND_VIDEO.split(), "bin"})
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,101 +48,102 @@ class VideoConfig(FilesConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Where the input is a table: the column that says at which second a segment begins.",
+        help="If the input is a listing: the column with the start of each segment, in seconds.",
     )
     end_column: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Where the input is a table: the column that says at which second a segment ends.",
+        help="If the input is a listing: the column with the end of each segment, in seconds.",
     )
     clip_frames: int = option(
-        _CUT.frames, group=VIDEO, shapes_bytes=True, metavar="N", help="Frames of a clip."
+        _CUT.frames, group=CLIPS, shapes_bytes=True, metavar="N", help="Frames per clip."
     )
     clip_stride: int | None = option(
         None,
-        group=VIDEO,
+        group=CLIPS,
         shapes_bytes=True,
         metavar="N",
-        help="Frames of the film from the start of a clip to that of the next. Default: side by"
-        " side.",
+        help="Frames from the start of one clip to the start of the next. Default: clips follow"
+        " each other without overlap.",
     )
     frame_step: int = option(
         _CUT.step,
-        group=VIDEO,
+        group=CLIPS,
         shapes_bytes=True,
         metavar="N",
-        help="Frames of the film from a frame of a clip to the next one.",
+        help="Take every N-th frame of the video into a clip.",
     )
     fps: float | None = option(
         None,
-        group=VIDEO,
+        group=CLIPS,
         shapes_bytes=True,
         parse=values.number,
         metavar="RATE",
-        help="Take so many frames of each second, whatever the film has. Default: all as they are.",
+        help="Resample the video to this frame rate. Default: all frames as they are.",
     )
     clip_rest: Literal["drop", "pad"] = option(
         _CUT.rest,
-        group=VIDEO,
+        group=CLIPS,
         shapes_bytes=True,
-        help="What becomes of frames at the end that fill no clip: pad makes one of them, which"
-        " repeats the last frame.",
+        help="Frames at the end that do not fill a clip: drop them, or pad a clip by repeating the"
+        " last frame.",
     )
     size: tuple[int, int] | None = option(
         None,
-        group=PICTURES,
+        group=FRAMES,
         shapes_bytes=True,
         parse=values.size,
         show=values.show_size,
         metavar="N|HxW",
-        help="Height and width in pixels. Default: every film keeps its own.",
+        help="Height and width in pixels. Default: every video keeps its own size.",
     )
     resize_mode: Literal["crop", "pad", "stretch", "fit", "none"] = option(
         "crop",
-        group=PICTURES,
+        group=FRAMES,
         shapes_bytes=True,
-        help="How a frame gets to --size: crop covers it and cuts the rest off; pad fits into it"
-        " and fills up with --background; stretch ignores proportions; fit shrinks until it fits"
-        " inside; none keeps the size.",
+        help="How a frame is brought to --size. crop: scale to cover it, cut the rest off. pad:"
+        " scale to fit into it, fill the rest with --background. stretch: scale without keeping"
+        " the aspect ratio. fit: only shrink until it fits into it. none: do not resize.",
     )
     mode: Literal["rgb", "gray"] = option(
-        "rgb", group=PICTURES, shapes_bytes=True, help="The channels."
+        "rgb", group=FRAMES, shapes_bytes=True, help="Colour channels."
     )
     background: tuple[int, int, int] = option(
         _DEFAULT.background,
-        group=PICTURES,
+        group=FRAMES,
         shapes_bytes=True,
         parse=values.colour,
         show=values.show_colour,
         metavar="R,G,B",
-        help="What fills up for pad.",
+        help="Colour of the padding of --resize-mode pad.",
     )
     image_format: Literal["jpeg", "png", "raw"] = option(
         "jpeg",
-        group=PICTURES,
+        group=FRAMES,
         shapes_bytes=True,
-        help="How frames are stored, in SequenceExamples; raw is the array of the whole clip, for"
-        " tf.io.decode_raw, in Examples.",
+        help="Encoding of the frames. jpeg and png write SequenceExamples with an encoded image per"
+        " frame; raw writes Examples with the pixel array of the whole clip, for"
+        " tf.io.decode_raw.",
     )
     quality: int = option(
-        _DEFAULT.quality, group=PICTURES, shapes_bytes=True, help="Of JPEG, 1 to 95."
+        _DEFAULT.quality, group=FRAMES, shapes_bytes=True, help="JPEG quality, 1 to 95."
     )
     max_pixels: int = option(
         _DEFAULT.max_pixels,
-        group=PICTURES,
+        group=FRAMES,
         shapes_bytes=True,
-        help="Reject films of larger frames, by their header, before memory is spent on them.",
+        help="Reject videos whose frames have more pixels, judged by the header before decoding.",
     )
     max_clip_bytes: int = option(
         256 << 20,
-        group=PICTURES,
+        group=FRAMES,
         shapes_bytes=True,
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="Reject clips whose frames, as they are stored, take more.",
+        help="Reject clips whose encoded frames take more.",
     )
 
     def __post_init__(self) -> None:
@@ -152,19 +156,19 @@ class VideoConfig(FilesConfig):
             if size > self.max_clip_bytes:
                 raise ConfigError(
                     f"--image-format raw: a clip takes {size} bytes, more than --max-clip-bytes"
-                    f" {self.max_clip_bytes}: fewer frames, a smaller --size, or jpeg"
+                    f" {self.max_clip_bytes}: reduce --clip-frames or --size, or use jpeg"
                 )
 
     def image_options(self) -> ImageOptions:
-        """How frames shall come out."""
+        """Return the size and encoding of the written frames. Raises ConfigError."""
         names = (
             *("size", "resize_mode", "mode", "background", "image_format", "quality", "max_pixels"),
         )
         return ImageOptions(**{name: getattr(self, name) for name in names})
 
-    def clip_cut(self) -> ClipCut:
-        """Which frames make clips."""
-        return ClipCut(
+    def clip_cut(self) -> ClipSampling:
+        """Return the frames that make up clips. Raises ConfigError."""
+        return ClipSampling(
             frames=self.clip_frames,
             stride=self.clip_stride,
             step=self.frame_step,
@@ -173,18 +177,18 @@ class VideoConfig(FilesConfig):
         )
 
 
-def kind(config: VideoConfig) -> DataType:
-    """What films put on the road."""
-    files = files_of(config, leave_out=NOT_FILMS, columns=_SEGMENTS)
+def data_type(config: VideoConfig) -> DataType:
+    """Return the source and encoder of video clips."""
+    files = files_of(config, leave_out=NOT_VIDEOS, columns=_SEGMENTS)
     root = None
     if isinstance(files, FileList) and files.key_column is not None:
         root = str(files.root)
-    pictures = config.image_options()
+    frames = config.image_options()
     return DataType(
         name="video",
-        source=Films(
+        source=VideoSource(
             files=files,
-            pictures=pictures,
+            pictures=frames,
             cut=config.clip_cut(),
             start=config.start_column,
             end=config.end_column,
@@ -192,7 +196,7 @@ def kind(config: VideoConfig) -> DataType:
             root=root,
         ),
         encoder=ClipEncoder(
-            pictures=pictures,
+            frame_options=frames,
             frames=config.clip_frames,
             unlabelled=config.unlabelled == "keep",
         ),

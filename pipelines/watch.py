@@ -1,4 +1,4 @@
-"""How far a job is, read from what it leaves in staging: the same for every runner."""
+"""Progress of a job, read from its staging folder; works the same for every runner."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from recordmill.runners.progress import Snapshot
 
 
 class JobProgress:
-    """Polled by the watcher while the job runs.
+    """Progress of one job, polled while it runs.
 
-    waiting: what the job waits for before a stage of it runs, if anything.
+    waiting: returns what the job waits for before its first stage, or None.
     """
 
     def __init__(
@@ -24,14 +24,14 @@ class JobProgress:
         self._infos: dict[str, ShardInfo] = {}
 
     def listed(self, rows: int) -> None:
-        """Counts rows of the listing while it is made."""
+        """Add rows to the count of the listing while it is made."""
         self._listed += rows
 
     def poll(self) -> Snapshot | None:
-        """Where the job stands; None where staging does not say (yet, or any more)."""
+        """Return the current progress, or None before staging exists and after it is removed."""
         try:
             return self._poll()
-        except RunError:  # a file that was there when its folder was listed has moved on
+        except RunError:  # a file was moved between the listing of its folder and its reading
             return None
 
     def _poll(self) -> Snapshot | None:
@@ -46,7 +46,7 @@ class JobProgress:
             waiting = self._waiting() if self._waiting else None
             return Snapshot(phase=waiting or "planning", done=listing.rows)
         names = [entry.name for entry in checked.list_dir()]
-        # Beside what is left of a part stands `.arrow.json`: a large one may become several.
+        # `.arrow.json` files describe the rows of a part, of which a large part has several files.
         done = sum(name.endswith(".json") and not name.endswith(".arrow.json") for name in names)
         return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")
 

@@ -1,7 +1,7 @@
-"""Datasets of TFRecord files: reads what `recordmill` on the command line has written.
+"""Reads and loads datasets that the `recordmill` command has written.
 
-Nothing is imported before it is asked for: TensorFlow only by what returns a `tf.data.Dataset`,
-PyTorch by what returns one of its own.
+Names are imported when they are first used: only `load` imports TensorFlow, and only
+`torch_dataset` imports PyTorch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Records", "load", "open", "read", "torch_dataset"]
 
-_PLACES = {
+_MODULES = {
     "Records": "recordmill.reading.reader",
     "load": "recordmill.loading.loader",
     "open": "recordmill.reading.reader",
@@ -26,10 +26,10 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES])
+    return sorted([*globals(), *_MODULES])

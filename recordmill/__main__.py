@@ -1,4 +1,4 @@
-"""`python -m recordmill images --input ... --output ...`: the command line."""
+"""The command line: `python -m recordmill images --input ... --output ...`."""
 
 import sys
 

@@ -1,9 +1,9 @@
-"""What can go wrong, told apart by who can mend it.
+"""The errors of Recordmill, by how a run reacts to them.
 
-`ConfigError`   the user, before any work starts (exit code 2)
-`RunError`      the user, while the job runs: a full disk, a file that changed (exit code 1)
-`RecordError`   nobody has to: the record becomes a reject and the job goes on
-anything else   us: it is a bug and crashes
+`ConfigError`   invalid options or input, reported before the job starts (exit code 2)
+`RunError`      the job cannot continue: a full disk, a file that changed (exit code 1)
+`RecordError`   one bad record: it becomes a reject, and the job continues
+anything else   a bug, which fails the job
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from typing import Any, Literal
 
 
 class ConfigError(ValueError):
-    """Options that cannot work; the message says what was expected, what was got, what to do."""
+    """Invalid options or input; the message says what was expected, what was found, what to do."""
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The nearest spelling among the known names, as the end of a message; empty without one."""
+    """Return " (did you mean 'X'?)" with the most similar known name, or "" if none is similar."""
     nearest = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
 def unlike_submitter(theirs: Mapping[str, str], here: Mapping[str, str]) -> str | None:
-    """Which versions this worker has other than the submitter of its job, as the start of a
-    message; None where all are the same.
+    """Return the beginning of a message that lists the versions in which this worker differs.
+
+    theirs: {software: version} of the job's submitter. here: those of this worker. Returns None if
+    all of theirs are the same here.
     """
     differ = [
         f"{what} {here.get(what, 'none')}, the submitter {version}"
@@ -39,30 +41,30 @@ def unlike_submitter(theirs: Mapping[str, str], here: Mapping[str, str]) -> str 
 
 
 class RunError(Exception):
-    """The job cannot go on; running the same command again, once mended, continues it."""
+    """The job cannot continue. Once the cause is fixed, the same command continues it."""
 
 
 class Reason(enum.StrEnum):
-    """Why a record is not in the dataset. Closed, so that reasons can be counted and compared."""
+    """Reasons for rejecting a record: a closed set, so that they can be counted and compared."""
 
     BAD_NAME = "bad_name"  # a name that is not UTF-8
-    MISSING = "missing"  # a listing names a file that is not there
+    MISSING = "missing"  # a file that a listing or an annotation names does not exist
     UNREADABLE = "unreadable"  # no permission, an I/O error
     SYMLINK_LOOP = "symlink_loop"
     UNLABELLED = "unlabelled"  # --unlabelled reject
-    BAD_VALUE = "bad_value"  # a row, a text or an array that cannot be used as it is
-    EMPTY = "empty"  # a file of no bytes, a row without text
+    BAD_VALUE = "bad_value"  # an invalid row, text or array
+    EMPTY = "empty"  # an empty file, a row without text
     TOO_LARGE = "too_large"  # --max-row-bytes, --max-array-bytes
-    NOT_AN_IMAGE = "not_an_image"  # no known picture format in the bytes
-    CORRUPT = "corrupt"  # the format is known, the content broken
+    NOT_AN_IMAGE = "not_an_image"  # the bytes have no known image format
+    CORRUPT = "corrupt"  # a known format with invalid content
     TRUNCATED = "truncated"  # the content ends early
     TOO_MANY_PIXELS = "too_many_pixels"  # --max-pixels
     OUT_OF_SCHEMA = "out_of_schema"  # --schema
-    UNSUPPORTED = "unsupported"  # a sound file, of a kind that a dataset cannot hold
+    UNSUPPORTED = "unsupported"  # a valid file of a type that a dataset cannot hold
 
 
 class RecordError(ValueError):
-    """One bad record: becomes a `Reject`."""
+    """One bad record, which becomes a `Reject`."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -74,7 +76,7 @@ class RecordError(ValueError):
 
 
 class Filtered(ValueError):
-    """One record that an option asked to leave out; counted, not a reject."""
+    """A record that an option excludes; it is counted, but is not a reject."""
 
     def __init__(self, option: str) -> None:
         super().__init__(option)
@@ -86,7 +88,11 @@ Stage = Literal["read", "check", "encode"]
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Reject:
-    """A line of rejects.jsonl. `detail` is our own words: a library's carry addresses and times."""
+    """A line of rejects.jsonl.
+
+    detail: a message of Recordmill itself. Messages of libraries may hold addresses or times, and
+      would differ between runs.
+    """
 
     key: str
     stage: Stage

@@ -1,12 +1,13 @@
-"""Numbers by which pictures are varied and normalised, when they are written and when they are
-read: so a model sees the same either way.
+"""Constants of image augmentation and normalization.
+
+Writing (`--augment`) and loading (`augment=`) share them, so that a model sees the same images.
 """
 
-LEAST_AREA = 0.7  # of the picture, that a crop keeps
-FACTOR = 0.3  # brightness and contrast change by up to this, either way
-DEGREES = 15.0  # a rotation turns by up to this, either way
+MIN_CROP_AREA = 0.7  # the least fraction of the image's area that a crop keeps
+MAX_LEVEL_CHANGE = 0.3  # brightness and contrast are scaled by 1 - this to 1 + this
+MAX_DEGREES = 15.0  # the largest rotation in either direction
 
-# Mean and standard deviation of ImageNet's training pixels, red, green, blue, as fractions of 255.
+# Mean and standard deviation of ImageNet's training pixels (red, green, blue), on a 0..1 scale.
 # Source: https://docs.pytorch.org/vision/stable/models.html
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

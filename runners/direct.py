@@ -15,6 +15,7 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners import common
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.runner import PipelineResult
 
 from recordmill.runners import beam_patches
 
@@ -23,8 +24,8 @@ _MAX_THREADS = 8  # each thread adds a bundle to each stage, and none of them co
 
 def run(
     build: Callable[[beam.Pipeline], None], *, workers: int, beam_options: Sequence[str] = ()
-) -> None:
-    """Run a pipeline to its end. Raises the exception of a stage that failed.
+) -> PipelineResult:
+    """Run a pipeline to its end and return its result. Raises the exception of a stage that failed.
 
     workers: number of encoder processes, and of threads that run stages, up to eight.
     beam_options: Beam's own options, as flags.
@@ -51,4 +52,6 @@ def run(
     # Only cross-language transforms use this folder, and a killed process would leave it behind.
     shutil.rmtree(pipeline.local_tempdir)
     build(pipeline)
-    pipeline.run().wait_until_finish()
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result

@@ -10,22 +10,22 @@ import numpy as np
 
 from tests.films import make_film
 from tests.image_runs import Made
+from tests.paths import AIR, BOXES, DEMO, SMS
 
-PHOTOS = pathlib.Path(__file__).parents[1] / "examples" / "clothing"
 _SERIES_ROWS = 1500
 VALUES = ("--array-format", "values", "--dtype", "float32", "--cast", "same-kind")
 
-Make = Callable[[pathlib.Path, pathlib.Path], list[object]]  # of the data, and of a place for more
+Make = Callable[[pathlib.Path], list[object]]  # of a place for data
 
 
-def _texts(shared: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
-    lines = (shared / "sms_spam" / "SMSSpamCollection").read_bytes().splitlines(keepends=True)
+def _texts(place: pathlib.Path) -> pathlib.Path:
+    lines = SMS.read_bytes().splitlines(keepends=True)
     path = place / "sms.tsv"
     path.write_bytes(b"".join(lines[:400]))
     return path
 
 
-def _people(_: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+def _people(place: pathlib.Path) -> pathlib.Path:
     """Rows with values that are missing, texts, dates and numbers."""
     rows = ["name,age,height,born,member,team"]
     for number in range(200):
@@ -38,9 +38,9 @@ def _people(_: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def _hours(shared: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+def _hours(place: pathlib.Path) -> pathlib.Path:
     """Hours of the air of a town, with a class: whether there is more benzene than in most."""
-    lines = (shared / "air_quality" / "AirQualityUCI.csv").read_text().splitlines()
+    lines = AIR.read_text().splitlines()
     rows = ["time,benzene,heat,humidity,air"]
     for line in lines[1 : _SERIES_ROWS + 1]:
         cells = [re.sub(",", ".", cell) for cell in line.split(";")]
@@ -54,33 +54,28 @@ def _hours(shared: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
 
 
 def _pictures(*options: object) -> Make:
-    return lambda shared, place: ["images", "--input", PHOTOS, *options]
+    return lambda place: ["images", "--input", DEMO, *options]
 
 
 def _boxes(*options: object) -> Make:
-    def make(shared: pathlib.Path, place: pathlib.Path) -> list[object]:
-        faces = shared / "facemask_coco"
-        return ["images", "--input", faces, "--annotations", faces / "custom_val.json", *options]
-
-    return make
+    annotations = BOXES / "annotations.json"
+    return lambda _: ["images", "--input", BOXES, "--annotations", annotations, *options]
 
 
 def _text(*options: object) -> Make:
-    return lambda shared, place: [
-        *("text", "--input", _texts(shared, place), "--format", "tsv"),
+    return lambda place: [
+        *("text", "--input", _texts(place), "--format", "tsv"),
         *("--tokenizer", "words", *options),
     ]
 
 
 def _table(*options: object) -> Make:
-    return lambda shared, place: [
-        *("table", "--input", _people(shared, place), "--label-column", "team", *options)
-    ]
+    return lambda place: [*("table", "--input", _people(place), "--label-column", "team", *options)]
 
 
 def _series(*options: object) -> Make:
-    return lambda shared, place: [
-        *("sensor", "--input", _hours(shared, place), "--time-column", "time"),
+    return lambda place: [
+        *("sensor", "--input", _hours(place), "--time-column", "time"),
         *("--split-by", "time", "--window", 12, "--stride", 4, *options),
     ]
 
@@ -88,7 +83,7 @@ def _series(*options: object) -> Make:
 def _arrays(*options: object) -> Make:
     """Of two classes, of the shape [4 to 6, 5, 1 to 2]."""
 
-    def command(_: pathlib.Path, place: pathlib.Path) -> list[object]:
+    def command(place: pathlib.Path) -> list[object]:
         draw = np.random.default_rng(5)
         for number in range(60):
             folder = place / "arrays" / ("odd", "even")[number % 2 == 0]
@@ -104,7 +99,7 @@ def _arrays(*options: object) -> Make:
 def _stack(array: np.ndarray, *options: object) -> Make:
     """Of its items, of three classes."""
 
-    def command(_: pathlib.Path, place: pathlib.Path) -> list[object]:
+    def command(place: pathlib.Path) -> list[object]:
         labels = np.array(["low", "mid", "high"])[np.arange(len(array)) % 3]
         np.savez(place / "stack.npz", x=array, y=labels)
         return [
@@ -118,7 +113,7 @@ def _stack(array: np.ndarray, *options: object) -> Make:
 def _clips(*options: object, sizes: tuple[tuple[int, int], ...] = ((48, 64),)) -> Make:
     """Of films of two classes."""
 
-    def command(_: pathlib.Path, place: pathlib.Path) -> list[object]:
+    def command(place: pathlib.Path) -> list[object]:
         for number in range(10):
             path = place / "films" / ("odd", "even")[number % 2 == 0] / f"{number}.mp4"
             make_film(path, 14 + number, size=sizes[number % len(sizes)], offset=9 * number)
@@ -173,11 +168,11 @@ KINDS: dict[str, Make] = {
 }
 
 
-def make(kind: str, *, shared: pathlib.Path, place: pathlib.Path) -> Made:
+def make(kind: str, *, place: pathlib.Path) -> Made:
     """Makes the dataset of that name in a folder."""
     place.mkdir(parents=True, exist_ok=True)
     out = place / "out"
-    command, *options = KINDS[kind](shared, place)
+    command, *options = KINDS[kind](place)
     # Not in this process: where TensorFlow is, Pillow finds another zlib than in what it starts.
     subprocess.run(
         [

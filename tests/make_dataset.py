@@ -21,18 +21,15 @@ from PIL import Image
 
 from recordmill.format import shard_index
 from recordmill.format.features import Feature, Features
+from recordmill.format.file_info import file_info
 from recordmill.format.framing import frame
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
-    CopyCounts,
-    InputCounts,
-    Ledger,
     Manifest,
-    RecordCounts,
     Shard,
     SplitInfo,
     class_weights,
     digest_of,
-    file_info,
     index_name,
     shard_name,
 )

@@ -1,7 +1,6 @@
 """Pictures made for tests, and how to compare them."""
 
 import io
-import pathlib
 import struct
 import zlib
 
@@ -12,8 +11,6 @@ from PIL import Image, ImageCms
 from recordmill.errors import RecordError
 from recordmill.transforms.imaging.pixels import ImageOptions, process
 
-ROOT = pathlib.Path(__file__).parents[1]
-ODD = ROOT.parent / "shared" / "data" / "odd_images"
 RED, GREEN, BLUE, WHITE, BLACK = (
     (255, 0, 0),
     (0, 255, 0),

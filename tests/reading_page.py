@@ -5,8 +5,9 @@ import re
 
 from recordmill.format.features import Feature
 from tests.make_dataset import LABELS, Row, make_dataset, picture
+from tests.paths import ROOT
 
-DOCS = pathlib.Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
 FEATURES = {
     "image/class/label": Feature(dtype="int64", kind="label"),
     "image/encoded": Feature(dtype="string", kind="image"),

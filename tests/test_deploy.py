@@ -1,7 +1,6 @@
 """What stands in deploy/ works as its comments say."""
 
 import json
-import pathlib
 import re
 import shutil
 import subprocess
@@ -11,7 +10,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.paths import ROOT
+
 SCRIPT = ROOT / "deploy" / "cron" / "recordmill-nightly"
 CRONJOB = ROOT / "deploy" / "kubernetes" / "cronjob.yaml"
 ENTRYPOINT = ROOT / "deploy" / "container" / "entrypoint"

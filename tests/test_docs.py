@@ -31,8 +31,8 @@ from recordmill.pipelines.video import VideoConfig
 from recordmill.processes.pool import close_shared_pool
 from recordmill.storage.files import Location
 from tests.films import make_film
+from tests.paths import BOXES, DEMO, ROOT
 
-ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONFIGS = {
     "images": ImagesConfig,
@@ -51,7 +51,6 @@ CONFIGS = {
 }
 KINDS = ("images", "text", "table", "sensor", "arrays", "video")
 PAGE_OF = {"status": "flink", "cancel": "flink", "worker-pool": "flink"}
-EXAMPLES = ROOT / "examples" / "clothing"
 
 
 def blocks(page: pathlib.Path, language: str) -> list[str]:
@@ -117,7 +116,7 @@ def test_links_lead_to_files(page):
 
 
 def test_the_demo_is_small_and_has_its_licence():
-    pictures = list(EXAMPLES.rglob("*.jpg"))
+    pictures = list(DEMO.rglob("*.jpg"))
     assert len(pictures) >= 60
     assert sum(path.stat().st_size for path in pictures) < 10**6
     assert "CC0 1.0 Universal" in (ROOT / "examples" / "clothing.LICENSE").read_text()
@@ -128,7 +127,7 @@ def test_the_demo_is_small_and_has_its_licence():
 def readme_dataset(tmp_path_factory):
     """The folder in which the README's commands ran, on the pictures of the demo and some texts."""
     folder = tmp_path_factory.mktemp("readme")
-    shutil.copytree(EXAMPLES, folder / "photos")
+    shutil.copytree(DEMO, folder / "photos")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         lines = [f"{'bad' if i % 3 else 'good'},review {i} is {i % 7}" for i in range(90)]
@@ -149,7 +148,7 @@ def readme_dataset(tmp_path_factory):
         np.savez(folder / "digits.npz", x=np.ones((90, 8, 8), "u1"), y=np.arange(90) % 10)
         for number in range(4):
             label = ("run", "walk")[number % 2]
-            make_film(folder / "films" / label / f"{number}.mp4", 40, offset=8 * number)
+            make_film(folder / "videos" / label / f"{number}.mp4", 40, offset=8 * number)
         images, *others = commands(ROOT / "README.md")
         assert main([*images, "--quiet"]) == 0
         for command in others:
@@ -163,7 +162,7 @@ def test_readme_commands_make_a_balanced_dataset(readme_dataset):
     assert len(set(train.classes.values())) == 1
     assert validation.records
     assert test.records
-    assert manifest.ledger.records.written == len(list(EXAMPLES.rglob("*.jpg")))
+    assert manifest.ledger.records.written == len(list(DEMO.rglob("*.jpg")))
     windows = load(Location.parse(str(readme_dataset / "plant-windows")))
     assert windows.ledger.inputs.read + windows.ledger.inputs.filtered == 1400
     assert windows.features["heat"].shape == (24,)
@@ -264,7 +263,7 @@ def test_the_contact_sheet_draws_every_record(readme_dataset, capsys):
 
 
 def test_a_kind_can_be_added_as_the_page_shows(tmp_path, monkeypatch):
-    (code,) = blocks(ROOT / "docs" / "adding-a-kind.md", "python")
+    (code,) = blocks(ROOT / "docs" / "adding-a-data-type.md", "python")
     (tmp_path / "lines.py").write_text(code)
     (tmp_path / "texts").mkdir()
     for label, count in {"ham": 60, "spam": 20}.items():
@@ -283,7 +282,7 @@ def test_a_kind_can_be_added_as_the_page_shows(tmp_path, monkeypatch):
 
 def test_the_reject_of_the_page_is_what_is_written(tmp_path):
     photos = tmp_path / "photos"
-    shutil.copytree(EXAMPLES / "hat", photos / "roses")
+    shutil.copytree(DEMO / "hat", photos / "roses")
     (photos / "roses" / "notes.jpg").write_text("no picture")
     flags = ["--size", "8", "--balance", "oversample", "--max-reject-fraction", "1", "--quiet"]
     places = ["--input", str(photos), "--output", str(tmp_path / "out")]
@@ -315,15 +314,14 @@ def test_the_contact_sheet_draws_clips_as_strips(readme_dataset):
         assert np.abs(drawn.astype(int) - np.asarray(wanted)).mean() < 2
 
 
-def test_the_contact_sheet_draws_boxes(shared_data, tmp_path):
+def test_the_contact_sheet_draws_boxes(tmp_path):
     spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
     sheet = importlib.util.module_from_spec(spec)
     sys.modules["sheet"] = sheet
     spec.loader.exec_module(sheet)
-    faces = shared_data / "facemask_coco"
-    flags = ["--annotations", str(faces / "custom_val.json"), "--size", "96", "--quiet"]
+    flags = ["--annotations", str(BOXES / "annotations.json"), "--size", "96", "--quiet"]
     out = tmp_path / "out"
-    assert main(["images", "--input", str(faces), "--output", str(out), *flags]) == 0
+    assert main(["images", "--input", str(BOXES), "--output", str(out), *flags]) == 0
     target = tmp_path / "sheet.png"
     assert sheet.main(["--dataset", str(out), "--output", str(target), "--size", "98"]) == 0
     with Image.open(target) as picture:

@@ -22,9 +22,8 @@ import pytest
 from recordmill.format.manifest import load
 from recordmill.pipelines.cli import main
 from recordmill.storage.files import Location
+from tests.paths import AIR, ROOT, SMALL_CLOTHING, SMS
 
-ROOT = pathlib.Path(__file__).parents[1]
-CLASSES = ("dress", "pants", "shoes", "t-shirt")
 SENSORS = {
     "benzene": "C6H6(GT)",
     "co": "PT08.S1(CO)",
@@ -45,26 +44,26 @@ def shuffled(labels: list[str]) -> list[str]:
     return random.Random(7).sample(labels, len(labels))
 
 
-def lay_pictures(data: pathlib.Path, folder: pathlib.Path, order: Order) -> None:
-    """Four of the ten classes: 121, 234, 99 and 398 photos."""
-    photos = [photo for label in CLASSES for photo in sorted((data / "clothing" / label).iterdir())]
+def lay_pictures(folder: pathlib.Path, order: Order) -> None:
+    """Four classes: 121, 234, 99 and 398 photos."""
+    photos = sorted(SMALL_CLOTHING.glob("*/*.jpg"))
     for photo, label in zip(photos, order([photo.parent.name for photo in photos]), strict=True):
         (folder / "photos" / label).mkdir(parents=True, exist_ok=True)
         (folder / "photos" / label / photo.name).symlink_to(photo)
 
 
-def lay_texts(data: pathlib.Path, folder: pathlib.Path, order: Order) -> None:
-    lines = (data / "sms_spam" / "SMSSpamCollection").read_text("utf-8").splitlines()[1:]
+def lay_texts(folder: pathlib.Path, order: Order) -> None:
+    lines = SMS.read_text("utf-8").splitlines()[1:]
     labels, texts = zip(*(line.split("\t", 1) for line in lines), strict=True)
     rows = zip(order([*labels]), texts, strict=True)
     table = ["label\ttext", *("\t".join(row) for row in rows)]
     (folder / "messages.tsv").write_text("\n".join(table), "utf-8")
 
 
-def lay_windows(data: pathlib.Path, folder: pathlib.Path, order: Order) -> None:
+def lay_windows(folder: pathlib.Path, order: Order) -> None:
     """Hours in which the sensors were out are left out, and so are those six hours after one."""
     hours: dict[datetime.datetime, list[float]] = {}
-    with (data / "air_quality" / "AirQualityUCI.csv").open(newline="") as file:
+    with AIR.open(newline="") as file:
         for row in csv.DictReader(file, delimiter=";"):
             values = [float((row[name] or "-200").replace(",", ".")) for name in SENSORS.values()]
             if -200 not in values:
@@ -91,7 +90,7 @@ class Example:
     """
 
     name: str
-    lay: Callable[[pathlib.Path, pathlib.Path, Order], None]
+    lay: Callable[[pathlib.Path, Order], None]
     least: float
     most: float
 
@@ -107,9 +106,9 @@ class Example:
         make, train = (shlex.split(line) for line in lines if line.startswith("    "))
         return make, train
 
-    def make(self, data: pathlib.Path, folder: pathlib.Path, order: Order) -> None:
+    def make(self, folder: pathlib.Path, order: Order) -> None:
         """The dataset, from a folder that had nothing but the data."""
-        self.lay(data, folder, order)
+        self.lay(folder, order)
         program, *words = self.commands[0]
         assert program == "recordmill"
         with pytest.MonkeyPatch.context() as patch:
@@ -132,9 +131,9 @@ class Example:
 
 
 ENVIRONMENT = os.environ | {"TF_DETERMINISTIC_OPS": "1", "PYTHONUNBUFFERED": "1"}
-BY_HAND = Example(name="train_pictures_by_hand", lay=lay_pictures, least=0.7, most=0.4)
+BY_HAND = Example(name="train_images_by_hand", lay=lay_pictures, least=0.7, most=0.4)
 EXAMPLES = [
-    Example(name="train_pictures", lay=lay_pictures, least=0.7, most=0.4),
+    Example(name="train_images", lay=lay_pictures, least=0.7, most=0.4),
     BY_HAND,
     Example(name="train_text", lay=lay_texts, least=0.9, most=0.6),
     Example(name="train_sensor", lay=lay_windows, least=0.75, most=0.6),
@@ -153,20 +152,20 @@ def test_every_example_that_trains_is_run():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_true_labels_are_learned(example, shared_data, tmp_path):
-    example.make(shared_data, tmp_path, as_they_are)
+def test_true_labels_are_learned(example, tmp_path):
+    example.make(tmp_path, as_they_are)
     assert shares_of_one_answer(dataset_of(example, tmp_path)) < example.most
     assert accuracy(example.train(tmp_path)) >= example.least
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_shuffled_labels_are_not(example, shared_data, tmp_path):
-    example.make(shared_data, tmp_path, shuffled)
+def test_shuffled_labels_are_not(example, tmp_path):
+    example.make(tmp_path, shuffled)
     assert accuracy(example.train(tmp_path)) < example.most
 
 
-def test_the_loop_by_hand_goes_on_where_it_was_killed(shared_data, tmp_path):
-    BY_HAND.make(shared_data, tmp_path, as_they_are)
+def test_the_loop_by_hand_goes_on_where_it_was_killed(tmp_path):
+    BY_HAND.make(tmp_path, as_they_are)
     whole = measures(BY_HAND.train(tmp_path, "--epochs", "2", "--checkpoints", "whole"))
     killed = BY_HAND.command("--epochs", "2", "--checkpoints", "killed")
     with subprocess.Popen(

@@ -4,14 +4,12 @@
 
 import hashlib
 import itertools
-import pathlib
 
 import pyarrow as pa
 
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Context
-
-SMS = pathlib.Path(__file__).parents[2] / "shared" / "data" / "sms_spam" / "SMSSpamCollection"
+from tests.paths import SMS
 
 # Each stands for something that tokenizers get wrong.
 SAMPLES = [

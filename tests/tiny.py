@@ -179,7 +179,7 @@ class TinyEncoder:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TinyCutter:
+class TinyChunker:
     """Records of so many bytes at most."""
 
     size: int

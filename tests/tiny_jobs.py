@@ -17,7 +17,7 @@ def tiny_job(
     check: bool = False,
     duplicates: Duplicates | None = None,
     analysis: Analysis | None = None,
-    cutter: Chunker | None = None,
+    chunker: Chunker | None = None,
     packed: bool = False,
     unit: str = "input",
     **options: Any,
@@ -31,7 +31,7 @@ def tiny_job(
         check=TinyCheck() if check else None,
         duplicates=duplicates,
         analysis=analysis,
-        cutter=cutter,
+        chunker=chunker,
         unit=unit,
     )
     return Job(config, kind)

@@ -1,0 +1,104 @@
+"""The steps of Recordmill as Beam PTransforms, for custom pipelines.
+
+A whole pipeline, from a folder of images to a published dataset::
+
+    options = ImageOptions(size=(224, 224))
+    run = RunSpec(
+        output="out/",
+        encoder=ImageEncoder(options=options),
+        splits={"train": 0.8, "test": 0.2},
+        seed=7,
+    )
+    with beam.Pipeline() as pipeline:
+        (
+            pipeline
+            | Read.from_source(FileTree(input="photos/"), run)
+            | Check(run, check=HeaderCheck(options=options))
+            | AssignSplits(run)
+            | Analyze(run)
+            | Rebalance(run, balance="oversample")
+            | Reshuffle(run)
+            | WriteToTFRecord(run)
+            | Publish(run)
+        )
+
+The commands are built of the same transforms (`pipelines/road.py`). Batches that a pipeline makes
+itself enter with `StageBatches` in place of `Read`; `ReadBatches` leads back to batches in memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recordmill.transforms.analyze import Analyze
+    from recordmill.transforms.assign_splits import AssignSplits
+    from recordmill.transforms.check import Check
+    from recordmill.transforms.encode_examples import EncodeExamples
+    from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder
+    from recordmill.transforms.images import DecodeAndResizeImages, ReadImages
+    from recordmill.transforms.imaging.image_options import ImageOptions
+    from recordmill.transforms.model.run_spec import RunSpec
+    from recordmill.transforms.publish import Publish
+    from recordmill.transforms.read import Read, StageBatches
+    from recordmill.transforms.read_batches import ReadBatches
+    from recordmill.transforms.rebalance import Rebalance
+    from recordmill.transforms.reshuffle import Reshuffle
+    from recordmill.transforms.sources.files.folders import FileTree
+    from recordmill.transforms.sources.rows.file_list import FileList
+    from recordmill.transforms.write import WriteToTFRecord
+
+_MODULES = {
+    "Analyze": "analyze",
+    "AssignSplits": "assign_splits",
+    "Check": "check",
+    "DecodeAndResizeImages": "images",
+    "EncodeExamples": "encode_examples",
+    "FileList": "sources.rows.file_list",
+    "FileTree": "sources.files.folders",
+    "HeaderCheck": "encoders.images",
+    "ImageEncoder": "encoders.images",
+    "ImageOptions": "imaging.image_options",
+    "Publish": "publish",
+    "Read": "read",
+    "ReadBatches": "read_batches",
+    "ReadImages": "images",
+    "Rebalance": "rebalance",
+    "Reshuffle": "reshuffle",
+    "RunSpec": "model.run_spec",
+    "StageBatches": "read",
+    "WriteToTFRecord": "write",
+}
+
+__all__ = [
+    "Analyze",
+    "AssignSplits",
+    "Check",
+    "DecodeAndResizeImages",
+    "EncodeExamples",
+    "FileList",
+    "FileTree",
+    "HeaderCheck",
+    "ImageEncoder",
+    "ImageOptions",
+    "Publish",
+    "Read",
+    "ReadBatches",
+    "ReadImages",
+    "Rebalance",
+    "Reshuffle",
+    "RunSpec",
+    "StageBatches",
+    "WriteToTFRecord",
+]
+
+
+def __getattr__(name: str) -> Any:  # encoder processes import what is below here, without Beam
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

@@ -1,7 +1,7 @@
-"""Pictures in a pipeline of one's own: list the files, decode and resize what they hold.
+"""ReadImages and DecodeAndResizeImages: images in memory, for custom pipelines.
 
-The road itself decodes inside the shard writer, so that only references travel through its
-shuffle; these steps are for pipelines that want the pixels earlier.
+The commands decode images when a shard is written, so that only references pass through the
+shuffle. These transforms are for pipelines that need the decoded images earlier.
 """
 
 import collections
@@ -20,43 +20,50 @@ from recordmill.storage.files import Location
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context, Source
 from recordmill.transforms.sources.files.folders import FileTree
-from recordmill.transforms.sources.rows.listings import FileList, is_listing
+from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder
 
 _REJECTS = "rejects"
-_CHUNK = 64  # pictures of a task, and of a batch that comes out: a few MiB
+_CHUNK = 64  # images of a task, and of a batch of its output: a few MiB
 
 
-class Pictures(NamedTuple):
-    """What a step made, and what it could not use: `recordmill.errors.Reject`s with a reason."""
+class ImageBatches(NamedTuple):
+    """Batches of images or of references to them, and the rejects: `recordmill.errors.Reject`s."""
 
     batches: beam.PCollection[pa.RecordBatch]
     rejects: beam.PCollection[Reject]
 
 
-def source_of(where: str) -> Source:
-    """A listing that names pictures, by its extension; else a folder of them, a pattern, or one."""
-    place = Location.parse(where)
+def image_source(path: str) -> Source:
+    """Return the source of a path: a listing (by extension), or a folder, glob pattern or file."""
+    place = Location.parse(path)
     if is_listing(place):
-        return FileList(path=where)
-    return FileTree(input=where)
+        return FileList(path=path)
+    return FileTree(input=path)
 
 
 def _scan(_: bytes, source: Any) -> Iterator[Any]:
-    for listed in (source_of(source) if isinstance(source, str) else source).scan():
+    counters = RecordCounters("ReadImages")
+    for listed in (image_source(source) if isinstance(source, str) else source).scan():
+        rows = 0 if listed.rows is None else len(listed.rows)
+        rejected = len(listed.rejects)
+        counters.add(read=rows + rejected, out=rows, rejected=rejected)
         yield from (TaggedOutput(_REJECTS, reject) for reject in listed.rejects)
-        if listed.rows is not None and len(listed.rows):
+        if listed.rows is not None and rows:
             yield batch.with_hash(listed.rows)
 
 
 @dataclasses.dataclass(eq=False)
 class ReadImages(beam.PTransform):
-    """Lists a folder or a listing: batches of references out, and rejects; no file is opened.
+    """List image files: a pipeline in; batches of references, and rejects, out.
 
-    input: where to look, or a source with options of its own, such as
-      `FileList(path="pictures.csv", label_column="species")`.
+    Image files are not opened.
+
+    input: a folder, glob pattern or listing; or a source with options, such as
+      `FileList(path="images.csv", label_column="species")`.
 
     Example::
 
@@ -68,9 +75,7 @@ class ReadImages(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(
-        self, begin: beam.pvalue.PBegin
-    ) -> Any:  # Pictures; Beam's own hints know only PCollections
+    def expand(self, begin: beam.pvalue.PBegin) -> Any:  # ImageBatches, no type hint of Beam's
         listed = (
             begin
             | "Once" >> beam.Impulse()
@@ -79,8 +84,9 @@ class ReadImages(beam.PTransform):
             .with_outputs(_REJECTS, main="batches")
             .with_output_types(pa.RecordBatch)
         )
-        # Without it everything that follows would run where the listing was made.
-        return Pictures(listed.batches | "Spread" >> beam.Reshuffle(), listed[_REJECTS])
+        # Without a reshuffle all later steps would run on the worker that listed the files.
+        spread = listed.batches | "Spread" >> beam.Reshuffle().with_output_types(pa.RecordBatch)
+        return ImageBatches(spread, listed[_REJECTS])
 
 
 class _Decode(beam.DoFn):
@@ -88,8 +94,7 @@ class _Decode(beam.DoFn):
         self._encoder = encoder
         self._context = context
         self._workers = workers
-        self._decoded = beam.metrics.Metrics.counter("recordmill", "pictures_decoded")
-        self._rejected = beam.metrics.Metrics.counter("recordmill", "pictures_rejected")
+        self._counters = RecordCounters("DecodeAndResizeImages")
 
     def process(self, rows: pa.RecordBatch, labels: Sequence[str]) -> Iterator[Any]:
         packed = pack_encoder(
@@ -97,8 +102,9 @@ class _Decode(beam.DoFn):
         )
         for columns, rejects in _run_ahead(packed, batch.complete(rows), self._workers):
             decoded = batch.from_bytes(columns)
-            self._decoded.inc(len(decoded))
-            self._rejected.inc(len(rejects))
+            self._counters.add(
+                read=len(decoded) + len(rejects), out=len(decoded), rejected=len(rejects)
+            )
             yield from (TaggedOutput(_REJECTS, reject) for reject in rejects)
             if len(decoded):
                 yield decoded
@@ -107,7 +113,7 @@ class _Decode(beam.DoFn):
 def _run_ahead(
     packed: bytes, rows: pa.RecordBatch, workers: int
 ) -> Iterator[tuple[bytes, Sequence[Reject]]]:
-    """Yields what the encoder processes make of the rows, in order, two tasks each ahead."""
+    """Yield the results of `encode_columns` in order, with up to two tasks per encoder process."""
     pool = shared_pool(workers)
     waiting: collections.deque[Future[tuple[bytes, Sequence[Reject]]]] = collections.deque()
     for start in range(0, len(rows), _CHUNK):
@@ -121,19 +127,20 @@ def _run_ahead(
 
 @dataclasses.dataclass(eq=False)
 class DecodeAndResizeImages(beam.PTransform):
-    """Batches of references in; batches of the pictures' features out, and rejects.
+    """Decode and resize images: batches of references in; batches of features, and rejects, out.
 
-    The columns that come out are those of the Examples (`image/encoded` and the rest), beside the
-    record's key, label, split and copy.
+    The columns of the output are the features of the Examples (`image/encoded` and the others), and
+    the key, label, split and copy of the record.
 
-    labels: class names in the order of their numbers, or a side input of them; without any there
-      are no label features.
-    augment: what varies the copies that `RebalanceClasses` made, a function of (seed, key, copy).
+    labels: class names in the order of their numbers, or a side input of them; empty for no label
+      features.
+    label_offset: number of the first class.
+    augment: augmentations of copies (`__copy__` above 0), a function of (seed, key, copy).
     workers: encoder processes; 0 is one per core.
 
     Example::
 
-        pictures, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
+        images, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(224, 224)))
     """
 
     options: ImageOptions
@@ -146,10 +153,10 @@ class DecodeAndResizeImages(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> Any:  # Pictures
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> Any:  # ImageBatches
         encoder = ImageEncoder(options=self.options, augment=self.augment)
         context = Context(seed=self.seed, label_offset=self.label_offset)
         decoded = batches | "Decode" >> beam.ParDo(
             _Decode(encoder, context, self.workers), self.labels
         ).with_outputs(_REJECTS, main="batches").with_output_types(pa.RecordBatch)
-        return Pictures(decoded.batches, decoded[_REJECTS])
+        return ImageBatches(decoded.batches, decoded[_REJECTS])

@@ -21,7 +21,8 @@ from tfx_bsl.coders.example_coder import (  # type: ignore[import-untyped]
 )
 
 from benchmarks.rows import LABEL, LABELS, NUMBERS
-from recordmill.format.framing import HEAD, TAIL, frame_heads, mask_crcs
+from recordmill.format.checksums import mask_crcs
+from recordmill.format.framing import FOOTER_BYTES, HEADER_BYTES, frame_headers
 
 _ROWS = 1 << 14  # Examples encoded at once
 
@@ -39,13 +40,13 @@ def as_lists(column: pa.Array) -> pa.ListArray:
 
 def frame_all(payloads: Sequence[bytes]) -> bytes:
     """Frames one after another."""
-    heads = frame_heads(np.fromiter(map(len, payloads), np.int64, len(payloads))).tobytes()
+    heads = frame_headers(np.fromiter(map(len, payloads), np.int64, len(payloads))).tobytes()
     crcs = np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(payloads))
     tails = mask_crcs(crcs).astype("<u4").tobytes()
     pieces = [b""] * (3 * len(payloads))
-    pieces[::3] = [heads[i : i + HEAD] for i in range(0, len(heads), HEAD)]
+    pieces[::3] = [heads[i : i + HEADER_BYTES] for i in range(0, len(heads), HEADER_BYTES)]
     pieces[1::3] = payloads
-    pieces[2::3] = [tails[i : i + TAIL] for i in range(0, len(tails), TAIL)]
+    pieces[2::3] = [tails[i : i + FOOTER_BYTES] for i in range(0, len(tails), FOOTER_BYTES)]
     return b"".join(pieces)
 
 

@@ -23,7 +23,7 @@ from pyarrow import csv
 from benchmarks.documents import LENGTH, VOCABULARY
 from benchmarks.peers.processes import FORK, PROCESSES, finish, shard, started
 from recordmill.format.example import encode_frames
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 
 _ROWS = 1 << 14  # Examples encoded at once

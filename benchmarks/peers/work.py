@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.format.varint import encode_varint
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.imaging.pixels import Picture, process
+from recordmill.transforms.imaging.pixels import EncodedImage, process
 
 OPTIONS = ImageOptions(size=(224, 224))  # JPEG, quality 90
 
@@ -29,12 +29,12 @@ def label_of(key: str) -> str:
     return key.partition("/")[0]
 
 
-def make_picture(folder: str, key: str) -> Picture:
+def make_picture(folder: str, key: str) -> EncodedImage:
     """Reads, decodes, resizes, encodes."""
     return process(pathlib.Path(folder, key).read_bytes(), OPTIONS)
 
 
-def make_example(key: str, picture: Picture, numbers: Mapping[str, int]) -> bytes:
+def make_example(key: str, picture: EncodedImage, numbers: Mapping[str, int]) -> bytes:
     """A serialised tf.train.Example, by hand: ours encodes whole batches, and takes a millisecond
     for a single one; TensorFlow's takes seconds to import.
     """

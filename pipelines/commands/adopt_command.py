@@ -1,4 +1,4 @@
-"""`recordmill adopt`: TFRecord files that others wrote, as a dataset, without writing them anew."""
+"""The command `recordmill adopt`, which describes existing TFRecord files as a dataset."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from recordmill.runners.progress import Snapshot, Watcher
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from recordmill.adopt.adoption import Adopted
+    from recordmill.adopt.adoption import AdoptedShard
     from recordmill.adopt.file_scan import Scan
     from recordmill.format.manifest import Manifest
     from recordmill.pipelines.commands.adopt_job import AdoptOutcome
 
-_ROWS = 20  # patterns of names shown
+_ROWS = 20  # file name patterns shown
 
 
 def adopt_main(argv: Sequence[str]) -> int:
-    """Makes a dataset of TFRecord files that others wrote: they get further names in a folder,
-    are read once, to their ends, and described; not a byte of them is written anew.
+    """Makes a dataset of existing TFRecord files, without rewriting them: every file is read once,
+    linked into the output folder, and described in a manifest.
 
     Example:
       recordmill adopt --input 'data/*.tfrecord' --output out
@@ -39,12 +39,12 @@ def adopt_main(argv: Sequence[str]) -> int:
     with Watcher(counted.snapshot, quiet=config.quiet):
         outcome = job.run(on_listed=counted.begin, on_scanned=counted.add)
     if not config.quiet:
-        _say(outcome, config, seconds=time.monotonic() - started)
+        _print_outcome(outcome, config, seconds=time.monotonic() - started)
     return 0
 
 
 def _spread(argv: Sequence[str]) -> list[str]:
-    """With --input before every file: of a pattern without quotes a shell makes many."""
+    """Insert --input before every file, because a shell expands an unquoted pattern to many."""
     spread: list[str] = []
     flag = ""
     for word in argv:
@@ -57,7 +57,7 @@ def _spread(argv: Sequence[str]) -> list[str]:
 
 
 class _Counted:
-    """Counts files as they are read."""
+    """Progress in files read."""
 
     def __init__(self) -> None:
         self._total: int | None = None
@@ -84,22 +84,22 @@ class _Counted:
         )
 
 
-def _say(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float) -> None:
+def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float) -> None:
     from recordmill.pipelines.terminal import report
     from recordmill.pipelines.terminal.tables import count_of, stack
 
     if outcome.status == "unchanged":
         if outcome.resumed:
-            print("This run finished the publishing of an interrupted one; nothing is left to do")
+            print("Publishing of an interrupted run was completed; there is nothing else to do")
         else:
-            print(f"nothing has changed since {config.output} was made; nothing to do")
+            print(f"nothing has changed since {config.output} was written; nothing to do")
         return
     tables = stack(files_table(outcome.adopted), features_table(outcome.manifest))
     if outcome.status == "planned":
         from rich.text import Text
 
         records = sum(split.records for split in outcome.manifest.splits.values())
-        last = f"{count_of(records, 'record')} of these files can be adopted; nothing was written."
+        last = f"{count_of(records, 'record')} in these files can be adopted; nothing was written."
         notes = [f"Note: {note}" for note in outcome.manifest.notes]
         report.show(stack(tables, Text("\n".join([*notes, last]))))
         return
@@ -108,21 +108,21 @@ def _say(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float) -> None:
     )
     if outcome.copied:
         print(
-            f"{count_of(outcome.copied, 'file')} of {len(outcome.adopted)} had to be copied: no"
-            " hard link can be made there"
+            f"{outcome.copied:,} of {count_of(len(outcome.adopted), 'file')} had to be copied,"
+            " because the output's file system cannot hard-link them"
         )
 
 
-def files_table(adopted: Sequence[Adopted]) -> RenderableType:
-    """Which files are of which split, those whose names differ in numbers only as one row."""
+def files_table(adopted: Sequence[AdoptedShard]) -> RenderableType:
+    """Return a table of files and their splits; names that differ only in numbers share a row."""
     from rich.text import Text
 
     from recordmill.pipelines.terminal.tables import name_of, new_table
 
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in adopted:
-        key = one.original.key
-        groups[one.original.split, re.sub(r"[0-9]+", "*", key)].append(key)
+        key = one.source.key
+        groups[one.source.split, re.sub(r"[0-9]+", "*", key)].append(key)
     table = new_table("file", "files", words=["split"])
     for place, ((split, pattern), keys) in enumerate(groups.items()):
         if place == _ROWS:
@@ -134,13 +134,13 @@ def files_table(adopted: Sequence[Adopted]) -> RenderableType:
 
 
 def features_table(manifest: Manifest) -> RenderableType:
-    """What was inferred of each feature."""
+    """Return a table of the inferred features."""
     from recordmill.pipelines.terminal.tables import name_of, new_table
 
     table = new_table("feature", words=["type", "shape", "kind"])
     for name, feature in sorted(manifest.features.items()):
         shape = feature.shape if feature.raw_shape is None else feature.raw_shape
         sizes = " x ".join("any" if size is None else str(size) for size in shape)
-        kind = f"{feature.kind}, in steps" if feature.sequence else feature.kind
+        kind = f"{feature.kind}, sequence" if feature.sequence else feature.kind
         table.add_row(name_of(name), feature.raw_dtype or feature.dtype, sizes, kind)
     return table

@@ -12,8 +12,8 @@ from recordmill.pipelines.options.declaration import Group, option
 from recordmill.reading.raw_arrays import RawArray
 
 _PLACES = Group(10, "Input and output")
-_MEANING = Group(20, "What the records mean")
-_RUN = Group(80, "How the job runs")
+_MEANING = Group(20, "Splits, classes and features")
+_RUN = Group(80, "Job")
 
 
 def _read_places(texts: Sequence[str]) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ class AdoptConfig:
     """Options of `recordmill adopt`.
 
     Raises:
-      ConfigError: a value that cannot work.
+      ConfigError: a value is invalid.
     """
 
     input: tuple[str, ...] = option(
@@ -41,38 +41,38 @@ class AdoptConfig:
         parse=_read_places,
         repeat=True,
         metavar="WHERE",
-        help="TFRecord files: one or several, a pattern such as 'data/*.tfrecord', or a folder;"
-        " may be repeated.",
+        help="TFRecord files: one or several files, a glob pattern such as 'data/*.tfrecord', or a"
+        " folder; may be repeated.",
     )
     output: str = option(
-        group=_PLACES, metavar="FOLDER", help="Folder of the dataset; made where it is missing."
+        group=_PLACES, metavar="FOLDER", help="Folder of the dataset; created if missing."
     )
     split: str | None = option(
         None,
         group=_MEANING,
         shapes_bytes=True,
         metavar="NAME",
-        help="Split of all files. Default: what a file's name says (train, val, validation, test,"
-        " eval), else its folder's, else train.",
+        help="Split of all files. Default: from the name of the file (train, val, validation, test,"
+        " eval), else from the name of its folder, else train.",
     )
     label_feature: str | None = option(
         None,
         group=_MEANING,
         shapes_bytes=True,
         metavar="NAME",
-        help="Feature that holds the number of the class. Default: image/class/label or label,"
-        " where one of them does.",
+        help="Feature with the integer label. Default: image/class/label or label, whichever"
+        " exists.",
     )
     labels_file: str | None = option(
         None,
         group=_MEANING,
         shapes_bytes=True,
         metavar="FILE",
-        help="Class names, one a line, in the order of their numbers. Default: as image/class/text"
-        " has them, else the numbers.",
+        help="File with the class names, one per line, in the order of their integer labels."
+        " Default: the names in image/class/text, else the numbers.",
     )
     label_offset: int = option(
-        0, group=_MEANING, shapes_bytes=True, help="Number of the first class."
+        0, group=_MEANING, shapes_bytes=True, help="Integer label of the first class."
     )
     raw: Mapping[str, RawArray] = option(
         {},
@@ -82,17 +82,19 @@ class AdoptConfig:
         show=_show_raw,
         repeat=True,
         metavar="NAME=DTYPE:SHAPE",
-        help="Feature that holds the bytes of an array, such as image_raw=uint8:28x28x1; ? for a"
-        " size that varies; may be repeated.",
+        help="Feature with the bytes of an array, its dtype and shape, such as"
+        " image_raw=uint8:28x28x1; ? stands for a size that varies; may be repeated.",
     )
     overwrite: bool = option(
-        False, group=_RUN, help="Replace a dataset of other options or other input."
+        False,
+        group=_RUN,
+        help="Replace an existing dataset that was made with other options or other input.",
     )
     dry_run: bool = option(
-        False, group=_RUN, help="Read all files and say what they hold; make no dataset."
+        False, group=_RUN, help="Read all files, print what they hold, and write no dataset."
     )
     quiet: bool = option(False, group=_RUN, help="Print errors only.")
-    workers: int = option(0, group=_RUN, help="Processes; 0 is one per core.")
+    workers: int = option(0, group=_RUN, help="Number of processes; 0 is one per core.")
 
     def __post_init__(self) -> None:
         for flag, value in (("--label-offset", self.label_offset), ("--workers", self.workers)):

@@ -1,6 +1,6 @@
-"""The files that `recordmill adopt` takes: which they are, of which split, how compressed.
+"""Lists the input files of `recordmill adopt`, with their splits and their compression.
 
-Local ones only: what is adopted gets a second name, which object stores have not.
+Only local files can be adopted, because object stores have no hard links.
 """
 
 from __future__ import annotations
@@ -11,40 +11,52 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from recordmill.adopt.file_scan import Original, compression_of
+from recordmill.adopt.file_scan import SourceFile, file_compression
 from recordmill.errors import ConfigError
 from recordmill.format.framing import Compression
 from recordmill.format.manifest import shard_name
 from recordmill.storage.files import Location, StorageError, shown
+from recordmill.transforms.model.unicode_tables import mask_later
 from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.files.folders import filtered_by
-from recordmill.transforms.sources.files.references import known_split
-from recordmill.transforms.sources.files.walks import File, LeftOut, as_pattern, glob, matches, walk
+from recordmill.transforms.sources.files.folders import skip_reason
+from recordmill.transforms.sources.files.references import canonical_split
+from recordmill.transforms.sources.files.walks import (
+    File,
+    SkippedPath,
+    glob,
+    matches,
+    split_pattern,
+    walk,
+)
 
-_SAYS_TFRECORD = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
-# Beside the words that folders of pictures are known by.
-_WORDS = {"eval": "test", "evaluation": "test", "dev": "validation", "validate": "validation"}
+_TFRECORD_NAME = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
+# In addition to the names of split folders that `known_split` accepts.
+_SPLIT_WORDS = {"eval": "test", "evaluation": "test", "dev": "validation", "validate": "validation"}
 _SPLIT = re.compile(r"[A-Za-z0-9_-]+")
-_OF_MANY = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdoptListing:
-    """What an input is. left_out: files of folders that are no TFRecords. notes: sentences."""
+    """The files of an input.
 
-    originals: tuple[Original, ...]
+    left_out: number of files in folders whose names do not say TFRecord. notes: sentences for the
+    manifest.
+    """
+
+    originals: tuple[SourceFile, ...]
     compression: Compression
     left_out: int
     notes: tuple[str, ...]
 
 
 def list_input(places: Sequence[str], *, output: Location, split: str | None) -> AdoptListing:
-    """Lists files, patterns and folders, in the natural order of their names.
+    """List files, patterns and folders, in the natural order of their names.
 
-    split: of all files; None for what their names say.
+    split: the split of all files; None to take it from their names.
 
     Raises:
-      ConfigError: there is no such file, or it cannot be adopted into this output.
+      ConfigError: a file does not exist, or cannot be adopted into this output.
     """
     roots, found, left_out = [], {}, 0
     for text in places:
@@ -62,7 +74,7 @@ def list_input(places: Sequence[str], *, output: Location, split: str | None) ->
         key = os.path.relpath(path, common)
         _check_file(path, key, output)
         originals.append(
-            Original(
+            SourceFile(
                 key=key,
                 place=Location("", path),
                 size=file.size,
@@ -76,45 +88,45 @@ def list_input(places: Sequence[str], *, output: Location, split: str | None) ->
         originals=tuple(originals),
         compression=_compression(originals),
         left_out=left_out,
-        notes=(*incomplete(keys), *([] if split else unsaid(keys))),
+        notes=(*incomplete(keys), *([] if split else without_split(keys))),
     )
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
-    """Sorts names by the numbers in them: a2 before a10."""
+    """Return a sort key that compares numbers in names by value: a2 before a10."""
     parts = re.split(r"([0-9]+)", name)
     return [int(part) if number % 2 else part for number, part in enumerate(parts)], name
 
 
 def split_of(key: str) -> str:
-    """The split that a path says, train where it says none. Raises ConfigError as `said_split`."""
-    return said_split(key) or "train"
+    """Return the split that a path names, or train. Raises ConfigError as `named_split`."""
+    return named_split(key) or "train"
 
 
-def unsaid(keys: Sequence[str]) -> list[str]:
-    """A sentence, where some paths say a split and others do not."""
-    silent = [key for key in keys if said_split(key) is None]
-    if not silent or len(silent) == len(keys):
+def without_split(keys: Sequence[str]) -> list[str]:
+    """Return a sentence if some paths name a split and others do not."""
+    unnamed = [key for key in keys if named_split(key) is None]
+    if not unnamed or len(unnamed) == len(keys):
         return []
-    some = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")
-    return [f"in train, as their names say no split: {some}"]
+    some = ", ".join(unnamed[:3]) + (f" and {len(unnamed) - 3} more" if len(unnamed) > 3 else "")
+    return [f"put into train, because their names say no split: {some}"]
 
 
-def said_split(key: str) -> str | None:
-    """The split that a path says: by its name, else by the nearest folder that says one.
+def named_split(key: str) -> str | None:
+    """Return the split that a path names: its file name, else the nearest folder that names one.
 
     Raises:
-      ConfigError: a name says two.
+      ConfigError: a name contains two splits.
     """
     for part in reversed(key.split("/")):
-        words = [word.lower() for word in re.findall(r"[^\W\d_]+", part)]
-        splits = {_WORDS.get(word) or known_split(word) for word in words}
+        words = [word.lower() for word in re.findall(r"[^\W\d_]+", mask_later(part))]
+        splits = {_SPLIT_WORDS.get(word) or canonical_split(word) for word in words}
         splits.discard(None)
         if len(splits) > 1:
-            said = " and ".join(sorted(one for one in splits if one))
+            both = " and ".join(sorted(one for one in splits if one))
             raise ConfigError(
-                f"--input: the name {part!r} in {key} says both {said}; --split NAME puts all files"
-                " into one split"
+                f"--input: the name {part!r} in {key} names the splits {both}; --split NAME puts"
+                " all files into one split"
             )
         for one in splits:
             if one is not None:
@@ -123,33 +135,33 @@ def said_split(key: str) -> str | None:
 
 
 def check_split(name: str | None) -> None:
-    """Raises ConfigError for what cannot be a part of names of files."""
+    """Raise ConfigError for a split name that cannot be part of file names."""
     if name is not None and not _SPLIT.fullmatch(name):
         raise ConfigError(
-            "--split: expected a name of letters, digits, _ and -, which becomes a part of names"
-            f" of files; got {name!r}"
+            "--split: expected a name of letters, digits, _ and -, because it becomes part of file"
+            f" names; got {name!r}"
         )
 
 
 def incomplete(keys: Sequence[str]) -> Iterator[str]:
-    """A sentence for each set of numbered files (...-00001-of-00005) of which some are missing."""
+    """Yield a sentence for each incomplete set of numbered files, such as ...-00001-of-00005."""
     there: dict[tuple[str, str, str], set[int]] = collections.defaultdict(set)
     for key in keys:
-        match = _OF_MANY.fullmatch(key)
+        match = _NUMBERED.fullmatch(key)
         if match is not None:
             there[match[1], match[3], match[4]].add(int(match[2]))
     for (before, count, after), numbers in sorted(there.items()):
         if len(numbers) < int(count):
-            yield f"of {before}*-of-{count}{after} {len(numbers)} of {int(count)} files are there"
+            yield f"{before}*-of-{count}{after}: only {len(numbers)} of {int(count)} files exist"
 
 
 def _find(text: str, place: Location) -> tuple[Location, list[File | None]]:
-    """The folder that keys begin at, and the files; None for one that is no TFRecord."""
-    pattern = as_pattern(place)
+    """Return the folder that keys are relative to, and its files; None for a skipped file."""
+    pattern = split_pattern(place)
     try:
         if pattern is not None:
             root, rest = pattern
-            named = list(glob(root, rest, filtered_by)) if root.is_dir() else []
+            named = list(glob(root, rest, skip_reason)) if root.is_dir() else []
             files = [one for one in named if isinstance(one, File)]
             for one in named:
                 if not isinstance(one, File):
@@ -170,18 +182,18 @@ def _find(text: str, place: Location) -> tuple[Location, list[File | None]]:
 
 
 def _find_in(text: str, folder: Location) -> list[File | None]:
-    """The TFRecord files of a folder, by name or by content."""
+    """Return the files of a folder; None for each whose name does not say TFRecord."""
     found: list[File | None] = []
-    for one in walk(folder, filtered_by, depth=0):
-        if isinstance(one, LeftOut):
+    for one in walk(folder, skip_reason, depth=0):
+        if isinstance(one, SkippedPath):
             continue
         if not isinstance(one, File):
             raise ConfigError(f"--input {text}: {one.key}: {one.detail}")
         name = one.key.rpartition("/")[2]
-        found.append(one if _SAYS_TFRECORD.search(name) else None)
+        found.append(one if _TFRECORD_NAME.search(name) else None)
     if not any(found):
         raise ConfigError(
-            f"--input {text}: the folder has no file whose name says TFRecord (.tfrecord, .tfrec,"
+            f"--input {text}: no file name in this folder says TFRecord (.tfrecord, .tfrec,"
             " .record); name the files by a pattern"
         )
     return found
@@ -190,27 +202,27 @@ def _find_in(text: str, folder: Location) -> list[File | None]:
 def _local(flag: str, place: Location) -> Location:
     if not place.is_local:
         raise ConfigError(
-            f"{flag} {shown(place)}: files are adopted where they lie, by a second name, which"
-            " object stores have not: copy them to this machine first"
+            f"{flag} {shown(place)}: expected a local path, because adopted files are hard-linked;"
+            " copy the files to this machine first"
         )
     return place
 
 
 def check_output(output: Location) -> None:
-    """Raises ConfigError for one that is not local."""
+    """Raise ConfigError for an output that is not local."""
     _local("--output", output)
 
 
 def _refuse_around(text: str, place: Location, output: Location) -> None:
-    """A dataset must not lie where the next run would look for input."""
-    pattern = as_pattern(place)
+    """Raise ConfigError if the next run would list the output's files as input."""
+    pattern = split_pattern(place)
     around = f"{os.path.realpath(place.local_path)}/"
     inner = os.path.realpath(output.local_path)
     if pattern is None:
         if f"{inner}/".startswith(around) and place.is_dir():
             raise ConfigError(
-                f"--output {shown(output)} lies inside --input {text}: its files would be input of"
-                " the next run; choose a folder outside of it, or name the files by a pattern"
+                f"--output {shown(output)} lies inside --input {text}: the next run would list its"
+                " files as input; choose a folder outside of it, or name the files by a pattern"
             )
         return
     root, rest = pattern
@@ -219,39 +231,43 @@ def _refuse_around(text: str, place: Location, output: Location) -> None:
         likely = f"{inner[len(base) :]}/{shard_name('train', 0, 1, 'none')}"
         if any(matches(f"{likely}{end}".split("/"), rest.split("/")) for end in ("", ".gz")):
             raise ConfigError(
-                f"--output {shown(output)} lies where --input {text} looks: its files would be"
-                " input of the next run; choose another folder"
+                f"--output {shown(output)} matches --input {text}: the next run would list its"
+                " files as input; choose another folder"
             )
 
 
 def _check_file(path: str, key: str, output: Location) -> None:
-    inside: Callable[[str], str] = os.path.realpath
-    if f"{inside(path)}/".startswith(f"{inside(output.local_path)}/"):
+    real: Callable[[str], str] = os.path.realpath
+    if f"{real(path)}/".startswith(f"{real(output.local_path)}/"):
         raise ConfigError(
-            f"--input: {shown(path)} lies inside --output {shown(output)}: files are adopted into"
-            " another folder, and stay where they are"
+            f"--input: {shown(path)} lies inside --output {shown(output)}: choose another output"
+            " folder; the input files stay where they are"
         )
     try:
         key.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"--input: the name {shown(key)} is not UTF-8, and names become keys: rename it"
+            f"--input: the name {shown(key)} is not UTF-8, and names become keys: rename the file"
         ) from error
 
 
-def _compression(originals: Sequence[Original]) -> Compression:
-    """Of all files; a file of 0 bytes is of any."""
+def _compression(originals: Sequence[SourceFile]) -> Compression:
+    """Return the common compression of all files; empty files fit any.
+
+    Raises:
+      ConfigError: some files are gzip and others are not.
+    """
     first: dict[Compression, str] = {}
     for one in originals:
         try:
-            found = compression_of(one.place)
+            found = file_compression(one.place)
         except StorageError as error:
             raise ConfigError(f"--input: {error}") from error
         if found is not None:
             first.setdefault(found, one.key)
     if len(first) > 1:
         raise ConfigError(
-            "--input: expected files of one compression, as a dataset has one; got"
+            "--input: expected files of one compression, because a dataset has one; got"
             f" {first['gzip']}, which is gzip, and {first['none']}, which is not"
         )
     return next(iter(first), "none")

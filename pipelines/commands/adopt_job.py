@@ -1,4 +1,4 @@
-"""Adopting files as a job: under the lock of its output, and gone on with after a stop."""
+"""The job of `recordmill adopt`, which holds the lock of its output and can be resumed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from recordmill.adopt import adoption
-from recordmill.adopt.adoption import Adopted, AdoptedContents, IndexTask
+from recordmill.adopt.adoption import AdoptedContents, AdoptedShard, IndexTask
 from recordmill.adopt.class_numbers import LabelError
-from recordmill.adopt.feature_inference import UnlikeError
-from recordmill.adopt.file_scan import Scan, ScanTask, scan
+from recordmill.adopt.feature_inference import InconsistentFeatureError
+from recordmill.adopt.file_scan import Scan, ScanTask, scan_file
 from recordmill.checking.shard_check import Damage
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import Manifest
 from recordmill.job import lock, publishing
-from recordmill.job.outputs import refuse_foreign
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Staging, to_json
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
@@ -27,9 +27,9 @@ from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.storage.files import Location, shown
 
-_TOLD = 20  # damaged files in a message
-_CHANGED = 3  # files of another input
-_LITTLE = 500_000  # records
+_DAMAGES = 20  # damaged files named in a message
+_CHANGED = 3  # changed files named in a message
+_IN_THIS_PROCESS = 500_000  # records whose index is written faster than processes start
 
 Status = Literal["published", "unchanged", "planned"]
 Task = TypeVar("Task")
@@ -38,20 +38,22 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdoptOutcome:
-    """How a job ended. manifest: of the dataset; with --dry-run the one that there would be.
+    """The result of a job.
 
-    copied: files that could not be linked. resumed: it finished the publishing of another run.
+    manifest: of the dataset, also of one that --dry-run did not write.
+    copied: number of files that could not be hard-linked.
+    resumed: whether this run completed the publishing of an interrupted one.
     """
 
     status: Status
     manifest: Manifest
-    adopted: tuple[Adopted, ...]
+    adopted: tuple[AdoptedShard, ...]
     copied: int = 0
     resumed: bool = False
 
 
 class AdoptJob:
-    """One run of one command."""
+    """One run of `recordmill adopt`."""
 
     def __init__(self, config: AdoptConfig) -> None:
         self.config = config
@@ -66,17 +68,20 @@ class AdoptJob:
     def run(
         self, *, on_listed: Callable[[int], None], on_scanned: Callable[[Scan], None]
     ) -> AdoptOutcome:
-        """Does what is left to do. on_listed: told how many files there are.
+        """Adopt the files, or continue an interrupted run.
+
+        on_listed: called with the number of files. on_scanned: called with each file's scan.
 
         Raises:
-          ConfigError, RunError
+          ConfigError: options, input or output cannot work.
+          RunError: a file cannot be adopted.
         """
         check_output(self.output)
         listed = list_input(self.config.input, output=self.output, split=self.config.split)
-        refuse_foreign(self.output)
-        adopted = adoption.assign(listed.originals, listed.compression)
+        check_output_folder(self.output)
+        adopted = adoption.assign_shards(listed.originals, listed.compression)
         on_listed(len(adopted))
-        with lock.held(self.output / FOLDER):
+        with lock.hold_lock(self.output / FOLDER):
             fresh = not self.staging.root.exists()
             try:
                 return self._run(listed, adopted, on_scanned)
@@ -86,7 +91,10 @@ class AdoptJob:
                 raise
 
     def _run(
-        self, listed: AdoptListing, adopted: Sequence[Adopted], on_scanned: Callable[[Scan], None]
+        self,
+        listed: AdoptListing,
+        adopted: Sequence[AdoptedShard],
+        on_scanned: Callable[[Scan], None],
     ) -> AdoptOutcome:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
         job = self._job(adopted)
@@ -117,14 +125,12 @@ class AdoptJob:
                 )
                 for one in adopted
             ]
-            # A little is done sooner than processes have started.
-            little = findings.records < _LITTLE
             counts = (
                 [*map(adoption.write_index, tasks)]
-                if little
+                if findings.records < _IN_THIS_PROCESS
                 else self._in_order(adoption.write_index, tasks)
             )
-        manifest, files = adoption.describe(
+        manifest, files = adoption.make_manifest(
             adopted,
             scans,
             counts,
@@ -150,28 +156,28 @@ class AdoptJob:
             resumed=resumed,
         )
 
-    def _job(self, adopted: Sequence[Adopted]) -> dict[str, Any]:
-        """What job.json holds: by its files another input can be told from this one."""
+    def _job(self, adopted: Sequence[AdoptedShard]) -> dict[str, Any]:
+        """Return the content of job.json; its files identify the input."""
         return {
-            "fingerprint": f"{self.id}-{adoption.fingerprint(adopted)}",
+            "fingerprint": f"{self.id}-{adoption.input_fingerprint(adopted)}",
             "input": list(self.config.input),
             "options": option_machinery.shaping(self.config),
             "files": {
-                one.original.key: {
+                one.source.key: {
                     "shard": one.shard,
-                    "size": one.original.size,
-                    "mtime": one.original.mtime,
+                    "size": one.source.size,
+                    "mtime": one.source.mtime,
                 }
                 for one in adopted
             },
         }
 
     def _is_same(self, there: Published, job: Mapping[str, Any]) -> bool:
-        """Whether the dataset that is there is the one that is asked for.
+        """Return whether the published dataset is the one that this run would make.
 
         Raises:
-          ConfigError: it is another one, and is not to be replaced.
-          RunError: it is, and lacks a file.
+          ConfigError: it is another dataset, and --overwrite is not given.
+          RunError: it is the same dataset but lacks a file, and --overwrite is not given.
         """
         if there.job.get("fingerprint") == job["fingerprint"]:
             missing = there.missing()
@@ -180,28 +186,28 @@ class AdoptJob:
             if not self.config.overwrite:
                 raise RunError(
                     f"the dataset in {shown(self.output)} is damaged: {missing}; --overwrite adopts"
-                    " the files anew"
+                    " the files again"
                 )
         if self.config.overwrite:
             return False
-        # How its files are compressed is no option here.
+        # The compression is a property of the files here, not an option.
         options = {**self.shaping, "compression": there.manifest.options.get("compression")}
         there.refuse_others(options, seed=0, encoders={})
         raise ConfigError(
-            f"the input has changed since {shown(self.output)} was made"
+            f"the input has changed since {shown(self.output)} was written"
             f" ({_difference(there.job.get('files', {}), job['files'])}): --overwrite replaces the"
             " dataset, another --output keeps it"
         )
 
     def _scan(
         self,
-        adopted: Sequence[Adopted],
+        adopted: Sequence[AdoptedShard],
         staging: Staging | None,
         on_scanned: Callable[[Scan], None],
     ) -> list[Scan]:
         tasks = [
             ScanTask(
-                original=one.original,
+                source=one.source,
                 name=one.shard,
                 compression=one.compression,
                 staging=staging,
@@ -210,24 +216,24 @@ class AdoptJob:
             )
             for one in adopted
         ]
-        scans = self._in_order(scan, tasks, on_done=on_scanned)
+        scans = self._in_order(scan_file, tasks, on_done=on_scanned)
         damages = [one.damage for one in scans if one.damage is not None]
         if damages:
             raise RunError(_damaged(damages, len(scans)))
         if not any(one.records for one in scans):
-            raise RunError(f"nothing was adopted: no record is in {len(scans)} files")
+            raise RunError(f"nothing was adopted: there is no record in {len(scans)} files")
         return scans
 
     def _conclude(self, scans: Sequence[Scan]) -> AdoptedContents:
         try:
-            return adoption.conclude(
+            return adoption.infer_contents(
                 scans,
                 label_feature=self.config.label_feature,
                 labels=self.labels,
                 label_offset=self.config.label_offset,
                 raw=self.config.raw,
             )
-        except (UnlikeError, LabelError) as error:
+        except (InconsistentFeatureError, LabelError) as error:
             raise RunError(f"nothing was adopted: {error}") from error
 
     def _in_order(
@@ -237,7 +243,7 @@ class AdoptJob:
         *,
         on_done: Callable[[Result], None] = lambda result: None,
     ) -> list[Result]:
-        """The results in the order of the tasks, however they come."""
+        """Run tasks in processes and return the results in the order of the tasks."""
         numbered = [(number, task) for number, task in enumerate(tasks)]
         results: dict[int, Result] = {}
         call = functools.partial(_numbered, function)
@@ -255,27 +261,29 @@ def _numbered(function: Callable[[Task], Result], task: tuple[int, Task]) -> tup
 def _damaged(damages: Sequence[Damage], files: int) -> str:
     if len(damages) == 1:
         return f"nothing was adopted: {shown(damages[0])}"
-    more = len(damages) - _TOLD
+    more = len(damages) - _DAMAGES
     lines = [
-        f"nothing was adopted: {len(damages)} of {files} files are not as they should be",
-        *map(shown, damages[:_TOLD]),
+        f"nothing was adopted: {len(damages)} of {files} files are damaged",
+        *map(shown, damages[:_DAMAGES]),
         *([f"... and {more} more"] if more > 0 else []),
     ]
     return "\n  ".join(lines)
 
 
 def _difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """How two inputs differ: `2 files are new ('a', 'b'), 1 is gone ('c')`."""
+    """Return how two inputs differ: `new files: 2 ('a', 'b'); missing files: 1 ('c')`."""
 
-    def told(names: Iterator[str], what: str) -> list[str]:
+    def some_of(names: Iterator[str], what: str) -> list[str]:
         found = sorted(names)
         some = ", ".join(map(repr, found[:_CHANGED])) + (", ..." if len(found) > _CHANGED else "")
         return [f"{what}: {len(found)} ({some})"] if found else []
 
     both = theirs.keys() & ours.keys()
     parts = [
-        *told((name for name in ours if name not in theirs), "new files"),
-        *told((name for name in theirs if name not in ours), "gone"),
-        *told((name for name in both if theirs[name] != ours[name]), "written to, or renumbered"),
+        *some_of((name for name in ours if name not in theirs), "new files"),
+        *some_of((name for name in theirs if name not in ours), "missing files"),
+        *some_of(
+            (name for name in both if theirs[name] != ours[name]), "modified or renumbered files"
+        ),
     ]
     return "; ".join(parts) or "other files"

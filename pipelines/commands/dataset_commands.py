@@ -1,6 +1,6 @@
-"""Commands on a finished dataset: `recordmill verify` and `recordmill inspect`.
+"""The commands on a finished dataset: `recordmill verify` and `recordmill inspect`.
 
-Both raise ConfigError for wrong usage and RunError where there is nothing that they could read.
+Both raise ConfigError for wrong usage and RunError if there is no readable dataset.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from recordmill.pipelines.options.declaration import Group, option, parse_comman
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile import statistics_file
 from recordmill.profile.statistics_file import STATISTICS, SliceView, load_compared
-from recordmill.reading.reader import Place
+from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import Location
 
 _DATASET = Group(10, "Dataset")
 _RECORD = Group(20, "One record")
-_OUTPUT = Group(30, "How it is shown")
+_OUTPUT = Group(30, "Output")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,10 @@ class VerifyConfig:
     dataset: str = option(
         group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
     )
-    deep: bool = option(False, group=_DATASET, help="Decode every picture, too.")
-    workers: int = option(0, group=_DATASET, help="Processes; 0 is one per core.")
+    deep: bool = option(False, group=_DATASET, help="Also decode every image and frame.")
+    workers: int = option(0, group=_DATASET, help="Number of processes; 0 is one per core.")
     json: bool = option(False, group=_OUTPUT, help="Print all damages as JSON.")
-    quiet: bool = option(False, group=_OUTPUT, help="Print damages only, and no progress.")
+    quiet: bool = option(False, group=_OUTPUT, help="Print only damages, and no progress.")
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -58,9 +58,7 @@ class InspectConfig:
     dataset: str = option(
         group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
     )
-    split: str = option(
-        "train", group=_RECORD, metavar="NAME", help="Split that --record counts in."
-    )
+    split: str = option("train", group=_RECORD, metavar="NAME", help="Split of --record.")
     record: int | None = option(
         None, group=_RECORD, help="Show this record of the split, counted from 0."
     )
@@ -68,26 +66,28 @@ class InspectConfig:
         None,
         group=_RECORD,
         metavar="FILE",
-        help="Write the record's picture to a file; it gets the extension of its format. In a"
-        " folder that is there it is named after the record's key.",
+        help="Write the record's image to a file, whose extension becomes that of the image format."
+        " In an existing folder the file is named after the record's key.",
     )
     compare_with: str | None = option(
         None,
         group=_DATASET,
         metavar="FOLDER",
-        help="Another dataset: say how far this one is from it.",
+        help="Report the drift from another dataset; both need statistics.",
     )
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
 
     def __post_init__(self) -> None:
         if self.compare_with is not None and self.record is not None:
-            raise ConfigError("--compare-with is about datasets, --record about one record")
+            raise ConfigError(
+                "--compare-with: cannot be combined with --record, because it compares datasets"
+            )
         if self.save is not None and self.record is None:
-            raise ConfigError("--save: expected --record N, whose picture to save")
+            raise ConfigError("--save: expected --record N, the record whose image to save")
 
 
 def verify_main(argv: Sequence[str]) -> int:
-    """Reads a dataset again, every byte of it, and names what is damaged.
+    """Reads every byte of a dataset and lists what is missing or damaged.
 
     Example:
       recordmill verify --dataset out --deep
@@ -112,11 +112,11 @@ def verify_main(argv: Sequence[str]) -> int:
 
 
 def inspect_main(argv: Sequence[str]) -> int:
-    """Shows what is in a dataset, or one record of it.
+    """Shows the content of a dataset: splits, classes, features and rejects; or one record.
 
     Example:
       recordmill inspect --dataset out
-      recordmill inspect --dataset out --split test --record 12 --save picture.jpg
+      recordmill inspect --dataset out --split test --record 12 --save image.jpg
     """
     config = parse_command(InspectConfig, argv, inspect_main)
     dataset = Location.parse(config.dataset)
@@ -133,7 +133,11 @@ def inspect_main(argv: Sequence[str]) -> int:
 
 
 def _compared(config: InspectConfig) -> Mapping[str, SliceView] | None:
-    """The statistics that --compare-with means. Raises ConfigError."""
+    """Return the statistics of the --compare-with dataset.
+
+    Raises:
+      ConfigError: one of the datasets has no statistics.
+    """
     if config.compare_with is None:
         return None
     if STATISTICS not in manifest.load(Location.parse(config.dataset)).files:
@@ -163,7 +167,7 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
     )
     saved = None
     if config.save is not None:
-        # Before anything is printed: with --json stdout holds one object, also where this fails.
+        # Before anything is printed, so that a failure with --json leaves one object on stdout.
         saved = _save(example, stated, _file_for(config.save, found))
     if config.json:
         facts = {name: getattr(found, name) for name in ("key", "label", "copy", "file", "number")}
@@ -171,12 +175,15 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
         return 0
     report.show(report.record(found, values))
     if saved is not None:
-        print(f"Its picture is in {saved}")
+        print(f"The image was written to {saved}")
     return 0
 
 
-def _file_for(save: str, found: Place) -> pathlib.Path:
-    """The file that --save means: in a folder, the last part of the key (`1`, `1-copy2`)."""
+def _file_for(save: str, found: RecordPlace) -> pathlib.Path:
+    """Return the file of --save; in a folder its name is the last part of the record's key.
+
+    Copies get a suffix: `1.jpg`, `1-copy2.jpg`.
+    """
     path = pathlib.Path(save)
     if not path.is_dir() and not save.endswith("/"):
         return path
@@ -189,7 +196,7 @@ def _save(
     example: Mapping[str, Value], stated: manifest.Manifest, path: pathlib.Path
 ) -> pathlib.Path:
     try:
-        return inspection.save_picture(example, stated.features, path)
+        return inspection.save_image(example, stated.features, path)
     except ValueError as error:
         raise ConfigError(f"--save: {error}") from error
     except OSError as error:
@@ -197,7 +204,7 @@ def _save(
 
 
 class _Counted:
-    """Counts shards as they are verified."""
+    """Progress in shards verified."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -221,7 +228,7 @@ class _Counted:
 
 @contextlib.contextmanager
 def _reading(on_error: Callable[[Exception], None]) -> Iterator[None]:
-    """What cannot be read is the run's trouble, not a wrong option; `on_error` is told first."""
+    """Turn errors of reading a dataset into RunError, after calling `on_error`."""
     try:
         yield
     except (ManifestError, IndexDamagedError) as error:
@@ -234,15 +241,17 @@ def _reading(on_error: Callable[[Exception], None]) -> Iterator[None]:
 
 def _problem(error: Exception) -> str:
     if isinstance(error, IndexDamagedError):
-        return f"an index is damaged, `recordmill verify` says which: {error}"
+        return f"an index is damaged; `recordmill verify` lists all damages: {error}"
     return str(error)
 
 
 def _say_unread(config: VerifyConfig, error: Exception) -> None:
-    """The report on what could not be read to its end: one damage, of the manifest or of all."""
+    """Print the JSON report of an unreadable dataset: one damage, of the manifest or the whole."""
     file = manifest.MANIFEST if isinstance(error, ManifestError) else "."
     damage = Damage(file=file, what=_problem(error))
-    found = verify.Report(shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,))
+    found = verify.VerificationReport(
+        shards=0, records=0, bytes=0, deep=config.deep, damages=(damage,)
+    )
     _say_json(config, found.to_json())
 
 

@@ -1,4 +1,4 @@
-"""`recordmill export-transform`: what texts or columns went through, as a model to serve."""
+"""The command `recordmill export-transform`, which exports preprocessing as a SavedModel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any, get_args
 import numpy as np
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import Manifest, ManifestError, file_info, load
+from recordmill.format.file_info import file_info
+from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.storage.files import Location, shown
@@ -42,15 +43,15 @@ class ExportConfig:
     dataset: str = option(
         group=_MODEL,
         metavar="FOLDER",
-        help="Folder of a dataset of text, table or sensor: a path, or s3://, gs://.",
+        help="Folder of a dataset of type text, table or sensor: a path, or s3://, gs://.",
     )
     output: str = option(
-        group=_MODEL, metavar="FOLDER", help="Folder to make, for the SavedModel: a local path."
+        group=_MODEL, metavar="FOLDER", help="New local folder for the SavedModel."
     )
 
 
 def export_transform_main(argv: Sequence[str]) -> int:
-    """Writes what texts or columns became in a dataset as a TensorFlow SavedModel.
+    """Exports the preprocessing of a dataset's texts or columns as a TensorFlow SavedModel.
 
     Example:
       recordmill export-transform --dataset out --output model
@@ -58,9 +59,9 @@ def export_transform_main(argv: Sequence[str]) -> int:
     config = parse_command(ExportConfig, argv, export_transform_main)
     output = Location.parse(config.output)
     if not output.is_local:
-        raise ConfigError(f"--output {config.output}: expected a local folder; copy it from there")
+        raise ConfigError(f"--output {config.output}: expected a local folder")
     if output.exists():
-        raise ConfigError(f"--output {config.output}: is there already; name a new folder")
+        raise ConfigError(f"--output {config.output}: exists already; name a new folder")
     dataset = Location.parse(config.dataset)
     try:
         manifest = load(dataset)
@@ -69,15 +70,15 @@ def export_transform_main(argv: Sequence[str]) -> int:
     export = _EXPORTS.get(str(manifest.options.get("kind")))
     if export is None:
         raise ConfigError(
-            f"expected a dataset of {', '.join(_EXPORTS)}, got one of"
-            f" {manifest.options.get('kind')}: of other kinds there is nothing to export"
+            f"expected a dataset of type {', '.join(_EXPORTS)}, got {manifest.options.get('kind')}:"
+            " other types have no preprocessing to export"
         )
     if "preprocessing_fn" in manifest.options:
         raise ConfigError(
-            "a function of your own made the dataset's features: what it became is in"
-            " transform_fn/, as a SavedModel already"
+            "the features were made by --preprocessing-fn: the dataset's transform_fn/ already is"
+            " a SavedModel of it"
         )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it tells of graphics cards at length
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no messages about missing GPUs
     place = pathlib.Path(output.local_path)
     with tempfile.TemporaryDirectory(prefix="recordmill-export-") as name:
         folder = pathlib.Path(name)
@@ -85,7 +86,7 @@ def export_transform_main(argv: Sequence[str]) -> int:
             what = export(dataset, manifest, folder)
         except ImportError as error:
             raise ConfigError(
-                "a SavedModel is made with TensorFlow: pip install 'recordmill[train]'"
+                "a SavedModel needs TensorFlow; run pip install 'recordmill[train]'"
             ) from error
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(folder / "model", place)
@@ -107,13 +108,13 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
     models.save(transform, folder / "model")
-    return ", ".join(sorted(options.outcome))
+    return ", ".join(sorted(options.output_features))
 
 
 def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
-    recipes = table_options(manifest.options).recipes()
+    recipes = table_options(manifest.options).column_transforms()
     if not recipes:
-        raise ConfigError("the dataset's columns are as they were: there is nothing to export")
+        raise ConfigError("the dataset's columns were not transformed: there is nothing to export")
     from recordmill.transforms.serving import models, tables
 
     numbers: Mapping[str, LearnedNumbers] = {}
@@ -137,10 +138,10 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
 
 
 def text_options(manifest: Manifest) -> TextOptions:
-    """Those that a dataset was made with, as far as a model can do them.
+    """Return the text options of a dataset, without those that have no meaning for one text.
 
     Raises:
-      ConfigError: they take what TensorFlow has not.
+      ConfigError: TensorFlow has no operation for one of them.
     """
     written: Mapping[str, Any] = manifest.options
     names = {field.name for field in dataclasses.fields(TextOptions)} - {"tokenizer", "augment"}
@@ -149,26 +150,26 @@ def text_options(manifest: Manifest) -> TextOptions:
         for name, value in written.items()
         if name in names
     }
-    # One text in, one record out.
+    # The model turns one text into one record.
     given |= {"pack": None, "end_token": None, "chunk": None, "chunk_overlap": 0}
     tokenizer = None if "tokenizer" not in written else str(written["tokenizer"]).split(" ")[0]
     if tokenizer is not None and tokenizer not in get_args(Tokenizer):
-        raise ConfigError(f"the dataset is of a tokenizer {tokenizer!r} that is not known here")
+        raise ConfigError(f"the dataset was made with an unknown tokenizer, {tokenizer!r}")
     options = TextOptions(tokenizer=tokenizer, **given)  # type: ignore[arg-type]
-    if options.splitter in SUBWORDS and "tokens" in options.outcome:
+    if options.splitter in SUBWORDS and "tokens" in options.output_features:
         raise ConfigError(
-            f"--tokenizer {options.splitter}: TensorFlow by itself cannot split texts so; serve the"
-            " model in vocabulary/ with its own library"
+            f"--tokenizer {options.splitter}: TensorFlow has no operation for it; serve the model"
+            " in vocabulary/ with its own library"
         )
     if "embeddings" in written:
         raise ConfigError(
-            "--embeddings: the table is no part of the dataset, so its vectors cannot be given;"
-            " export a dataset made without it"
+            "--embeddings: the vectors are not part of the dataset, so they cannot be exported;"
+            " export a dataset made without them"
         )
     if options.unicode != "none":
         raise ConfigError(
-            f"--unicode {options.unicode}: TensorFlow by itself cannot normalise texts; export a"
-            " dataset of texts that are normal already"
+            f"--unicode {options.unicode}: TensorFlow has no operation for it; export a dataset"
+            " made with --unicode none"
         )
     return options
 
@@ -179,7 +180,7 @@ _EXPORTS = {"text": _export_text, "table": _export_table, "sensor": _export_tabl
 def _read(dataset: Location, manifest: Manifest, name: str) -> bytes:
     content = (dataset / name).read_bytes()
     if file_info(content) != manifest.files[name]:
-        raise RunError(f"{shown(dataset / name)} is damaged: recordmill verify says more")
+        raise RunError(f"{shown(dataset / name)} is damaged: run recordmill verify for details")
     return content
 
 

@@ -1,4 +1,4 @@
-"""Commands around jobs on Flink: `recordmill status`, `cancel` and `worker-pool`."""
+"""The commands for jobs on Flink: `recordmill status`, `cancel` and `worker-pool`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from recordmill.runners import progress
 from recordmill.runners.flink.rest import Cluster, JobStatus
 from recordmill.storage.files import Location, shown
 
-_JOB = Group(10, "The job")
-_POOL = Group(10, "The pool")
-_OUTPUT = Group(30, "How it is shown")
+_JOB = Group(10, "Job")
+_POOL = Group(10, "Worker pool")
+_OUTPUT = Group(30, "Output")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,13 @@ class _JobConfig:
         None, group=_JOB, metavar="HOST:PORT", help="REST address of the cluster."
     )
     job: str | None = option(
-        None, group=_JOB, metavar="ID", help="The job, as --detach has printed it."
+        None, group=_JOB, metavar="ID", help="Id of the job, as printed by --detach."
     )
     output: str | None = option(
         None,
         group=_JOB,
         metavar="FOLDER",
-        help="Instead of both: the output of a job that was submitted with --detach.",
+        help="Instead of both: the output folder of a job that was submitted with --detach.",
     )
 
     def __post_init__(self) -> None:
@@ -47,11 +47,11 @@ class _JobConfig:
             raise ConfigError(f"--job: expected 32 hexadecimal digits, got {self.job!r}")
 
     def find(self) -> tuple[Cluster, str] | None:
-        """The job; None where the output is left to none."""
+        """Return the cluster and the id of the job; None if no detached job holds the output."""
         if self.flink_master is not None and self.job is not None:
             return Cluster.parse(self.flink_master), self.job
         assert self.output is not None
-        found = lock.detached(Location.parse(self.output) / FOLDER)
+        found = lock.detached_job(Location.parse(self.output) / FOLDER)
         return None if found is None else (Cluster(found[0]), found[1])
 
 
@@ -75,9 +75,9 @@ class PoolConfig:
         "127.0.0.1",
         group=_POOL,
         metavar="ADDRESS",
-        help="Address to listen at. Whoever reaches it can run code on this machine.",
+        help="Address to listen on. Everyone who can reach it can run code on this machine.",
     )
-    port: int = option(50000, group=_POOL, help="Port to listen at; 0 takes a free one.")
+    port: int = option(50000, group=_POOL, help="Port to listen on; 0 picks a free port.")
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
@@ -85,9 +85,9 @@ class PoolConfig:
 
 
 def status_main(argv: Sequence[str]) -> int:
-    """Says how a job on a Flink cluster is, and why it failed if it did.
+    """Shows the state and progress of a job on a Flink cluster, and why it failed.
 
-    The exit code is 0 where it runs or has finished, 1 where it failed or was cancelled.
+    The exit code is 0 if the job is running or finished, and 1 if it failed or was cancelled.
 
     Example:
       recordmill status --flink-master localhost:8081 --job 0f3ad5cd2b7c4b39b51dbd2a2d9b0b6e
@@ -98,24 +98,24 @@ def status_main(argv: Sequence[str]) -> int:
     if found is None:
         assert config.output is not None
         output = Location.parse(config.output)
-        said: dict[str, Any] = _in_output(output)
-        if not said:
-            raise RunError(f"{shown(output)} is left to no job, and holds no dataset")
+        facts: dict[str, Any] = _in_output(output)
+        if not facts:
+            raise RunError(f"{shown(output)}: no detached job holds it, and it has no dataset")
     else:
         cluster, job = found
         status = cluster.status(job)
         failed = status.state in ("FAILED", "FAILING", "CANCELED")
-        said = _describe(cluster, status, config.output)
+        facts = _describe(cluster, status, config.output)
     if config.json:
-        print(json.dumps(said, indent=2))
+        print(json.dumps(facts, indent=2))
     else:
-        for name, value in said.items():
+        for name, value in facts.items():
             print(f"{name}: {value}")
-    return 1 if failed or "refused" in said else 0
+    return 1 if failed or "refused" in facts else 0
 
 
 def cancel_main(argv: Sequence[str]) -> int:
-    """Ends a job on a Flink cluster; the command that submitted it then continues it.
+    """Cancels a job on a Flink cluster. The command that submitted it can continue it later.
 
     Example:
       recordmill cancel --flink-master localhost:8081 --job 0f3ad5cd2b7c4b39b51dbd2a2d9b0b6e
@@ -123,18 +123,18 @@ def cancel_main(argv: Sequence[str]) -> int:
     config = parse_command(CancelConfig, argv, cancel_main)
     found = config.find()
     if found is None:
-        raise RunError(f"{config.output} is left to no job; there is nothing to cancel")
+        raise RunError(f"{config.output}: no detached job holds it; there is nothing to cancel")
     cluster, job = found
     ended = cluster.status(job).ended
     status = cluster.cancel(job)
-    print(f"job {job} {'had ended before: it is' if ended else 'is'} {status.state}")
+    print(f"job {job} {'had already ended:' if ended else 'is'} {status.state}")
     return 0
 
 
 def worker_pool_main(argv: Sequence[str]) -> int:
-    """Starts the Python workers that the TaskManager beside it asks for, until it is stopped.
+    """Serves Python workers to the TaskManager on the same machine, until it is stopped.
 
-    For clusters whose jobs run with --environment external: one pool on every machine of them.
+    Clusters whose jobs run with --environment external need one pool on every machine.
 
     Example:
       recordmill worker-pool --port 50000
@@ -155,7 +155,7 @@ def worker_pool_main(argv: Sequence[str]) -> int:
 
 
 def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "job": status.id,
         "name": status.name,
         "state": status.state,
@@ -163,14 +163,14 @@ def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[s
     }
     cause = cluster.failure_cause(status.id)
     if cause:
-        said["failed" if status.state == "FAILED" else "started again after"] = cause
+        facts["failed" if status.state == "FAILED" else "restarted after"] = cause
     if output is not None:
-        said |= _in_output(Location.parse(output))
-    return said
+        facts |= _in_output(Location.parse(output))
+    return facts
 
 
 def _in_output(output: Location) -> dict[str, str]:
-    """What the job has left in its output so far."""
+    """Return the verdict, the progress or the dataset in an output folder."""
     for staging in jobs(output):
         verdict = staging.verdict()
         if verdict is not None:

@@ -1,4 +1,4 @@
-"""Work that is done file by file, in processes of this machine."""
+"""Maps a function over files in processes of this machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Result = TypeVar("Result")
 def in_processes(
     function: Callable[[Task], Result], tasks: Iterable[Task], *, workers: int
 ) -> Iterator[Result]:
-    """Maps a module-level function over tasks, in the order in which they end; `workers` 0 is one
-    process per core.
+    """Yield the results of a module-level function over tasks, in the order of completion.
+
+    workers: number of processes; 0 is one per core.
     """
     waiting = list(tasks)
     if not waiting:

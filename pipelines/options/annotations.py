@@ -1,4 +1,4 @@
-"""The options of annotations: where they are, and what becomes of boxes and captions."""
+"""The options for annotations: location, format, and the handling of boxes and captions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.objects import ObjectOptions
 from recordmill.transforms.model.data_type import Source
-from recordmill.transforms.model.label_sets import PictureClass
+from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
 from recordmill.transforms.sources.annotations.annotation_reader import Annotations
 
@@ -23,78 +23,80 @@ ANNOTATIONS = Group(35, "Boxes and captions")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnnotationsConfig(CommonConfig):
-    """What is known of the objects in pictures."""
+    """Options for boxes and captions of images."""
 
     annotations: tuple[str, ...] = option(
         (),
         group=ANNOTATIONS,
         parse=values.ordered_names,
         repeat=True,
-        metavar="WHERE,...",
-        help="Boxes or captions: JSON files of COCO, a folder of Pascal VOC's XML or of YOLO's txt"
+        metavar="PATH,...",
+        help="Boxes or captions: COCO JSON files, a folder of Pascal VOC XML files or of YOLO txt"
         " files, or a CSV file of boxes.",
     )
     annotation_format: Literal["auto", "coco", "voc", "yolo", "csv"] = option(
         "auto",
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="What --annotations are; auto tells by their names.",
+        help="Format of --annotations; auto goes by the file names.",
     )
     box_units: Literal["pixels", "fractions"] = option(
         "pixels",
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="What the corners in a CSV file are: fractions are of width and height.",
+        help="Units of the corners in a CSV file; fractions are of the image's width and height.",
     )
     boxes: Literal["clip", "drop", "reject"] = option(
         "clip",
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="What becomes of a box that reaches over the edge of the picture as it is written:"
-        " clip leaves what is inside, drop leaves the box out, reject rejects the picture.",
+        help="Boxes that cross the edge of the written image: clip cuts the box at the edge, drop"
+        " drops the box, reject rejects the image.",
     )
     min_box: float = option(
         0.0,
         group=ANNOTATIONS,
         shapes_bytes=True,
         metavar="PIXELS",
-        help="Drop boxes whose shortest side is less on the picture as it is written; with --boxes"
-        " reject, reject the picture.",
+        help="Drop boxes whose shorter side in the written image is below this; with --boxes"
+        " reject, reject the image.",
     )
     without_boxes: Literal["keep", "drop"] = option(
         "keep",
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="What becomes of pictures that have no box, or none left.",
+        help="Keep or drop images without boxes, or whose boxes were all dropped.",
     )
     unannotated: Literal["reject", "keep", "drop"] = option(
         "reject",
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="What becomes of pictures that --annotations say nothing of.",
+        help="Reject, keep or drop images that --annotations do not mention.",
     )
     box_frame: Literal["auto", "stored", "upright"] = option(
         "auto",
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="Which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;"
-        " auto tells by the size that the annotations say, and rejects those that fit both ways.",
+        help="Coordinates of boxes in images that EXIF rotates: those of the stored image, or of"
+        " the upright one. auto compares with the image size in the annotations, and rejects images"
+        " where both fit.",
     )
     picture_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="The class of a picture that holds several: rarest is that which the fewest pictures"
-        " hold, largest that of the largest box; auto is rarest with --balance, else none.",
+        help="Class of an image whose boxes have several classes: rarest is the class that occurs"
+        " in the fewest images, largest the class of the largest box; auto is rarest with"
+        " --balance, else none.",
     )
     segmentation: bool = option(
         True,
         group=ANNOTATIONS,
         shapes_bytes=True,
-        help="Leave out the polygons and masks of COCO, which are kept as given.",
+        help="Drop COCO's polygons and masks, which are otherwise written as they are.",
     )
     captions: Literal["all", "first"] = option(
-        "all", group=ANNOTATIONS, shapes_bytes=True, help="Which of a picture's captions it has."
+        "all", group=ANNOTATIONS, shapes_bytes=True, help="Captions to write for each image."
     )
 
     def __post_init__(self) -> None:
@@ -102,21 +104,22 @@ class AnnotationsConfig(CommonConfig):
         if not self.annotations:
             for name, one in options_of(AnnotationsConfig).items():
                 if one.group == ANNOTATIONS and getattr(self, name) != one.default:
-                    raise ConfigError(f"--{one.key}: says nothing without --annotations")
+                    raise ConfigError(f"--{one.key}: has no effect without --annotations")
         elif self.label_column is not None:
             raise ConfigError(
-                "--label-column: with --annotations classes are those of the boxes: leave it out"
+                "--label-column: cannot be combined with --annotations, whose boxes give the"
+                " classes: leave it out"
             )
         self.object_options()
 
     @property
     def listed_unlabelled(self) -> Literal["reject", "keep"]:
-        """What becomes of files without a class of their own."""
+        """Handling of files without a class in the listing: kept if annotations give classes."""
         return "keep" if self.annotations else self.unlabelled
 
     @property
-    def class_of_pictures(self) -> PictureClass | None:
-        """Which of its classes a picture counts as."""
+    def image_class(self) -> ImageClass | None:
+        """Rule for the class of an image with several classes, or None for no class."""
         if not self.annotations or self.picture_class == "none":
             return None
         if self.picture_class == "auto":
@@ -124,7 +127,7 @@ class AnnotationsConfig(CommonConfig):
         return self.picture_class
 
     def object_options(self) -> ObjectOptions:
-        """What becomes of boxes. Raises ConfigError."""
+        """Return the handling of boxes. Raises ConfigError for invalid options."""
         return ObjectOptions(
             boxes=self.boxes,
             min_box=self.min_box,
@@ -135,32 +138,37 @@ class AnnotationsConfig(CommonConfig):
 
 
 def object_options(config: AnnotationsConfig) -> ObjectOptions | None:
-    """What becomes of boxes; None without annotations.
+    """Return the handling of boxes; None without annotations.
 
-    Raises ConfigError where it cannot be told what these are.
+    Raises:
+      ConfigError: the format of the annotations is unknown.
     """
     if not config.annotations:
         return None
-    return dataclasses.replace(config.object_options(), fractions=_book(config).has_fractions)
+    return dataclasses.replace(config.object_options(), fractions=_reader(config).has_fractions)
 
 
 def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
-    """The files of a source, with their annotations. Raises ConfigError."""
-    book = _book(config)
+    """Return a source of the same files with their annotations.
+
+    Raises:
+      ConfigError: a location of annotations is invalid.
+    """
+    reader = _reader(config)
     return AnnotatedFiles(
         files=files,
-        open_book=book,
-        where=", ".join(place.name for place in book.places),
+        open_annotations=reader,
+        where=", ".join(place.name for place in reader.places),
         unannotated=config.unannotated,
         without_boxes=config.without_boxes,
-        classes=book.classes,
-        picture_class=config.class_of_pictures,
+        classes=reader.classes,
+        picture_class=config.image_class,
         with_classes=config.repeat_threshold is not None,
         stratum_size=_stratum_size(config) if config.stratify else None,
     )
 
 
-def _book(config: AnnotationsConfig) -> Annotations:
+def _reader(config: AnnotationsConfig) -> Annotations:
     return Annotations(
         places=tuple(map(_place, config.annotations)),
         format=config.annotation_format,
@@ -178,5 +186,5 @@ def _place(where: str) -> Location:
 
 
 def _stratum_size(config: AnnotationsConfig) -> int:
-    """Pictures that a stratum has to have, so that some are in every split."""
+    """Return the minimum number of images of a stratum, so that every split gets one."""
     return max(len(config.splits), math.ceil(1 / min(config.splits.values())))

@@ -1,4 +1,4 @@
-"""Beam's own pipeline options, which pass through by their own names once they are known to be."""
+"""Validates Beam's own pipeline options, which are accepted under their own names."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, NoReturn
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.job_file import Given
 
-_NEARLY = 0.8  # as difflib compares
+_SIMILARITY = 0.8  # of difflib's 0 to 1
 
 
 def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
-    """What is given, as `--name=value`, if Beam has an option of that name and takes the value.
+    """Return options as `--name=value`, after Beam's parser has accepted them.
 
-    ours: our own keys, among which to look for the nearest spelling.
+    ours: the keys of our own options, for suggestions of the nearest spelling.
 
     Raises:
-      ConfigError: Beam does not know it either, or does not take the value.
+      ConfigError: Beam does not know an option, or rejects its value.
     """
     tokens = [(token, one) for one in given for token in _tokens(one)]
     if not tokens:
@@ -30,26 +30,27 @@ def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
             known, rest = parser.parse_known_args([token])
         except ConfigError as error:
             prefix = f"{one.line}: " if one.line else ""
-            raise ConfigError(f"{prefix}Beam does not take {token}: {error}") from error
+            raise ConfigError(f"{prefix}Beam rejects {token}: {error}") from error
         if rest:
             raise unknown(one, ours, beams=list(vars(known)))
     return [token for token, _ in tokens]
 
 
 def unknown(given: Given, ours: Sequence[str], *, beams: Sequence[str] = ()) -> ConfigError:
-    """The error for an option that is neither ours nor Beam's; it names the nearest spelling.
+    """Return the error for an unknown option; it suggests the nearest spelling.
 
-    Beam has so many that one is always a little like it: of those it has to be nearly the same.
+    Beam has so many options that one is always a little similar, so only a close match to one of
+    them is suggested.
     """
     dashes = "" if given.line else "--"
     prefix = f"{given.line}: " if given.line else ""
-    # Compared with dashes, so that --num_shards leads to --num-shards; the first ones win.
+    # Compared with dashes, so that --num_shards suggests --num-shards; ours win over Beam's.
     key = given.key.replace("_", "-")
     spelled = {name.replace("_", "-"): name for name in (*reversed(beams), *reversed(ours))}
     near = [
         *difflib.get_close_matches(key, [one.replace("_", "-") for one in ours], n=1),
         *difflib.get_close_matches(
-            key, [one.replace("_", "-") for one in beams], n=1, cutoff=_NEARLY
+            key, [one.replace("_", "-") for one in beams], n=1, cutoff=_SIMILARITY
         ),
     ]
     nearest = difflib.get_close_matches(key, near, n=1)
@@ -58,7 +59,7 @@ def unknown(given: Given, ours: Sequence[str], *, beams: Sequence[str] = ()) -> 
 
 
 def by_name(tokens: Iterable[str]) -> dict[str, str | bool | list[str]]:
-    """What `passthrough` returned, as a job file holds it."""
+    """Return the result of `passthrough` as {name: value}, for a job file."""
     out: dict[str, str | bool | list[str]] = {}
     for token in tokens:
         name, equals, text = token[2:].partition("=")
@@ -79,7 +80,7 @@ def _tokens(given: Given) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Beam takes more than a second to import: only whoever gives it options waits for it here.
+    # Imported here because it takes more than a second, and only Beam's options need it.
     from apache_beam.options import pipeline_options
 
     class Parser(pipeline_options._BeamArgumentParser):

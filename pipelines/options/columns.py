@@ -1,4 +1,4 @@
-"""The options of what becomes of columns, which tables and sensor series share."""
+"""The options that turn columns into features, shared by table and sensor."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from recordmill.pipelines.options.preprocessing import described, refuse_feature
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.statistics import STATISTICS
 from recordmill.profile import schema_rules
-from recordmill.profile.schema_rules import Rules
+from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
 from recordmill.transforms.encoders.table_learning import TableAnalysis
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model.data_type import Preprocessing
-from recordmill.transforms.sources.rows.tables import TYPES
+from recordmill.transforms.sources.rows.table_rows import TYPES
 
-TABLE = Group(30, "Columns")
+TABLE = Group(30, "Features of columns")
 _DEFAULT = TableOptions()
 _SHAPES = [field.name for field in dataclasses.fields(TableOptions)]
 
 
-def _columns(told: str) -> Any:
+def _columns(help_text: str) -> Any:
     return option(
         (),
         group=TABLE,
@@ -35,11 +35,11 @@ def _columns(told: str) -> Any:
         parse=values.names,
         repeat=True,
         metavar="COLUMN,...",
-        help=told,
+        help=help_text,
     )
 
 
-def _by_column(metavar: str, told: str) -> Any:
+def _by_column(metavar: str, help_text: str) -> Any:
     return option(
         {},
         group=TABLE,
@@ -47,80 +47,87 @@ def _by_column(metavar: str, told: str) -> Any:
         parse=values.by_column,
         repeat=True,
         metavar=metavar,
-        help=told,
+        help=help_text,
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnsConfig(RowsConfig):
-    """What columns are, and what becomes of them."""
+    """Options for the types of columns, and for the features made of them."""
 
     types: Mapping[str, str] = _by_column(
         "COLUMN=TYPE,...",
-        f"What columns are, of {', '.join(TYPES)}; a value that is none is rejected. Default: what"
-        " all values of the column can be.",
+        f"Types of columns: {', '.join(TYPES)}; rows with a value of another type are rejected."
+        " Default: the narrowest type that fits all values of the column.",
     )
-    indicator: tuple[str, ...] = _columns("Add COLUMN/missing: 1 where there was no value.")
+    indicator: tuple[str, ...] = _columns("Add the feature COLUMN/missing: 1 if there is no value.")
     impute: Mapping[str, str] = _by_column(
-        "COLUMN=VALUE,...", "What stands where there is no value: mean, median, or this one."
+        "COLUMN=VALUE,...", "Fill missing values with the mean, the median, or this value."
     )
-    clip: Mapping[str, str] = _by_column(
-        "COLUMN=LEAST:MOST,...", "Numbers below or above become these."
+    clip: Mapping[str, str] = _by_column("COLUMN=MIN:MAX,...", "Clip numbers to this range.")
+    log: tuple[str, ...] = _columns("Replace x by ln(1 + x).")
+    zscore: tuple[str, ...] = _columns(
+        "Subtract the mean and divide by the standard deviation, both of train."
     )
-    log: tuple[str, ...] = _columns("Take ln(1 + x).")
-    zscore: tuple[str, ...] = _columns("Subtract the mean of train, divide by its deviation.")
-    minmax: tuple[str, ...] = _columns("Bring the least of train to 0, the most to 1.")
+    minmax: tuple[str, ...] = _columns("Scale the minimum of train to 0 and its maximum to 1.")
     bucketize: Mapping[str, str] = _by_column(
-        "COLUMN=N,...", "The number of one of N buckets, which hold equally many of train."
+        "COLUMN=N,...", "Replace numbers by the index of one of N quantile buckets of train."
     )
-    one_hot: tuple[str, ...] = _columns("A number per value of train, 1 for that of the record.")
-    vocabulary: tuple[str, ...] = _columns("The id of the value, learned from train.")
-    hash: Mapping[str, str] = _by_column("COLUMN=N,...", "One of N ids, by the value's hash.")
+    one_hot: tuple[str, ...] = _columns("One-hot encode the values that occur in train.")
+    vocabulary: tuple[str, ...] = _columns("Replace values by ids, learned from train.")
+    hash: Mapping[str, str] = _by_column(
+        "COLUMN=N,...", "Replace values by one of N ids, by their hash."
+    )
     date_parts: Mapping[str, str] = _by_column(
         "COLUMN=PART+PART,...",
-        "Of dates and timestamps year, month, day, weekday (Monday is 1), hour, minute, second.",
+        "Split dates and timestamps into year, month, day, weekday (Monday is 1), hour, minute,"
+        " second.",
     )
     statistics: bool = option(
         True,
         group=STATISTICS,
         shapes_bytes=True,
-        help="Write no statistics.pb: what the columns are like in each split and class.",
+        help="Do not write statistics.pb, the statistics of the columns per split and class.",
     )
     vocab_size: int = option(
         _DEFAULT.vocab_size,
         group=TABLE,
         shapes_bytes=True,
-        help="Values that are learned of a column, at most: the most frequent.",
+        help="Maximum number of values to learn per column; the most frequent are kept.",
     )
     min_frequency: int = option(
         _DEFAULT.min_frequency,
         group=TABLE,
         shapes_bytes=True,
-        help="Learn a value if it comes so often in train.",
+        help="Learn only values that occur at least this often in train.",
     )
     oov_buckets: int = option(
         _DEFAULT.oov_buckets,
         group=TABLE,
         shapes_bytes=True,
-        help="Ids that values out of the vocabulary share, by their hash.",
+        help="Number of ids that out-of-vocabulary values share, by their hash.",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for column, kind in self.types.items():
-            if kind not in TYPES:
-                raise ConfigError(f"--types {column}={kind}: expected one of {', '.join(TYPES)}")
+        for column, name in self.types.items():
+            if name not in TYPES:
+                raise ConfigError(f"--types {column}={name}: expected one of {', '.join(TYPES)}")
         self.table_options()
         if self.preprocessing_fn is not None:
             refuse_features(self, _SHAPES)
 
     def table_options(self) -> TableOptions:
-        """What becomes of the columns. Raises ConfigError."""
+        """Return the features to make of columns. Raises ConfigError for invalid options."""
         return table_options({name: getattr(self, name) for name in _SHAPES})
 
 
 def table_options(given: Mapping[str, Any]) -> TableOptions:
-    """Of options as they are given, and as a manifest has them. Raises ConfigError."""
+    """Return the options for columns, from a config's fields or the options of a manifest.
+
+    Raises:
+      ConfigError: a value is invalid, or two options contradict each other.
+    """
     lists = ("indicator", "log", "zscore", "minmax", "one_hot", "vocabulary")
     return TableOptions(
         bucketize=_numbers("--bucketize", given["bucketize"]),
@@ -136,20 +143,20 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
 
 
 def reading(config: ColumnsConfig) -> dict[str, Any]:
-    """What of a source of tables is about how they are read."""
+    """Return the keyword arguments of a source of tables that say how files are read."""
     expected = () if config.schema is None else _expected(schema_rules.load(config.schema))
     return {
         "input": config.input,
         "format": config.row_format(),
         "types": tuple(config.types.items()),
         "expected": expected,
-        "used": tuple(config.table_options().recipes()),
+        "used": tuple(config.table_options().column_transforms()),
         **{name: getattr(config, name) for name in COLUMNS},
     }
 
 
-def _expected(rules: Rules) -> tuple[tuple[str, str], ...]:
-    """What columns of text are read as, by a schema."""
+def _expected(rules: SchemaRules) -> tuple[tuple[str, str], ...]:
+    """Return the types that a schema gives to columns of text, as (column, type)."""
     names = {"INT": "int", "FLOAT": "float", "BYTES": "string"}
     return tuple(
         (name, names[one.type]) for name, one in rules.columns.items() if one.type is not None
@@ -157,9 +164,9 @@ def _expected(rules: Rules) -> tuple[tuple[str, str], ...]:
 
 
 def making(config: ColumnsConfig, *, sequences: bool = False) -> dict[str, Any]:
-    """What of a `Kind` is about making features of columns.
+    """Return the keyword arguments of a `DataType` that make features of columns.
 
-    sequences: SequenceExamples of windows.
+    sequences: write SequenceExamples, for windows.
     """
     unlabelled = config.unlabelled == "keep"
     options = config.table_options()
@@ -170,7 +177,7 @@ def making(config: ColumnsConfig, *, sequences: bool = False) -> dict[str, Any]:
             "analysis": Preprocessing(function=config.preprocessing_fn),
             "shaping": {"preprocessing_fn": described(config.preprocessing_fn)},
         }
-    learns = any(recipe.learns for recipe in options.recipes().values())
+    learns = any(transform.learns for transform in options.column_transforms().values())
     return {
         "check": TableCheck(options=options),
         "encoder": TableEncoder(options=options, unlabelled=unlabelled, sequences=sequences),
@@ -197,5 +204,5 @@ def _bounds(given: Mapping[str, str]) -> tuple[tuple[str, float, float], ...]:
         except ValueError:
             colon = ""
         if not colon:
-            raise ConfigError(f"--clip {column}={text}: expected LEAST:MOST, such as 0:100")
+            raise ConfigError(f"--clip {column}={text}: expected MIN:MAX, such as 0:100")
     return tuple(bounds)

@@ -1,4 +1,4 @@
-"""The options that every kind of data has in common."""
+"""The options that all data types have in common."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.statistics import StatisticsConfig
 
-# Kinds of data put their own groups between these, by the order they give them.
+# Data types insert groups of their own between these; the numbers give the order.
 PLACES = Group(10, "Input and output")
-MEANING = Group(20, "What the input means")
+MEANING = Group(20, "Keys, classes and columns")
 SPLITS = Group(40, "Splits")
-BALANCE = Group(50, "Balance (of the split train)")
-OUTPUT = Group(60, "The dataset's files")
-RUN = Group(80, "How the job runs")
-FLINK = Group(85, "On Flink")
+BALANCE = Group(50, "Class balance (split train only)")
+OUTPUT = Group(60, "Dataset files")
+RUN = Group(80, "Job")
+FLINK = Group(85, "Flink")
 
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
@@ -31,19 +31,20 @@ _SUM_TOLERANCE = 1e-9
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CommonConfig(StatisticsConfig):
-    """What to read, how to split and balance it, what to write and how to run.
+    """Input, splits, balance, output and runner of a job.
 
     Raises:
-      ConfigError: a value that cannot work, or two that cannot work together.
+      ConfigError: a value is invalid, or two options contradict each other.
     """
 
     input: str = option(
         group=PLACES,
         metavar="WHERE",
-        help="What to read: a local path, or s3://, gs://, abfss://, hdfs://.",
+        help="File, folder or glob pattern to read: a local path, or s3://, gs://, abfss://,"
+        " hdfs://.",
     )
     output: str = option(
-        group=PLACES, metavar="FOLDER", help="Folder of the dataset; made where it is missing."
+        group=PLACES, metavar="FOLDER", help="Folder of the dataset; created if missing."
     )
 
     key_column: str | None = option(
@@ -51,21 +52,23 @@ class CommonConfig(StatisticsConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column of each record's unique, stable name. Default: its path, or FILE#ROW.",
+        help="Column with a unique, stable key for each record. Default: the path of the file, or"
+        " FILE#ROW for rows.",
     )
     label_column: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column of the class. Default: the folder a file stands in.",
+        help="Column with the class. Default: the top folder of a file, or a column named label,"
+        " class or the like.",
     )
     group_column: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column of what must not part, such as a patient: a group stays in one split.",
+        help="Column that identifies a group, such as a patient; a group never spans two splits.",
     )
     drop_columns: tuple[str, ...] = option(
         (),
@@ -74,20 +77,24 @@ class CommonConfig(StatisticsConfig):
         parse=values.names,
         repeat=True,
         metavar="COLUMN,...",
-        help="Columns to leave out; all others are carried along as features.",
+        help="Columns to drop; all other columns become features.",
     )
     labels_file: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="FILE",
-        help="Class names, one a line, in the order of their numbers. Default: sorted by name.",
+        help="File with the class names, one per line, in the order of their integer labels;"
+        " records of other classes are rejected. Default: the classes found, sorted as text.",
     )
     label_offset: int = option(
-        0, group=MEANING, shapes_bytes=True, help="Number of the first class."
+        0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."
     )
     unlabelled: Literal["reject", "keep"] = option(
-        "reject", group=MEANING, shapes_bytes=True, help="What becomes of records without a class."
+        "reject",
+        group=MEANING,
+        shapes_bytes=True,
+        help="Reject records without a class, or keep them without label features.",
     )
 
     splits: Mapping[str, float] = option(
@@ -96,34 +103,34 @@ class CommonConfig(StatisticsConfig):
         shapes_bytes=True,
         parse=values.fractions,
         metavar="NAME=X,...",
-        help="The splits and the fraction of the records in each.",
+        help="Names of the splits, and the fraction of the records in each.",
     )
     split_column: str | None = option(
         None,
         group=SPLITS,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Column that names each record's split.",
+        help="Column with the split of each record.",
     )
     stratify: bool = option(
         False,
         group=SPLITS,
         shapes_bytes=True,
-        help="Give every split the same mix of classes, exactly.",
+        help="Give every split exactly the same mix of classes.",
     )
     seed: int = option(
         0,
         group=SPLITS,
         shapes_bytes=True,
-        help="Decides splits, copies and order; the same seed gives the same dataset.",
+        help="Random seed of splits, copies and order; the same seed gives the same dataset.",
     )
 
     balance: Literal["none", "oversample", "undersample", "weights"] = option(
         "none",
         group=BALANCE,
         shapes_bytes=True,
-        help="Repeat records of the rare classes, leave out some of the frequent ones, or only "
-        "write class weights.",
+        help="oversample repeats records of rare classes; undersample drops records of frequent"
+        " classes; weights only writes class weights to the manifest.",
     )
     balance_target: int | str | None = option(
         None,
@@ -131,9 +138,9 @@ class CommonConfig(StatisticsConfig):
         shapes_bytes=True,
         parse=values.balance_target,
         metavar="N|median|repeat:X",
-        help="Records per class. Default: as many as the largest class has (oversample) or the "
-        "smallest (undersample). repeat:X repeats those of a class that is in a fraction f of the"
-        " records sqrt(X / f) times.",
+        help="Records per class. Default: the size of the largest class (oversample) or of the"
+        " smallest (undersample). repeat:X, with oversample, repeats the records of a class that"
+        " occurs in a fraction f of the records sqrt(X / f) times, and at least once.",
     )
 
     num_shards: int | Mapping[str, int] | None = option(
@@ -142,7 +149,7 @@ class CommonConfig(StatisticsConfig):
         shapes_bytes=True,
         parse=values.shard_counts,
         metavar="N|NAME=N,...",
-        help="Files per split, instead of --shard-size.",
+        help="Shards per split, instead of --shard-size.",
     )
     shard_size: int = option(
         _SHARD_SIZE,
@@ -151,10 +158,10 @@ class CommonConfig(StatisticsConfig):
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="About how large a file gets.",
+        help="Approximate size of a shard, before compression.",
     )
     compression: Literal["none", "gzip"] = option(
-        "none", group=OUTPUT, shapes_bytes=True, help="Compression of the files."
+        "none", group=OUTPUT, shapes_bytes=True, help="Compression of the shards."
     )
     rename: Mapping[str, str] = option(
         {},
@@ -163,19 +170,24 @@ class CommonConfig(StatisticsConfig):
         parse=values.renames,
         repeat=True,
         metavar="OLD=NEW",
-        help="Give a feature another name, such as image/encoded=image_raw; may be repeated.",
+        help="Rename a feature, such as image/encoded=image_raw; may be repeated.",
     )
 
     max_reject_fraction: float = option(
         0.01,
         group=RUN,
-        help="Fail, and publish nothing, where more than this fraction of the input is bad.",
+        help="Fail, and publish nothing, if more than this fraction of the input is rejected.",
     )
     overwrite: bool = option(
-        False, group=RUN, help="Replace a dataset of other options or other input."
+        False,
+        group=RUN,
+        help="Replace an existing dataset that was made with other options or other input.",
     )
     dry_run: bool = option(
-        False, group=RUN, help="Read and plan, print the plan, write no dataset."
+        False,
+        group=RUN,
+        help="Read the input, print the plan (splits, classes, copies, shards, bytes), and write no"
+        " dataset.",
     )
     quiet: bool = option(False, group=RUN, help="Print errors only.")
     runner: Literal["direct", "flink"] = option(
@@ -183,7 +195,8 @@ class CommonConfig(StatisticsConfig):
         group=RUN,
         parse=values.runner,
         metavar="direct|flink",
-        help="Where it runs: direct is this machine; flink is a cluster, or a Flink embedded here.",
+        help="Where the job runs: direct is this machine; flink is a cluster, or a Flink that is"
+        " started on this machine.",
     )
     spill_above: int = option(
         4 * 2**20,
@@ -191,66 +204,71 @@ class CommonConfig(StatisticsConfig):
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="Shuffle through files where the planned references take more memory than this.",
+        help="Shuffle through temporary files in the output folder if the rows to shuffle take more"
+        " memory than this.",
     )
     workers: int = option(
         0,
         group=RUN,
-        help="Encoder processes on this machine (on Flink: of each worker); 0 is one per core.",
+        help="Encoder processes on this machine (on Flink: per Python worker); 0 is one per core.",
     )
 
     flink_master: str | None = option(
         None,
         group=FLINK,
         metavar="HOST:PORT",
-        help="REST address of the cluster. Default: a Flink that is started here for this job.",
+        help="REST address of the cluster. Default: a Flink that is started on this machine for"
+        " this job.",
     )
     environment: Literal["external", "process", "docker", "loopback"] | None = option(
         None,
         group=FLINK,
         metavar="external|process|docker|loopback",
-        help="Where the Python workers run. loopback: in processes of this command (the default "
-        "without a cluster). process: started by each TaskManager from this path (the default for "
-        "a cluster on this machine). external: by a recordmill worker-pool beside each TaskManager "
-        "(the default for any other). docker: in containers that each TaskManager starts.",
+        help="Where the Python workers run. loopback: as processes of this command (default without"
+        " a cluster). process: each TaskManager starts them, from the same path as on this machine"
+        " (default for a cluster on this machine). external: a recordmill worker-pool beside each"
+        " TaskManager starts them (default for other clusters). docker: each TaskManager starts"
+        " them as containers.",
     )
     environment_config: str | None = option(
         None,
         group=FLINK,
         metavar="TEXT",
-        help="external: HOST:PORT of the pool, as a TaskManager sees it (default: "
-        "localhost:50000); docker: the image; process: the program.",
+        help="external: HOST:PORT of the worker pool, as seen from a TaskManager (default:"
+        " localhost:50000). docker: the image. process: the program.",
     )
     parallelism: int | None = option(
-        None, group=FLINK, help="Slots to take. Default: all that are free."
+        None, group=FLINK, help="Task slots to use. Default: all free slots."
     )
     job_name: str | None = option(
         None,
         group=FLINK,
         metavar="NAME",
-        help="Name of the job in Flink. Default: made of the output's.",
+        help="Name of the job in Flink. Default: the command and the name of the output folder.",
     )
     detach: bool = option(
         False,
         group=FLINK,
-        help="Submit and leave; the job publishes itself. recordmill status tells how it is.",
+        help="Submit the job and exit; the job publishes the dataset by itself. Follow it with"
+        " recordmill status.",
     )
     stall_timeout: int = option(
         900,
         group=FLINK,
         metavar="SECONDS",
-        help="Cancel a job in which nothing has moved for so long.",
+        help="Cancel the job if it makes no progress for this long.",
     )
     flink_job_server_jar: str | None = option(
         None,
         group=FLINK,
         metavar="PATH|URL",
-        help="Beam's Flink job server. Default: Beam downloads the one for the cluster's version.",
+        help="Jar of Beam's Flink job server. Default: Beam downloads the jar for the cluster's"
+        " version.",
     )
 
     @property
     def repeat_threshold(self) -> float | None:
-        """That of repeat factors, where classes are balanced by them."""
+        """Threshold X of --balance-target repeat:X, or None."""
         target = self.balance_target
         if not isinstance(target, str) or target == "median":
             return None
@@ -258,7 +276,7 @@ class CommonConfig(StatisticsConfig):
 
     def __post_init__(self) -> None:
         _check_splits(self.splits)
-        # Their order as given means nothing, so it must not show anywhere.
+        # Canonical order: the order in which splits are given must not change the dataset.
         ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
         object.__setattr__(self, "splits", ordered)
         _in_range("--seed", self.seed, least=0, below=2**63)
@@ -288,26 +306,29 @@ class CommonConfig(StatisticsConfig):
             if self.repeat_threshold is not None:
                 if self.balance == "undersample":
                     raise ConfigError(
-                        f"--balance-target {self.balance_target}: repeats records, expected"
-                        " --balance oversample with it"
+                        f"--balance-target {self.balance_target}: repeats records; expected"
+                        " --balance oversample with it, got --balance undersample"
                     )
             elif isinstance(self.balance_target, int):
                 _in_range("--balance-target", self.balance_target, least=1)
         if self.balance != "none" and self.split_column is None and TRAIN not in self.splits:
             raise ConfigError(
-                f"--balance {self.balance} is about the split {TRAIN}; "
+                f"--balance {self.balance} applies to the split {TRAIN}; "
                 f"expected it in --splits, got {', '.join(self.splits)}"
             )
 
     def _check_flink(self) -> None:
         if self.runner == "flink":
             if self.detach and (self.dry_run or self.infer_schema):
-                what = "--dry-run prints a plan" if self.dry_run else "--infer-schema writes a file"
-                raise ConfigError(f"{what}, for which --detach would not wait")
+                flag = "--dry-run" if self.dry_run else "--infer-schema"
+                raise ConfigError(
+                    f"{flag} needs the result of the job, and --detach does not wait for it: leave"
+                    " one of them out"
+                )
             return
         for name, one in options_of(CommonConfig).items():
             if one.group == FLINK and getattr(self, name) != one.default:
-                raise ConfigError(f"--{one.key} is of use with --runner flink only")
+                raise ConfigError(f"--{one.key}: has no effect without --runner flink")
 
     def _check_shards(self) -> None:
         if isinstance(self.num_shards, Mapping):
@@ -324,7 +345,10 @@ class CommonConfig(StatisticsConfig):
 
 
 def refuse_given(config: CommonConfig, names: Iterable[str], why: str) -> None:
-    """Raises ConfigError where one of the options, by its field's name, is given."""
+    """Raise ConfigError if one of the options is given.
+
+    names: fields of the config. why: the message, after the option's flag.
+    """
     for name in names:
         if getattr(config, name):
             raise ConfigError(f"--{name.replace('_', '-')} {why}")
@@ -348,7 +372,7 @@ def _check_splits(splits: Mapping[str, float]) -> None:
 def _check_split_name(flag: str, name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise ConfigError(
-            f"{flag}: expected names of letters, digits, _ and -, which become names of files; "
+            f"{flag}: expected names of letters, digits, _ and -, because they become file names; "
             f"got {name!r}"
         )
 

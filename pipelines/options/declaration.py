@@ -1,8 +1,8 @@
-"""Options: one frozen dataclass is a command's flags, the keys of its job file, and its help.
+"""Declares options as fields of a frozen dataclass: flags, keys of a job file, and help.
 
-A field declared with `option` is the flag of its name with dashes, and the same key in the file
-that --config names; both pass through one reader, so a mistake gives the same message in either.
-What is no option of ours is left to Beam, by Beam's own names.
+A field declared with `option` is a flag of the same name with dashes, and the same key in the file
+of --config. Both are parsed by the same function and give the same error messages. Options that
+the dataclass does not declare are passed to Beam under Beam's own names.
 """
 
 from __future__ import annotations
@@ -24,29 +24,32 @@ from recordmill.pipelines.options.job_file import Given
 
 Config = TypeVar("Config")
 
-_DECLARED = "option"  # the key in a field's metadata
+_METADATA_KEY = "option"  # in a field's metadata
 _HELP_COLUMN = 34
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Group:
-    """A heading of the help; those of a lower order come first, whichever class declares them."""
+    """A heading of the help. Groups are sorted by `order`, across all classes of a config."""
 
     order: int
     title: str
 
 
 _GENERAL = Group(1000, "Options")
-_COMMAND = Group(2000, "This command line")
+_COMMAND = Group(2000, "Command line")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option as declared.
+    """A declared option.
 
-    read: text -> value; that of a repeatable option takes all its texts. Raises ValueError.
-    show: value -> what YAML and JSON can hold, and `read` understands.
-    compound: a list or a mapping may stand for it in a file.
+    read: parses a value from text, for a repeatable option from a list of texts. Raises ValueError.
+    show: converts a value to plain YAML and JSON data that `read` can parse.
+    shapes_bytes: whether the dataset's bytes depend on it.
+    repeat: whether the flag can be repeated.
+    compound: whether a file may give a list or a mapping instead of text.
+    switch: whether it is a boolean flag, which takes no value on the command line.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Option:
 
     @property
     def key(self) -> str:
+        """The name with dashes: the flag without `--`, and the key in a job file."""
         return self.name.replace("_", "-")
 
     @property
@@ -70,7 +74,7 @@ class Option:
         return self.default is dataclasses.MISSING
 
     def shown_default(self) -> str:
-        """The default as one would type it; empty where there is none."""
+        """Return the default as it is typed on the command line; empty without a default."""
         shown = None if self.required else self.show(self.default)
         if isinstance(shown, Mapping):
             shown = ",".join(f"{name}={value}" for name, value in shown.items())
@@ -81,7 +85,7 @@ class Option:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parsed(Generic[Config]):
-    """A command line that works: our options, and Beam's as `--name=value`."""
+    """A parsed command line: the config, and Beam's options as `--name=value`."""
 
     config: Config
     passthrough: list[str]
@@ -90,7 +94,7 @@ class Parsed(Generic[Config]):
 def option(
     default: Any = dataclasses.MISSING,
     *,
-    help: str,  # noqa: A002, the word every option parser has for it
+    help: str,  # noqa: A002, the name that argparse and others use
     group: Group = _GENERAL,
     shapes_bytes: bool = False,
     parse: Callable[[str], Any] | Callable[[Sequence[str]], Any] | None = None,
@@ -99,12 +103,14 @@ def option(
     choices: Sequence[str] = (),
     metavar: str | None = None,
 ) -> Any:
-    """Declares a field of a config. Without `default` the option is required.
+    """Declare a field of a config. Without `default` the option is required.
 
-    parse, show: read a value from text, and show it as text or plain data that reads back; for
-      str, int, float, bool and Literal both come from the annotation.
-    repeat: the flag may be repeated, the file may hold a list; `parse` takes all the texts.
-    shapes_bytes: whether the dataset's bytes depend on it.
+    shapes_bytes: whether the dataset's bytes depend on the option.
+    parse, show: convert a value from text, and back to text or plain data. Fields of type str, int,
+      float, bool and Literal do not need them.
+    repeat: the flag can be repeated, and a file can hold a list; `parse` takes a list of texts.
+    choices: the values to accept; by default those of a Literal annotation.
+    metavar: the placeholder of the value in the help.
     """
     declared = {
         "help": help, "group": group, "shapes_bytes": shapes_bytes, "parse": parse, "show": show,
@@ -112,13 +118,13 @@ def option(
     }  # fmt: skip
     if isinstance(default, Mapping):
         return dataclasses.field(
-            default_factory=functools.partial(dict, default), metadata={_DECLARED: declared}
+            default_factory=functools.partial(dict, default), metadata={_METADATA_KEY: declared}
         )
-    return dataclasses.field(default=default, metadata={_DECLARED: declared})
+    return dataclasses.field(default=default, metadata={_METADATA_KEY: declared})
 
 
 def options_of(config_class: type) -> Mapping[str, Option]:
-    """{field: option} of a config class, in the order of the help."""
+    """Return {field: option} of a config class, in the order of the help."""
     hints = typing.get_type_hints(config_class)
     fields = dataclasses.fields(config_class)
     found = [_declared(field, hint=hints[field.name]) for field in fields]
@@ -133,14 +139,15 @@ def parse(
     description: str = "",
     beam: bool = True,
 ) -> Parsed[Config]:
-    """Reads a command line, and the file it names; the command line wins.
-
-    beam: whether Beam's options may pass through.
+    """Parse a command line and the job file that it names; flags override the file.
 
     --help and --print-config print to stdout and exit with 0.
 
+    prog: the command, for messages and help. description: the first lines of the help. beam:
+    whether to accept Beam's options.
+
     Raises:
-      ConfigError: an unknown, missing or impossible option.
+      ConfigError: an option is unknown or missing, or its value is invalid.
     """
     if "--help" in argv or "-h" in argv:
         print(show_help(config_class, prog=prog, description=description, beam=beam))
@@ -160,7 +167,7 @@ def parse(
     passthrough = beam_options.passthrough(beams, ours=keys)
     missing = [f"--{one.key}" for one in options.values() if one.required and one.name not in given]
     if command.print_config:
-        # Without what is required it is a form to fill in.
+        # If required options are missing, the printed file has empty lines for them.
         shown = given if missing else vars(config_class(**given))
         print(_show_config(options, shown, prog=prog, passthrough=passthrough), end="")
         raise SystemExit(0)
@@ -172,10 +179,12 @@ def parse(
 def parse_command(
     config_class: type[Config], argv: Sequence[str], command: Callable[[Sequence[str]], int]
 ) -> Config:
-    """Reads the command line of `NAME_main`, which is `recordmill NAME` and describes itself.
+    """Parse the command line of the function `NAME_main`, which implements `recordmill NAME`.
+
+    The function's docstring is the description in the help.
 
     Raises:
-      ConfigError: as `parse`; Beam's options are unknown here.
+      ConfigError: as `parse`; Beam's options are not accepted.
     """
     prog = f"recordmill {command.__name__.removesuffix('_main').replace('_', '-')}"
     description = inspect.cleandoc(command.__doc__ or "")
@@ -183,9 +192,9 @@ def parse_command(
 
 
 def shaping(config: Any) -> dict[str, Any]:
-    """{field: value} of the options that shape the dataset's bytes, as JSON can hold them.
+    """Return {field: value} of the options that shape the dataset's bytes, as JSON data.
 
-    Equal values are equal here, however they were spelled.
+    Values are canonical: 128MB and 128000000 give the same result.
     """
     return {
         one.name: one.show(getattr(config, one.name))
@@ -195,12 +204,12 @@ def shaping(config: Any) -> dict[str, Any]:
 
 
 def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> str:
-    """A job file of every option with its help, which reads back as this config."""
+    """Return a job file with every option, its value and its help, which parses to this config."""
     return _show_config(options_of(type(config)), vars(config), prog=prog, passthrough=passthrough)
 
 
 def show_help(config_class: type, *, prog: str, description: str = "", beam: bool = True) -> str:
-    """The help of a command: the description, then the options by group."""
+    """Return the help of a command: the description, then the options by group."""
     width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
     lines = [description.strip(), "", f"Usage: {prog} --option VALUE ...", ""]
     every = [*options_of(config_class).values(), *options_of(_CommandLine).values()]
@@ -210,28 +219,31 @@ def show_help(config_class: type, *, prog: str, description: str = "", beam: boo
             if one.group == group:
                 lines += _help_lines(one, width)
         lines += [""]
-    last = "Every option can stand in the file that --config names, as `option: value`."
+    last = "The file of --config takes the same options, one per line, as `option: value`."
     if beam:
-        last += " Beam's own pipeline options pass through by their own names."
+        last += " Beam's own pipeline options are accepted under their own names."
     lines += textwrap.wrap(last, width)
     return "\n".join(lines).lstrip("\n")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _CommandLine:
-    """What a command line has and a job file has not."""
+    """Options of the command line that a job file does not take."""
 
     config: str | None = option(
-        None, group=_COMMAND, metavar="FILE", help="Read options from YAML; flags win over it."
+        None,
+        group=_COMMAND,
+        metavar="FILE",
+        help="Read options from a YAML file; flags override it.",
     )
     print_config: bool = option(
-        False, group=_COMMAND, help="Print every option and its value as such a file, and exit."
+        False, group=_COMMAND, help="Print all options and their values as such a file, and exit."
     )
-    help: bool = option(False, group=_COMMAND, help="Print this and exit.")
+    help: bool = option(False, group=_COMMAND, help="Print this help and exit.")
 
 
 def _declared(field: dataclasses.Field[Any], *, hint: Any) -> Option:
-    declared = dict(field.metadata[_DECLARED])
+    declared = dict(field.metadata[_METADATA_KEY])
     read, show = declared.pop("parse"), declared.pop("show")
     choices, metavar = declared.pop("choices"), declared.pop("metavar")
     compound = read is not None
@@ -251,7 +263,7 @@ def _declared(field: dataclasses.Field[Any], *, hint: Any) -> Option:
         inferred, name = values.one_of(*choices), "|".join(choices)
     read = read or inferred
     if read is None:
-        raise TypeError(f"the option {field.name} is {hint}: expected parse= to read it")
+        raise TypeError(f"the option {field.name} has the type {hint}, which needs parse=")
     factory = field.default_factory
     return Option(
         name=field.name,
@@ -280,7 +292,7 @@ def _tokens(argv: Sequence[str], options: Mapping[str, Option]) -> Iterator[Give
         key = flag[2:]
         if not flag.startswith("--") or not key:
             raise ConfigError(
-                f"unexpected argument {token!r}; expected flags only, as --option VALUE"
+                f"unexpected argument {token!r}; expected only options, as --option VALUE"
             )
         negated = known.get(key.removeprefix("no-"))
         switch = key in known and known[key].switch
@@ -301,12 +313,12 @@ def _tokens(argv: Sequence[str], options: Mapping[str, Option]) -> Iterator[Give
 def _split(
     given: Iterable[Given], options: Mapping[str, Option]
 ) -> tuple[dict[str, Any], list[Given]]:
-    """The values of `options`, and what is given beside them: Beam's, or nobody's."""
+    """Return the parsed values of `options`, and the remaining arguments, which may be Beam's."""
     by_key = {key: one for one in options.values() for key in (one.key, one.name)}
     ours: dict[str, list[Given]] = {}
     rest = []
     for one in given:
-        # Underscores are for files; Beam's flags have them, so on a command line they are Beam's.
+        # Files may spell our options with underscores. Flags may not: those are Beam's.
         known = by_key.get(one.key) if one.line or "_" not in one.key else None
         if known is None:
             rest.append(one)
@@ -314,7 +326,7 @@ def _split(
             ours.setdefault(known.name, []).append(one)
         else:
             ours[known.name] = [one]
-    return {name: _value(options[name], all_of_it) for name, all_of_it in ours.items()}, rest
+    return {name: _value(options[name], every) for name, every in ours.items()}, rest
 
 
 def _value(one: Option, given: Sequence[Given]) -> Any:
@@ -367,4 +379,4 @@ def _show_config(
         job_file.PrintedOption(key=key, help="", group="Beam's own options", value=value)
         for key, value in beam_options.by_name(passthrough).items()
     ]
-    return job_file.show(entries, heading=f"{prog} --config FILE reads this.")
+    return job_file.show(entries, heading=f"Job file for {prog} --config FILE.")

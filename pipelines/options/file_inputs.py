@@ -1,4 +1,4 @@
-"""The options of inputs that are files, which pictures, films and arrays share."""
+"""The options of inputs that consist of files, shared by images, video and arrays."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from recordmill.storage.files import Location
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.rows.listings import FileList, is_listing
+from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 
 _COLUMNS = ("path_column", *COLUMNS)
-_LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, names and all that is small included
+_LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, with 1 MiB left for the small features
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilesConfig(CommonConfig):
-    """How a listing names files."""
+    """Options of listings, which are tables that name files."""
 
     path_column: str | None = option(
         None,
         group=MEANING,
         shapes_bytes=True,
         metavar="COLUMN",
-        help="Where the input is a table: the column that names each record's file.",
+        help="If the input is a listing: the column with the path of each record's file.",
     )
     input_root: str | None = option(
         None,
         group=MEANING,
         metavar="FOLDER",
-        help="What the paths in a listing are relative to. Default: the listing's own folder.",
+        help="Folder that the paths of a listing are relative to. Default: the listing's folder.",
     )
 
 
 def check_record_bytes(flag: str, size: int) -> None:
-    """Raises ConfigError for a limit of records that no record could reach."""
+    """Raise ConfigError unless a limit of bytes per record is within what a record can hold."""
     if not 1 <= size <= _LARGEST:
         raise ConfigError(
-            f"{flag}: expected 1 to {_LARGEST}, the most that a record holds, got {size}"
+            f"{flag}: expected 1 to {_LARGEST} bytes, the most that a record can hold, got {size}"
         )
 
 
@@ -52,10 +52,14 @@ def files_of(
     unlabelled: Unlabelled | None = None,
     columns: Collection[str] = (),
 ) -> FileList | FileTree:
-    """The files of an input: a listing by its extension; else a folder, a pattern, or a file.
+    """Return the source for --input: a listing, by its extension; else a folder, pattern or file.
 
-    leave_out: extensions that are no input. unlabelled: what becomes of files without a class,
-    where the option does not say it. columns: further options that are about listings.
+    leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
+    the config that apply to listings only.
+
+    Raises:
+      ConfigError: an option for listings is given without a listing, or the input is not a file
+        or folder.
     """
     place = Location.parse(config.input)
     refuse_special(place)
@@ -70,7 +74,7 @@ def files_of(
     refuse_given(
         config,
         (*_COLUMNS, *columns, "input_root"),
-        f"is about listings (CSV, JSONL, Parquet), and --input {config.input!r} is no such"
-        " file: leave it out, or name the listing as --input",
+        f"applies to listings (CSV, JSONL, Parquet), and --input {config.input!r} is not one:"
+        " leave the option out, or pass the listing as --input",
     )
     return FileTree(input=config.input, unlabelled=unlabelled, leave_out=tuple(leave_out))

@@ -1,7 +1,7 @@
-"""The job file: options as YAML, read strictly and printed with their help.
+"""The job file of --config: reads and prints options as YAML.
 
-Scalars are taken as they are written: what `no` or `010` means is for the option's reader to say,
-as on the command line.
+Scalars are taken as text: the option's parser decides what `no` or `010` means, as it does on the
+command line.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Given:
-    """An option as it is given on the command line or in a file.
+    """An option as given on the command line or in a file.
 
-    texts: its values; those of a list or mapping (as `key=value`) in a file are not `single`.
-    bare: it is a flag without a value.
-    line: where in a file it stands, as `job.yaml:3`.
+    texts: its values. single: False if they come from a list or from a mapping (as `key=value`).
+    bare: whether it is a flag without a value.
+    line: its position in a file, such as `job.yaml:3`; empty for the command line.
     """
 
     key: str
@@ -36,13 +36,13 @@ class Given:
 
     @property
     def where(self) -> str:
-        """What a message about it begins with."""
+        """The start of an error message about it."""
         return f"{self.line}: {self.key}" if self.line else f"--{self.key}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrintedOption:
-    """An option to print. A `value` of None is one that is not given."""
+    """An option to print. value: plain YAML data, or None if the option is not given."""
 
     key: str
     help: str
@@ -52,10 +52,11 @@ class PrintedOption:
 
 
 def read(path: pathlib.Path) -> Iterator[Given]:
-    """Yields the options of a file in its order; null is an option that is not given.
+    """Yield the options of a file in order; options whose value is null are skipped.
 
     Raises:
-      ConfigError: no such file, no YAML, not a mapping, a key that repeats, a nested value.
+      ConfigError: the file cannot be read, is not a YAML mapping, has a key twice, or a nested
+        value.
     """
     try:
         root = yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
@@ -89,7 +90,10 @@ def read(path: pathlib.Path) -> Iterator[Given]:
 
 
 def show(entries: Iterable[PrintedOption], *, heading: str) -> str:
-    """The text of a job file that reads back as the entries; a missing required one is a form."""
+    """Return the text of a job file with these entries.
+
+    A required option without a value becomes a commented line to fill in.
+    """
     lines = [f"# {heading}"]
     group = None
     for entry in entries:
@@ -106,7 +110,7 @@ def show(entries: Iterable[PrintedOption], *, heading: str) -> str:
             Dumper=_Dumper,
             sort_keys=False,
             allow_unicode=True,
-            # The line itself as a block, a list or mapping in it on the same line.
+            # Block style for the entry itself, flow style for a list or mapping in it.
             default_flow_style=None if isinstance(entry.value, dict | list) else False,
             width=2**31,
         )
@@ -115,7 +119,7 @@ def show(entries: Iterable[PrintedOption], *, heading: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes in double quotes, as escapes, what single quotes would fold into spaces."""
+    """Writes unprintable text in double quotes, because single quotes fold line breaks."""
 
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -132,15 +136,15 @@ def _pairs(node: yaml.MappingNode, path: pathlib.Path) -> Iterator[tuple[str, ya
         line = f"{path}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode):
             raise ConfigError(f"{line}: expected a name before the colon")
-        # An option is one key, with dashes or underscores.
+        # The same option with dashes and with underscores counts as a repeated key.
         name = key.value.replace("_", "-")
         if name in seen:
-            raise ConfigError(f"{line}: {key.value} stands here a second time")
+            raise ConfigError(f"{line}: {key.value} is given a second time")
         seen.add(name)
         yield key.value, value, line
 
 
 def _text(node: yaml.Node, line: str) -> str:
     if not isinstance(node, yaml.ScalarNode):
-        raise ConfigError(f"{line}: expected a value or a flat list, got one inside another")
+        raise ConfigError(f"{line}: expected a value or a flat list, got a nested one")
     return str(node.value)

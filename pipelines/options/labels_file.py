@@ -1,4 +1,4 @@
-"""--labels-file: class names, one a line, in the order of their numbers."""
+"""The file of --labels-file: class names, one per line, in the order of their integer labels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from recordmill.storage.files import Location, StorageError
 
 
 def read_labels(path: str | None) -> tuple[str, ...] | None:
-    """The names in a file; None where there is no file.
+    """Return the class names in a file; None if `path` is None.
 
     Raises:
-      ConfigError: it cannot be read, or has no name, or one twice.
+      ConfigError: the file cannot be read, has no name, or has one twice.
     """
     if path is None:
         return None
@@ -22,7 +22,7 @@ def read_labels(path: str | None) -> tuple[str, ...] | None:
     repeated = sorted({label for label in labels if labels.count(label) > 1})
     if not labels or repeated:
         raise ConfigError(
-            f"--labels-file: expected class names, one a line, each once, got"
+            f"--labels-file: expected class names, one per line, each once; got"
             f" {f'{repeated[0]!r} twice' if repeated else 'none'} in {path!r}"
         )
     return tuple(labels)

@@ -1,4 +1,4 @@
-"""`--preprocessing-fn`: all features by a function of the user's for tensorflow-transform."""
+"""The option `--preprocessing-fn`, which makes all features by a tensorflow-transform function."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from recordmill.transforms.encoders.preprocessed import load_function
 
 
 def described(name: str) -> str:
-    """A function by what it does. Raises ConfigError where it is not there."""
+    """Return the name of a function and the sha256 of its module's source.
+
+    Raises:
+      ConfigError: the function or tensorflow-transform is missing.
+    """
     if importlib.util.find_spec("tensorflow_transform") is None:
         raise ConfigError(
-            "--preprocessing-fn: needs tensorflow-transform: pip install 'recordmill[tft]'"
+            "--preprocessing-fn: needs tensorflow-transform; run pip install 'recordmill[tft]'"
         )
     module = sys.modules[load_function(name).__module__]
     source = pathlib.Path(str(module.__file__)).read_bytes()
@@ -26,9 +30,9 @@ def described(name: str) -> str:
 
 
 def refuse_features(config: Any, names: Collection[str]) -> None:
-    """Raises ConfigError where an option is given that makes features; the function makes them all.
+    """Raise ConfigError if an option that makes features is given beside --preprocessing-fn.
 
-    names: those of the config's fields.
+    names: fields of the config.
     """
     for field in dataclasses.fields(config):
         default = field.default
@@ -36,6 +40,6 @@ def refuse_features(config: Any, names: Collection[str]) -> None:
             default = field.default_factory()
         if field.name in names and getattr(config, field.name) != default:
             raise ConfigError(
-                f"--{field.name.replace('_', '-')}: is about features that are made here, and"
-                " --preprocessing-fn makes them all: leave one out"
+                f"--{field.name.replace('_', '-')}: has no effect with --preprocessing-fn, which"
+                " makes all features: leave one of them out"
             )

@@ -1,4 +1,4 @@
-"""The options of inputs that are rows, which text and tables share."""
+"""The options of inputs that consist of rows, shared by text, table and sensor."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
-ROWS = Group(25, "Files of rows")
-YOURS = Group(39, "A function of your own")
+ROWS = Group(25, "Format of the rows")
+CUSTOM = Group(39, "Custom features")
 _DEFAULT = RowFormat()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowsConfig(CommonConfig):
-    """How the rows of the input are written."""
+    """Options for the file format of the rows."""
 
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"] = option(
         _DEFAULT.format,
         group=ROWS,
         shapes_bytes=True,
-        help="What the input's files are; auto goes by their extensions. lines: a record per line.",
+        help="Format of the input files; auto goes by their extensions. lines: one record per"
+        " line.",
     )
     delimiter: str | None = option(
         None,
         group=ROWS,
         shapes_bytes=True,
         metavar="CHARACTER",
-        help="Between the columns of CSV and TSV, such as ';' or tab. Default: a comma in CSV, a"
-        " tab in TSV.",
+        help="Character between the columns of CSV and TSV, such as ';' or tab. Default: a comma in"
+        " CSV, a tab in TSV.",
     )
     columns: tuple[str, ...] = option(
         (),
@@ -40,27 +41,27 @@ class RowsConfig(CommonConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="COLUMN,...",
-        help="Names of the columns, in CSV and TSV without a header.",
+        help="Column names, for CSV and TSV without a header line.",
     )
     quoting: Literal["auto", "on", "off"] = option(
         _DEFAULT.quoting,
         group=ROWS,
         shapes_bytes=True,
-        help="Whether quotes hold a value together, or are data as all else; auto: on in CSV, off"
-        " in TSV.",
+        help="on: double quotes enclose values in CSV and TSV. off: they are part of the value."
+        " auto: on for CSV, off for TSV.",
     )
     comment: str = option(
         _DEFAULT.comment,
         group=ROWS,
         shapes_bytes=True,
         metavar="CHARACTER",
-        help="What lines of CSV and TSV begin with that are no rows, such as '#'.",
+        help="Skip lines of CSV and TSV that begin with this, such as '#'.",
     )
     decimal: Literal[".", ","] = option(
         _DEFAULT.decimal,
         group=ROWS,
         shapes_bytes=True,
-        help="What stands before the decimals of numbers in CSV and TSV.",
+        help="Decimal separator of numbers in CSV and TSV.",
     )
     missing: tuple[str, ...] = option(
         (),
@@ -69,20 +70,21 @@ class RowsConfig(CommonConfig):
         parse=values.names,
         repeat=True,
         metavar="[COLUMN=]VALUE,...",
-        help="How values say that there is none, such as '?' or -200; an empty one always does.",
+        help="Values that stand for a missing value, such as '?' or -200, in all columns or in one;"
+        " an empty value is always missing.",
     )
     trim: bool = option(
         _DEFAULT.trim,
         group=ROWS,
         shapes_bytes=True,
-        help="Leave out spaces around the values of CSV and TSV.",
+        help="Strip spaces around the values of CSV and TSV.",
     )
     encoding: str = option(
         _DEFAULT.encoding,
         group=ROWS,
         shapes_bytes=True,
         metavar="NAME",
-        help="Of the text, such as latin-1 or utf-16. What is none in it is rejected.",
+        help="Text encoding, such as latin-1 or utf-16; undecodable rows are rejected.",
     )
     max_row_bytes: int = option(
         _DEFAULT.max_row_bytes,
@@ -91,15 +93,15 @@ class RowsConfig(CommonConfig):
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="Reject longer rows, without holding them in memory.",
+        help="Reject longer rows, without loading them into memory.",
     )
 
     preprocessing_fn: str | None = option(
         None,
-        group=YOURS,
+        group=CUSTOM,
         metavar="MODULE:FUNCTION",
-        help="Make all features by a function of yours for tensorflow-transform, which learns from"
-        " train what it needs.",
+        help="preprocessing_fn for tensorflow-transform that makes all features; its analyzers run"
+        " on the split train.",
     )
 
     def __post_init__(self) -> None:
@@ -107,6 +109,6 @@ class RowsConfig(CommonConfig):
         self.row_format()
 
     def row_format(self) -> RowFormat:
-        """How the rows are written. Raises ConfigError."""
+        """Return the format of the rows. Raises ConfigError for contradicting options."""
         names = [field.name for field in dataclasses.fields(RowFormat)]
         return RowFormat(**{name: getattr(self, name) for name in names})

@@ -1,4 +1,4 @@
-"""The options about statistics and schemas, which every kind of data has."""
+"""The options for statistics and schemas, common to all data types."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ STATISTICS = Group(45, "Statistics and schema")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StatisticsConfig:
-    """What is counted of the input, and what it has to be like."""
+    """Options for statistics of the input, and for the schema that it has to match."""
 
     statistics: bool = option(
         False,
         group=STATISTICS,
         shapes_bytes=True,
-        help="Write statistics.pb: what the columns are like in each split and class.",
+        help="Write statistics.pb: statistics of the columns, per split and class.",
     )
     schema: str | None = option(
         None,
         group=STATISTICS,
         shapes_bytes=True,
         metavar="FILE",
-        help="What the columns have to be like: a tensorflow_metadata Schema in text format.",
+        help="Schema that the columns have to match: a tensorflow_metadata Schema in text format.",
     )
     on_violation: Literal["reject", "fail", "keep"] = option(
         "reject",
         group=STATISTICS,
         shapes_bytes=True,
-        help="What becomes of records that are out of the schema; fail: of the whole run.",
+        help="Reject records that violate the schema, fail the whole run, or keep and count them.",
     )
     infer_schema: str | None = option(
         None,
         group=STATISTICS,
         metavar="FILE",
-        help="Write a schema that the input keeps, to be edited, and no dataset.",
+        help="Write a schema that the input matches, as a start for your own, and no dataset.",
     )
     compare_with: str | None = option(
         None,
         group=STATISTICS,
         metavar="FOLDER",
-        help="A dataset with statistics: say how far the new one is from it.",
+        help="Report the drift from this earlier dataset, which needs statistics too.",
     )
 
     def _check_statistics(self) -> None:
-        """Raises ConfigError for options that cannot work together."""
+        """Raise ConfigError for options that contradict each other."""
         if self.schema is None and self.on_violation != "reject":
-            raise ConfigError(f"--on-violation {self.on_violation}: says nothing without --schema")
+            raise ConfigError(f"--on-violation {self.on_violation}: has no effect without --schema")
         if self.infer_schema is not None and self.schema is not None:
             raise ConfigError("--infer-schema writes what --schema reads: leave one of them out")
         if self.compare_with is not None and not self.statistics:

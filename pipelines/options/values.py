@@ -1,7 +1,8 @@
-"""Values as text: what may stand after a flag, read strictly and shown in one canonical way.
+"""Parsers of option values, and their inverses.
 
-A reader raises ValueError that says what was expected and what was got; whoever calls it adds
-which option it was. What a `show_` function returns reads back as the same value.
+A parser takes text and raises ValueError with what was expected and what was got; the caller adds
+the name of the option. A `show_` function returns the canonical text of a value, which its parser
+accepts.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ _RUNNERS: dict[str, Literal["direct", "flink"]] = {
 
 
 def boolean(text: str) -> bool:
-    """`true`, `yes`, `on`, `1` and their opposites, in any case."""
+    """Parse `true`, `yes`, `on`, `1` or their opposites, in any case."""
     if text.lower() in _TRUE + _FALSE:
         return text.lower() in _TRUE
     raise ValueError(f"expected true or false, got {text!r}")
 
 
 def text(text: str) -> str:
-    """Any text but none."""
+    """Return any text that is not empty."""
     if not text:
         raise ValueError("expected a value, got nothing")
     return text
 
 
 def whole_number(text: str) -> int:
-    """A whole number of any sign; underscores may group its digits."""
+    """Parse an integer, with an optional sign, and underscores between digits."""
     try:
         return int(text)
     except ValueError:
@@ -60,7 +61,7 @@ def whole_number(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """A decimal number, and a finite one."""
+    """Parse a finite decimal number."""
     try:
         value = float(text)
     except ValueError:
@@ -71,7 +72,7 @@ def number(text: str) -> float:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """A reader of one of some words."""
+    """Return a parser of one of the choices."""
 
     def read(text: str) -> str:
         if text not in choices:
@@ -82,7 +83,10 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
-    """A reader of a set of words from repeated flags and comma lists, in the order of `choices`."""
+    """Return a parser of a subset of the choices, from repeated flags and comma-separated lists.
+
+    It returns each word once, in the order of `choices`.
+    """
 
     def read(texts: Sequence[str]) -> tuple[str, ...]:
         given = {word.strip() for text in texts for word in text.split(",") if word.strip()}
@@ -94,18 +98,18 @@ def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
 
 
 def names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Names from repeated flags and comma lists, each once, sorted: their order means nothing."""
+    """Parse repeated flags and comma-separated lists into sorted, distinct names."""
     given = {name.strip() for text in texts for name in text.split(",")}
     return tuple(sorted(given - {""}))
 
 
 def ordered_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Names from repeated flags and comma lists, as they come."""
+    """Parse repeated flags and comma-separated lists into names, in the order given."""
     return tuple(name.strip() for text in texts for name in text.split(","))
 
 
 def size(text: str) -> tuple[int, int]:
-    """`224` or `480x640` -> (height, width) in pixels."""
+    """Parse `224` or `480x640` into (height, width) in pixels."""
     match = re.fullmatch(r"(\d{1,18})(?:[xX](\d{1,18}))?", text.strip(), re.ASCII)
     if match is None:
         raise ValueError(f"expected N or HEIGHTxWIDTH, such as 224 or 480x640; got {text!r}")
@@ -116,7 +120,7 @@ def size(text: str) -> tuple[int, int]:
 
 
 def show_size(value: tuple[int, int] | None) -> str | None:
-    """The inverse of `size`: a square shows as one number."""
+    """Return the inverse of `size`; a square becomes one number."""
     if value is None:
         return None
     height, width = value
@@ -124,17 +128,17 @@ def show_size(value: tuple[int, int] | None) -> str | None:
 
 
 def byte_size(text: str) -> int:
-    """`128MB`, `1GiB`, `1.5GB` or `1000000` -> bytes; MB is 10^6, MiB 2^20."""
+    """Parse `128MB`, `1GiB`, `1.5GB` or `1000000` into bytes; MB is 10^6, MiB 2^20."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
     if match is None or match[2] not in _UNITS:
         raise ValueError(f"expected bytes, such as 128MB, 1GiB or 1000000; got {text!r}")
     whole, _, decimals = match[1].partition(".")
-    # In whole numbers: a float holds no more than 15 digits.
+    # Integer arithmetic, because a float has only 15 exact digits.
     return int(whole + decimals) * _UNITS[match[2]] // int(10 ** len(decimals))
 
 
 def show_bytes(value: int | None) -> str | None:
-    """The inverse of `byte_size`: in the largest unit that divides it."""
+    """Return the inverse of `byte_size`, in the largest unit that divides the value."""
     if not value:
         return None if value is None else "0"
     for unit in _SHOWN_UNITS:
@@ -144,7 +148,7 @@ def show_bytes(value: int | None) -> str | None:
 
 
 def duration(text: str) -> int:
-    """`10s`, `500ms`, `1h30m`, `1d` or a number of seconds -> microseconds."""
+    """Parse `10s`, `500ms`, `1h30m`, `1d` or a number of seconds into microseconds."""
     given = text.strip().lower()
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given, re.ASCII)
     if re.fullmatch(r"\d+(\.\d+)?", given, re.ASCII):
@@ -161,7 +165,7 @@ def duration(text: str) -> int:
 
 
 def show_duration(value: int | None) -> str | None:
-    """The inverse of `duration`: in the largest unit that divides it."""
+    """Return the inverse of `duration`, in the largest unit that divides the value."""
     if value is None:
         return None
     for unit in ("d", "h", "min", "s", "ms"):
@@ -171,7 +175,7 @@ def show_duration(value: int | None) -> str | None:
 
 
 def moments(text: str) -> dict[str, int]:
-    """`validation=2005-01-01,test=2005-03-01T12:00` -> {split: microseconds since 1970}."""
+    """Parse `validation=2005-01-01,test=2005-03-01T12:00` into {split: microseconds since 1970}."""
     found = {}
     for item in text.split(","):
         name, equals, moment = item.strip().partition("=")
@@ -188,14 +192,14 @@ def moments(text: str) -> dict[str, int]:
 
 
 def show_moments(value: Mapping[str, int]) -> str | None:
-    """The inverse of `moments`."""
+    """Return the inverse of `moments`."""
     start = _EPOCH.replace(tzinfo=None)
     times = {name: start + datetime.timedelta(microseconds=us) for name, us in value.items()}
     return ",".join(f"{name}={time.isoformat()}" for name, time in times.items()) or None
 
 
 def colour(text: str) -> tuple[int, int, int]:
-    """`255,255,255`, `#ffffff` or a name -> red, green, blue of 0..255."""
+    """Parse `255,255,255`, `#ffffff` or a name into red, green and blue, each 0 to 255."""
     lowered = text.strip().lower().replace("grey", "gray")
     if lowered in _COLOURS:
         return _COLOURS[lowered]
@@ -212,18 +216,18 @@ def colour(text: str) -> tuple[int, int, int]:
 
 
 def show_colour(value: tuple[int, int, int] | None) -> str | None:
-    """The inverse of `colour`."""
+    """Return the inverse of `colour`."""
     return None if value is None else ",".join(map(str, value))
 
 
 def fractions(text: str) -> dict[str, float]:
-    """`train=0.8,test=0.2` -> {name: fraction}, names in the order given."""
+    """Parse `train=0.8,test=0.2` into {name: fraction}, in the order given."""
     expected = "expected NAME=FRACTION,..., such as train=0.8,test=0.2"
     return {name: _number(value, expected) for name, value in _pairs(text, expected).items()}
 
 
 def shard_counts(text: str) -> int | dict[str, int]:
-    """`16` for every split, or `train=16,test=2`."""
+    """Parse `16`, for every split, or `train=16,test=2`."""
     expected = "expected a number of shards, such as 16 or train=16,test=2"
     if "=" not in text:
         return _count(text, expected)
@@ -231,7 +235,7 @@ def shard_counts(text: str) -> int | dict[str, int]:
 
 
 def balance_target(text: str) -> int | str:
-    """A number of records, `median`, or `repeat:0.001`, the threshold of repeat factors."""
+    """Parse a number of records, `median`, or `repeat:0.001`, the threshold of repeat factors."""
     if text == "median":
         return text
     expected = "expected a number of records, median or repeat:THRESHOLD"
@@ -243,7 +247,7 @@ def balance_target(text: str) -> int | str:
 
 
 def renames(texts: Sequence[str]) -> dict[str, str]:
-    """`image/encoded=image_raw`, repeated -> {old: new}. The old name may hold anything."""
+    """Parse repeated `image/encoded=image_raw` into {old: new}; the old name may contain `=`."""
     out: dict[str, str] = {}
     for text in texts:
         old, _, new = text.rpartition("=")
@@ -255,7 +259,7 @@ def renames(texts: Sequence[str]) -> dict[str, str]:
 
 
 def by_column(texts: Sequence[str]) -> dict[str, str]:
-    """`age=10,hours=4`, also repeated -> {column: value}, sorted by column."""
+    """Parse `age=10,hours=4`, possibly repeated, into {column: value}, sorted by column."""
     out: dict[str, str] = {}
     for part in (part.strip() for text in texts for part in text.split(",")):
         column, _, value = part.rpartition("=")
@@ -270,7 +274,7 @@ def by_column(texts: Sequence[str]) -> dict[str, str]:
 
 
 def runner(text: str) -> Literal["direct", "flink"]:
-    """`direct` or `flink`, also as Beam spells them, which is what schedulers pass."""
+    """Parse `direct` or `flink`; also Beam's spellings of them, which schedulers pass."""
     if text.lower() not in _RUNNERS:
         raise ValueError(f"expected direct or flink (or DirectRunner, FlinkRunner); got {text!r}")
     return _RUNNERS[text.lower()]

@@ -1,4 +1,4 @@
-"""How far splits and datasets are apart, as tables."""
+"""Tables of skew between the splits of a dataset, and of drift from another dataset."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from recordmill.pipelines.terminal.tables import clean, count_of, name_of, new_t
 from recordmill.profile.drift import Comparison, Distance
 
 _SHOWN = 5
-_LEAST = 0.0005  # what is less shows as 0.000
+_LEAST = 0.0005  # smaller distances would be shown as 0.000
 
 
 def tables(
     skew: Comparison | None, drift: Comparison | None, *, other: str | None
 ) -> list[RenderableType]:
-    """The columns in which splits, and two datasets, differ most. other: the one compared with."""
+    """Return tables of the columns in which splits, and two datasets, differ most.
+
+    other: the name of the dataset that `drift` compares with.
+    """
     found = []
     if skew is not None and skew.distances:
         found.append(_table("skew between splits", skew, of_splits=True))
     if drift is not None:
         lines = [f"column {clean(name)} {why}" for name, why in drift.other]
-        told = Text("\n".join([f"Drift is from {clean(other)}.", *lines]), style="dim")
-        found.append(stack(_table("drift", drift, of_splits=False), told))
+        note = Text("\n".join([f"Drift is relative to {clean(other)}.", *lines]), style="dim")
+        found.append(stack(_table("drift", drift, of_splits=False), note))
     return found
 
 
@@ -32,14 +35,14 @@ def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
     before, here = ("before", "now")
     if of_splits:
         before, here = clean(found.distances[0].reference), "there"
-    table = new_table(title, "distance", before, here, words=["where most"])
+    table = new_table(title, "distance", before, here, words=["largest difference"])
     shown = [one for one in found.distances[:_SHOWN] if one.infinity_norm >= _LEAST]
     for one in shown:
         table.add_row(_named(one, of_splits=of_splits), *_cells(one))
     more = len(found.distances) - len(shown)
     if more:
-        told = count_of(more, "smaller one" if shown else "column")
-        table.add_row(Text(f"... {told}{'' if shown else ', and none differs'}", style="dim"))
+        rest = f"{more:,} more" if shown else f"{count_of(more, 'column')} without a difference"
+        table.add_row(Text(f"... {rest}", style="dim"))
     return table
 
 

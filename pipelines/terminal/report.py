@@ -1,6 +1,6 @@
-"""What a command says when it is done: plans, datasets, rejects and damages as tables.
+"""Tables that commands print when they are done: plans, datasets, rejects and damages.
 
-Pure functions from data to what rich can print.
+Pure functions that return objects for rich to print.
 """
 
 from __future__ import annotations
@@ -18,34 +18,36 @@ from rich.table import Table
 from rich.text import Text
 
 from recordmill.checking.inspection import RejectSummary, Summary
-from recordmill.checking.verify import Report
+from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reject
-from recordmill.format.manifest import INPUT, Manifest
+from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
+from recordmill.pipelines.terminal.ledger import ledger
 from recordmill.pipelines.terminal.tables import clean, count_of, line, name_of, new_table, stack
-from recordmill.reading.reader import Place
+from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import duration
 
 Label = str | None
-Stages = Mapping[str, Mapping[Label, int]]  # records by class, at each stage of _MEANING
+Stages = Mapping[str, Mapping[Label, int]]  # records per class, at each stage of _STAGE_LEGEND
 
 _ENDS = 10  # classes shown at either end of a long table
-_EXAMPLES = 3  # rejects shown of a reason
+_EXAMPLES = 3  # rejects shown per reason
 _DAMAGES = 20
-_FILE_WIDTH = 100  # of what is no terminal
-_MEANING = {
+_FILE_WIDTH = 100  # columns, if the output is not a terminal
+_STAGE_LEGEND = {
     "found": "before balancing",
-    "balanced": "planned after it",
+    "balanced": "planned after balancing",
     "written": "in the dataset",
 }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanSplit:
-    """A split that is going to be written.
+    """A planned split.
 
-    records: with copies. bytes: estimated, all shards together.
-    classes: {label: (records before, records after balancing)}; None are those without a label.
+    records: number of records, copies included. bytes: estimated size of all shards.
+    classes: {label: (records before, records after balancing)}; the label None stands for records
+      without a class.
     """
 
     records: int
@@ -57,14 +59,14 @@ class PlanSplit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanView:
-    """What a job is going to write, and about how many seconds that takes."""
+    """The plan of a job, and an estimate of the seconds that writing takes."""
 
     splits: Mapping[str, PlanSplit]
     seconds: float
 
     @classmethod
     def from_json(cls, plan: Mapping[str, Any], *, workers: int = 1) -> PlanView:
-        """From plan.json, which estimates the seconds of one worker."""
+        """Return the plan in the content of plan.json, whose seconds are those of one worker."""
         splits = {}
         for name, split in plan["splits"].items():
             before, after = dict(split["before"]), dict(split["after"])
@@ -83,18 +85,18 @@ class PlanView:
 
 
 def show(*parts: RenderableType, stream: IO[str] | None = None) -> None:
-    """Prints to a stream, by default stdout; a file gets lines of 100 columns."""
+    """Print to a stream, by default stdout; if it is not a terminal, with 100 columns."""
     stream = sys.stdout if stream is None else stream
     width = None if stream.isatty() else _FILE_WIDTH
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
     for part in parts:
-        # Lines with paths are longer than the console is wide, so that they can be copied.
+        # Lines with paths may be wider than the console, so that the paths can be copied.
         console.print(part, crop=False)
 
 
 def plan_table(plan: PlanView) -> RenderableType:
-    """What --dry-run prints."""
-    table = new_table("split", "records", "of them copies", "shards", "about")
+    """Return the tables of --dry-run."""
+    table = new_table("split", "records", "of them copies", "shards", "approx. size")
     for name in in_order(plan.splits):
         split = plan.splits[name]
         table.add_row(
@@ -104,9 +106,9 @@ def plan_table(plan: PlanView) -> RenderableType:
             f"{split.shards:,}",
             decimal(split.bytes),
         )
-    last = Text(f"To write this takes about {duration(plan.seconds)}.")
+    last = Text(f"Writing takes about {duration(plan.seconds)}.")
     classes = {
-        name: _stages(found=_which(split.classes, 0), balanced=_which(split.classes, 1))
+        name: _stages(found=_counts(split.classes, 0), balanced=_counts(split.classes, 1))
         for name, split in plan.splits.items()
     }
     return stack(table, _classes_table(classes), last)
@@ -121,9 +123,9 @@ def closing(
     seconds: float | None = None,
     distances: Sequence[RenderableType | None] = (),
 ) -> RenderableType:
-    """What a job prints at its end; with `plan` also the classes before balancing.
+    """Return the tables that a job prints at its end.
 
-    distances: tables of how far splits and datasets are apart.
+    plan: adds the classes before balancing. distances: tables of skew and drift.
     """
     rates = manifest.fill_rates
     table = new_table("split", "records", "shards", "size", *(["filled"] if rates else []))
@@ -141,8 +143,8 @@ def closing(
         written = _with_unlabelled(split.classes, split.records)
         planned = plan.splits[name].classes if plan and name in plan.splits else {}
         classes[name] = _stages(
-            found=_which(planned, 0) or written,
-            balanced=_which(planned, 1) or written,
+            found=_counts(planned, 0) or written,
+            balanced=_counts(planned, 1) or written,
             written=written,
         )
     took = "" if seconds is None else f" in {duration(seconds)}"
@@ -151,7 +153,7 @@ def closing(
     return stack(
         table,
         None if rates else _classes_table(classes, labels=manifest.labels),
-        _ledger(manifest),
+        ledger(manifest),
         rejects_table(sum_up(rejects)),
         *distances,
         *_notes(manifest),
@@ -160,7 +162,7 @@ def closing(
 
 
 def sum_up(rejects: Iterable[Reject]) -> dict[str, RejectSummary]:
-    """Rejects by reason, the most frequent first, with the first ones of each as examples."""
+    """Return rejects by reason, the most frequent first, with the first of each as examples."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for reject in rejects:
@@ -174,10 +176,10 @@ def sum_up(rejects: Iterable[Reject]) -> dict[str, RejectSummary]:
 
 
 def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None:
-    """Why records were rejected, with examples; None where none was."""
+    """Return a table of rejects by reason, with examples; None without rejects."""
     if not rejects:
         return None
-    table = new_table("rejected as", "records", words=["for example"])
+    table = new_table("reject reason", "records", words=["examples"])
     for reason, some in rejects.items():
         lines = [
             Text.assemble(clean(one["key"]), (f"  {clean(one['detail'])}", "dim"))
@@ -190,7 +192,7 @@ def rejects_table(rejects: Mapping[str, RejectSummary]) -> RenderableType | None
 def inspection(
     summary: Summary, *, dataset: object, distances: Sequence[RenderableType | None] = ()
 ) -> RenderableType:
-    """What `recordmill inspect` prints."""
+    """Return the tables of `recordmill inspect`."""
     manifest = summary.manifest
     facts = Table.grid(padding=(0, 2))
     options = ", ".join(f"{name}={value}" for name, value in sorted(manifest.options.items())
@@ -204,7 +206,7 @@ def inspection(
     ]:
         facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
 
-    titles = ["records", "of them copies", "shards", "size", "a shard's size"]
+    titles = ["records", "of them copies", "shards", "size", "size of a shard"]
     splits = new_table("split", *titles, *(["filled"] if manifest.fill_rates else []))
     for name in in_order(summary.splits):
         split = summary.splits[name]
@@ -237,21 +239,24 @@ def inspection(
         splits,
         _classes_table(classes, labels=manifest.labels, weights=manifest.class_weights),
         features,
-        _ledger(manifest),
+        ledger(manifest),
         rejects_table(summary.rejects),
         *distances,
         *_notes(manifest),
     )
 
 
-def record(found: Place, values: Sequence[tuple[str, str]]) -> RenderableType:
-    """One record: where it comes from, and its features as `describe_record` gives them."""
+def record(found: RecordPlace, values: Sequence[tuple[str, str]]) -> RenderableType:
+    """Return the tables of one record: its origin, and its features.
+
+    values: (feature, text), as `describe_record` returns them.
+    """
     facts = Table.grid(padding=(0, 2))
     copy = f", copy {found.copy}" if found.copy else ""
     for fact, value in [
         ("key", found.key + copy),
         ("label", "(no class)" if found.label is None else found.label),
-        ("stands in", f"{found.file}, record {found.number} ({found.split})"),
+        ("stored in", f"{found.file}, record {found.number} ({found.split})"),
     ]:
         facts.add_row(Text(fact, style="dim"), Text(clean(value), overflow="fold"))
     table = new_table("feature", words=["value"])
@@ -260,8 +265,8 @@ def record(found: Place, values: Sequence[tuple[str, str]]) -> RenderableType:
     return stack(facts, table)
 
 
-def verification(report: Report, *, dataset: object) -> RenderableType:
-    """What `recordmill verify` prints: the damages, if any, and one line that sums up."""
+def verification(report: VerificationReport, *, dataset: object) -> RenderableType:
+    """Return the output of `recordmill verify`: the damages, and a line that sums them up."""
     damages = [line(clean(damage)) for damage in report.damages[:_DAMAGES]]
     more = len(report.damages) - len(damages)
     if more:
@@ -273,7 +278,7 @@ def verification(report: Report, *, dataset: object) -> RenderableType:
     read = count_of(report.records, "record") + f", {count_of(report.shards, 'shard')}"
     last = line(
         f"{clean(dataset)}: {read}, {decimal(report.bytes)}"
-        f"{', every picture decoded' if report.deep else ''}: ",
+        f"{', every image decoded' if report.deep else ''}: ",
         verdict,
     )
     return Group(*damages, last)
@@ -285,9 +290,9 @@ def _classes_table(
     labels: Iterable[str] = (),
     weights: Mapping[str, float] | None = None,
 ) -> RenderableType | None:
-    """Records of each class and split; the largest and the smallest where there are many.
+    """Return a table of records per class and split; of many classes the largest and smallest.
 
-    labels: classes that show even where no split has records of them.
+    labels: classes to show even if no split has records of them.
     """
     splits = {name: splits[name] for name in in_order(splits)}
     totals: Counter[Label] = Counter(dict.fromkeys(labels, 0))
@@ -306,22 +311,22 @@ def _classes_table(
     rows = sorted(totals.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
     hidden = len(rows) - 2 * _ENDS
     for place, (label, _) in enumerate(rows):
-        # To hide one row takes as much room as to show it.
+        # Hiding a single row would take as much space as showing it.
         if hidden > 1 and _ENDS <= place < _ENDS + hidden:
             if place == _ENDS:
-                table.add_row(Text(f"... {hidden:,} more between", style="dim"))
+                table.add_row(Text(f"... {hidden:,} more", style="dim"))
             continue
         cells = [f"{counts.get(label, 0):,}" for _, counts in columns]
         if weights:
             cells.append("" if label is None else f"{weights.get(label, 0):.3g}")
         table.add_row(name_of(label), *cells)
     used = {stage for stages in splits.values() if len(stages) > 1 for stage in stages}
-    meant = [f"{stage}: {what}" for stage, what in _MEANING.items() if stage in used]
-    return Group(table, Text("; ".join(meant), style="dim")) if meant else table
+    legend = [f"{stage}: {text}" for stage, text in _STAGE_LEGEND.items() if stage in used]
+    return Group(table, Text("; ".join(legend), style="dim")) if legend else table
 
 
 def _stages(**stages: Mapping[Label, int]) -> Stages:
-    """The last stage alone where all have the same counts, and no stage that changed nothing."""
+    """Return the stages that changed the counts; only the last one if all counts are equal."""
     *_, last = stages
     kept = {"found": stages["found"]}
     changed = False
@@ -333,8 +338,8 @@ def _stages(**stages: Mapping[Label, int]) -> Stages:
     return kept if changed else {last: stages[last]}
 
 
-def _which(classes: Mapping[Label, tuple[int, int]], place: Literal[0, 1]) -> dict[Label, int]:
-    """The counts before balancing (0) or after it (1)."""
+def _counts(classes: Mapping[Label, tuple[int, int]], place: Literal[0, 1]) -> dict[Label, int]:
+    """Return the counts before balancing (0) or after it (1)."""
     return {label: counts[place] for label, counts in classes.items()}
 
 
@@ -345,51 +350,8 @@ def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, in
     return counts
 
 
-def _ledger(manifest: Manifest) -> Text:
-    """A line each of inputs, records and copies: `9 inputs: 8 taken as records, 1 rejected`.
-
-    Before the colon stands the sum of what comes after it.
-    """
-    inputs, records = manifest.ledger.inputs, manifest.ledger.records
-    copies, unit = manifest.ledger.copies, manifest.ledger.unit
-    listed = inputs.read + inputs.rejected + inputs.filtered
-    sums = [
-        _sum(
-            count_of(listed, "input"),
-            {
-                "taken as records" if unit == INPUT else f"taken for {unit}s": inputs.read,
-                "rejected": inputs.rejected,
-                "filtered": inputs.filtered,
-            },
-        ),
-        _sum(
-            count_of(records.made, "record" if unit == INPUT else unit),
-            {
-                "written": records.written,
-                "rejected": records.rejected,
-                "filtered": records.filtered,
-                "dropped": records.dropped,
-            },
-        ),
-    ]
-    if manifest.ledger.packs is not None:
-        sums.append(count_of(manifest.ledger.packs, "pack"))
-    if (objects := manifest.ledger.objects) is not None:
-        written = {"written": objects.written, "left out": objects.dropped}
-        sums.append(_sum(count_of(objects.made, "object"), written))
-    if copies.planned:
-        planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
-        sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
-    return Text("\n".join(sums))
-
-
-def _sum(total: str, parts: Mapping[str, int]) -> str:
-    counts = [f"{count:,} {what}" for what, count in parts.items() if count]
-    return f"{total}: {', '.join(counts)}" if counts else total
-
-
 def _filled(rates: Mapping[str, float], split: str) -> list[str]:
-    """The cells of a column that is there where records are packed only."""
+    """Return the cell of the column `filled`, which only datasets of packed records have."""
     if not rates:
         return []
     return [f"{rates[split]:.1%}" if split in rates else ""]

@@ -1,7 +1,7 @@
-"""Tables, lines and names, for `recordmill.pipelines.terminal.report` to put together.
+"""Building blocks of the reports: tables, lines, and names made safe to print.
 
-Names come from the users' files and may hold anything: they are never markup, and what would move
-the cursor is shown as an escape.
+Names come from users' files and may contain any characters: they are never parsed as markup, and
+control characters are printed as escapes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from rich.text import Text
 from recordmill.storage.storage_errors import shown
 
 _NAME_WIDTH = 40
-_JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in many scripts
+_JOINERS = "\u200c\u200d"  # not printable by themselves, but used within words of many scripts
 
 
 def count_of(count: int, what: str) -> str:
-    """`1 record`, `2,000 records`."""
+    """Return a count with its noun: `1 record`, `2,000 records`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def new_table(name: str, *numbers: str, words: Sequence[str] = ()) -> Table:
-    """A column of names, then columns of numbers, then columns of words."""
+    """Return an empty table: a column of names, then columns of numbers, then columns of words."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column(Text(name), overflow="ellipsis", no_wrap=True, max_width=_NAME_WIDTH)
     for title in numbers:
@@ -36,22 +36,23 @@ def new_table(name: str, *numbers: str, words: Sequence[str] = ()) -> Table:
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """A line that stays one, however long."""
+    """Return a line that is never wrapped."""
     return Text.assemble(*parts, no_wrap=True, overflow="ignore")
 
 
 def stack(*parts: RenderableType | None) -> RenderableType:
-    """One below the other, with an empty line between."""
+    """Return the parts one below the other, separated by empty lines; None parts are skipped."""
     there = [one for part in parts if part is not None for one in (Text(), part)]
     return Group(*there[1:])
 
 
 def name_of(name: str | None) -> Text:
+    """Return a name as safe text; None is shown as `(no class)`."""
     return Text("(no class)", style="dim italic") if name is None else Text(clean(name))
 
 
 def clean(value: object) -> str:
-    """One line of printable text, in any script."""
+    """Return a value as one line of printable text, with escapes for control characters."""
     text = shown(value)
     return "".join(
         char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()

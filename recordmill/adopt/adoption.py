@@ -1,6 +1,6 @@
-"""From files that others wrote to a dataset: their names, their indexes, the manifest.
+"""Turns existing TFRecord files into a dataset: names of shards, indexes, and the manifest.
 
-The files stay as they are, to the byte; all that is written stands beside them.
+The bytes of the files do not change.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.adopt import class_numbers, feature_inference
-from recordmill.adopt.class_numbers import Classes
-from recordmill.adopt.file_scan import Original, Scan, read_columns
+from recordmill.adopt.class_numbers import AdoptedClasses
+from recordmill.adopt.file_scan import Scan, SourceFile, read_columns
 from recordmill.format.features import Features
+from recordmill.format.file_info import file_info
 from recordmill.format.framing import Compression
+from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     JOB,
     LABELS,
     REJECTS,
     SCHEMA,
-    CopyCounts,
-    InputCounts,
-    Ledger,
     Manifest,
-    RecordCounts,
     Shard,
     SplitInfo,
     class_weights,
     digest_of,
-    file_info,
     index_name,
     shard_name,
 )
@@ -48,52 +45,56 @@ from recordmill.reading.raw_arrays import RawArray
 
 KIND = "adopt"
 
-_KEYS = 1 << 20  # of an index, made at once
-_TOLD = 3  # pairs of equal files
+_ROWS = 1 << 20  # rows of an index that are made at once
+_MAX_DUPLICATES = 3  # pairs of equal files named in a note
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Adopted:
-    """A file, and the shard it becomes: number `number` of the `of` shards of its split."""
+class AdoptedShard:
+    """A file, and the shard that it becomes: `number` (from 0) of the `count` of its split."""
 
-    original: Original
+    source: SourceFile
     number: int
-    of: int
+    count: int
     compression: Compression
 
     @property
     def shard(self) -> str:
-        return shard_name(self.original.split, self.number, self.of, self.compression)
+        """File name of the shard."""
+        return shard_name(self.source.split, self.number, self.count, self.compression)
 
     @property
     def index(self) -> str:
-        return index_name(self.original.split, self.number, self.of)
+        """Name of its index within the dataset."""
+        return index_name(self.source.split, self.number, self.count)
 
 
-def assign(originals: Sequence[Original], compression: Compression) -> list[Adopted]:
-    """The shards that files become: those of a split in the order in which they come."""
-    counts = Counter(one.split for one in originals)
+def assign_shards(sources: Sequence[SourceFile], compression: Compression) -> list[AdoptedShard]:
+    """Number the shards of each split in the order of the files."""
+    counts = Counter(one.split for one in sources)
     taken: Counter[str] = Counter()
     found = []
-    for one in originals:
+    for one in sources:
         number = taken[one.split]
         taken[one.split] += 1
         found.append(
-            Adopted(original=one, number=number, of=counts[one.split], compression=compression)
+            AdoptedShard(
+                source=one, number=number, count=counts[one.split], compression=compression
+            )
         )
     return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdoptedContents:
-    """What all files together hold."""
+    """Features, classes and number of records of all files."""
 
     features: Features
-    classes: Classes
+    classes: AdoptedClasses
     records: int
 
 
-def conclude(
+def infer_contents(
     scans: Sequence[Scan],
     *,
     label_feature: str | None,
@@ -101,21 +102,22 @@ def conclude(
     label_offset: int,
     raw: Mapping[str, RawArray],
 ) -> AdoptedContents:
-    """What the dataset's features and classes are, by all files, none of which is damaged.
+    """Infer the features and classes of the dataset from the scans of all files.
 
-    label_feature, labels, raw: what was given, not inferred.
+    scans: of files without damage.
+    label_feature, labels, raw: given by the user, not inferred.
 
     Raises:
-      UnlikeError: names file, record and feature, where one is not what it is elsewhere.
-      LabelError: what was given does not go with the records.
+      InconsistentFeatureError: a feature has different types; the message names file and record.
+      LabelError: the given label feature, names or offset do not match the records.
     """
     records = sum(scan.records for scan in scans)
-    seen = feature_inference.merged((scan.key, scan.seen) for scan in scans)
-    features = dict(feature_inference.features_of(seen, records=records))
-    classes = class_numbers.decide(
-        seen,
-        class_numbers.total(scan.numbers for scan in scans),
-        asked=label_feature,
+    summaries = feature_inference.merge_summaries((scan.key, scan.features) for scan in scans)
+    features = dict(feature_inference.declare_features(summaries, records=records))
+    classes = class_numbers.find_classes(
+        summaries,
+        class_numbers.merge_candidates(scan.candidates for scan in scans),
+        requested=label_feature,
         names=labels,
         offset=label_offset,
     )
@@ -130,16 +132,16 @@ def conclude(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IndexTask:
-    """All that is needed to write the index of one shard in another process."""
+    """Arguments for writing the index of one shard, which can be sent to another process."""
 
-    adopted: Adopted
+    adopted: AdoptedShard
     staging: Staging
-    classes: Classes
+    classes: AdoptedClasses
     label_offset: int
 
 
 def write_index(task: IndexTask) -> dict[str, int]:
-    """Writes the index of a shard and returns its records by class."""
+    """Write the index of a shard to staging, and return its number of records per class."""
     adopted, classes = task.adopted, task.classes
     place = task.staging.place(f"scans/{adopted.shard}.arrow")
     names = pa.array(classes.labels, pa.string())
@@ -147,11 +149,11 @@ def write_index(task: IndexTask) -> dict[str, int]:
     rows = []
     first = 0
     for batch in read_columns(place, classes.feature):
-        for start in range(0, len(batch), _KEYS):
-            part = batch.slice(start, _KEYS)
+        for start in range(0, len(batch), _ROWS):
+            part = batch.slice(start, _ROWS)
             numbers = pc.subtract(part["number"], task.label_offset)
             counts += _count(numbers, len(names))
-            rows.append(_index_rows(part, f"{adopted.original.key}#", first, names.take(numbers)))
+            rows.append(_index_rows(part, f"{adopted.source.key}#", first, names.take(numbers)))
             first += len(part)
     table = pa.Table.from_batches(rows, schema(groups=False))
     task.staging.place(adopted.index).write_bytes(index_bytes(table))
@@ -177,11 +179,11 @@ def _index_rows(part: pa.RecordBatch, prefix: str, first: int, labels: pa.Array)
     return pa.RecordBatch.from_arrays(columns, schema=schema(groups=False))
 
 
-def describe(
-    adopted: Sequence[Adopted],
+def make_manifest(
+    adopted: Sequence[AdoptedShard],
     scans: Sequence[Scan],
     counts: Sequence[Mapping[str, int]],
-    findings: AdoptedContents,
+    contents: AdoptedContents,
     *,
     options: Mapping[str, Any],
     label_offset: int,
@@ -189,14 +191,16 @@ def describe(
     notes: Sequence[str],
     job: Mapping[str, Any],
 ) -> tuple[Manifest, dict[str, bytes]]:
-    """The manifest, and the files beside the shards.
+    """Return the manifest, and the files beside the shards by name.
 
-    scans, counts: of each file, and its records by class. left_out: files of the input that are no
-    TFRecords. notes: sentences of the listing. job: the content of job.json.
+    scans, counts: the scan of each file, and its number of records per class.
+    left_out: number of files of the input that are not TFRecord files.
+    notes: sentences about the listing.
+    job: the content of job.json.
     """
     shards: dict[str, list[Shard]] = defaultdict(list)
     for one, scan, classes in zip(adopted, scans, counts, strict=True):
-        shards[one.original.split].append(
+        shards[one.source.split].append(
             Shard(
                 file=one.shard,
                 records=scan.records,
@@ -206,25 +210,25 @@ def describe(
             )
         )
     splits = {name: SplitInfo.of(some) for name, some in shards.items()}
-    labels, compression = findings.classes.labels, adopted[0].compression
+    labels, compression = contents.classes.labels, adopted[0].compression
     tfds = tfds_files(
-        features=findings.features,
+        features=contents.features,
         labels=labels,
         label_offset=label_offset,
         compression=compression,
         splits=splits,
     )
-    text = schema_text(findings.features, labels=labels, label_offset=label_offset)
+    text = schema_text(contents.features, labels=labels, label_offset=label_offset)
     files = {**tfds.files, REJECTS: b"", SCHEMA: text.encode()}
     if labels:
         files[LABELS] = "".join(f"{label}\n" for label in labels).encode()
     in_train = splits[TRAIN].classes if TRAIN in splits else {}
-    records = findings.records
+    records = contents.records
     manifest = Manifest(
         digest=digest_of(splits),
         seed=0,
         options={**options, "compression": compression},
-        features=findings.features,
+        features=contents.features,
         labels=labels,
         class_weights=class_weights({label: in_train.get(label, 0) for label in labels}),
         splits=splits,
@@ -233,15 +237,15 @@ def describe(
             records=RecordCounts(made=records, written=records),
             copies=CopyCounts(),
         ),
-        encoders={},  # whatever shaped the bytes, it is not known
+        encoders={},  # the libraries that wrote the files are unknown
         files={name: file_info(content) for name, content in files.items()},
-        notes=(*notes, *findings.classes.notes, *_same_files(scans), *tfds.notes),
+        notes=(*notes, *contents.classes.notes, *_duplicate_files(scans), *tfds.notes),
     )
     return manifest, files | {JOB: to_json(job) + b"\n"}
 
 
-def _same_files(scans: Sequence[Scan]) -> Iterator[str]:
-    """A sentence for files of the same bytes, whose records are there twice."""
+def _duplicate_files(scans: Sequence[Scan]) -> Iterator[str]:
+    """Yield a note on files with the same content, if there are any."""
     first: dict[str, str] = {}
     found = [
         f"{scan.key} is the same as {first[scan.sha256]}"
@@ -249,14 +253,14 @@ def _same_files(scans: Sequence[Scan]) -> Iterator[str]:
         if scan.records and first.setdefault(scan.sha256, scan.key) != scan.key
     ]
     if found:
-        more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-        yield f"files that are there twice: {', '.join(found[:_TOLD])}{more}"
+        hidden = len(found) - _MAX_DUPLICATES
+        more = f" and {hidden} more" if hidden > 0 else ""
+        yield f"duplicate files: {', '.join(found[:_MAX_DUPLICATES])}{more}"
 
 
-def fingerprint(adopted: Sequence[Adopted]) -> str:
-    """Of the input, in whatever order it was listed."""
+def input_fingerprint(adopted: Sequence[AdoptedShard]) -> str:
+    """Return a hash of the input's files that does not depend on their order."""
     files = sorted(
-        [one.original.key, one.original.split, one.original.size, one.original.mtime]
-        for one in adopted
+        [one.source.key, one.source.split, one.source.size, one.source.mtime] for one in adopted
     )
     return hashlib.sha256(to_json(files)).hexdigest()[:32]

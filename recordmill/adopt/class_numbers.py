@@ -1,4 +1,4 @@
-"""Class numbers in the records of others: which feature holds them, and what the classes are."""
+"""Finds the classes in adopted records: the feature with the class numbers, and their names."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from recordmill.adopt.feature_inference import FeatureSummary, single_number
 from recordmill.errors import did_you_mean
 from recordmill.format.decode import Value
 
-CONVENTIONAL = ("image/class/label", "label")
-NAMES = "image/class/text"  # a class's name, beside its number
+CONVENTIONAL = ("image/class/label", "label")  # names of features that usually hold the class
+NAMES = "image/class/text"  # the feature that usually holds the name of the class
 
-MOST = 100_000  # classes; numbers beyond are something else
+MAX_CLASSES = 100_000  # larger numbers are not class numbers
 
 
 class LabelError(ValueError):
-    """What was asked for cannot be the classes of these records."""
+    """The given label feature, names or offset do not match the records."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class ClassNumberCandidate:
-    """What was seen of a feature that may hold class numbers.
+    """Values of a feature that may hold class numbers.
 
-    low, high: the least and the greatest, None where there was none. names: {number: name}; None
-    where a number has two names, or none, or there are too many.
+    low, high: the least and the greatest number; None before the first one.
+    names: {number: name}; None if a number has two names, or none, or if there are too many.
     """
 
     low: int | None = None
@@ -32,17 +32,21 @@ class ClassNumberCandidate:
     names: dict[int, str] | None = dataclasses.field(default_factory=dict)
 
     def add(self, number: int, name: Value) -> None:
-        """Counts a record's number, and what its feature NAMES holds."""
+        """Add a record's number, and the value of its feature NAMES."""
         self.low = number if self.low is None else min(self.low, number)
         self.high = number if self.high is None else max(self.high, number)
         if self.names is None:
             return
         text = _as_name(name)
-        if text is None or self.names.setdefault(number, text) != text or len(self.names) > MOST:
+        if (
+            text is None
+            or self.names.setdefault(number, text) != text
+            or len(self.names) > MAX_CLASSES
+        ):
             self.names = None
 
     def merge(self, other: ClassNumberCandidate) -> None:
-        """Adds what was seen in another file."""
+        """Add the values of another file."""
         for number in (other.low, other.high):
             if number is not None:
                 self.low = number if self.low is None else min(self.low, number)
@@ -57,7 +61,7 @@ class ClassNumberCandidate:
 
 
 def _as_name(value: Value) -> str | None:
-    """A name that can stand in a line of labels.txt."""
+    """Return the value as a class name, or None if it is not a line of text for labels.txt."""
     if not isinstance(value, list) or len(value) != 1:
         return None
     try:
@@ -68,9 +72,12 @@ def _as_name(value: Value) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Classes:
-    """feature: which one holds the numbers; None where there is none. labels: as a manifest has
-    them. notes: sentences on what was decided.
+class AdoptedClasses:
+    """The classes of adopted records.
+
+    feature: the feature that holds the class numbers; None if there are no classes.
+    labels: the class names, as in the manifest.
+    notes: sentences on why classes, or their names, are missing.
     """
 
     feature: str | None = None
@@ -78,73 +85,79 @@ class Classes:
     notes: tuple[str, ...] = ()
 
 
-def candidates(asked: str | None) -> tuple[str, ...]:
-    """Features that may hold the class, given the one that was asked for."""
-    return CONVENTIONAL if asked is None else (asked,)
+def candidate_features(requested: str | None) -> tuple[str, ...]:
+    """Return the features that may hold the class; requested: the user's choice, if any."""
+    return CONVENTIONAL if requested is None else (requested,)
 
 
 def add_record(
-    found: Mapping[str, ClassNumberCandidate], record: Mapping[str, Value]
+    candidates: Mapping[str, ClassNumberCandidate], record: Mapping[str, Value]
 ) -> dict[str, int | None]:
-    """Counts a record's numbers and returns them by feature."""
+    """Add a record to the candidates, and return its number by feature."""
     numbers = {}
-    for name, seen in found.items():
+    for name, candidate in candidates.items():
         numbers[name] = number = single_number(record.get(name))
         if number is not None:
-            seen.add(number, record.get(NAMES))
+            candidate.add(number, record.get(NAMES))
     return numbers
 
 
-def decide(
-    seen: Mapping[str, FeatureSummary],
-    numbers: Mapping[str, ClassNumberCandidate],
+def find_classes(
+    features: Mapping[str, FeatureSummary],
+    candidates: Mapping[str, ClassNumberCandidate],
     *,
-    asked: str | None,
+    requested: str | None,
     names: Sequence[str] | None,
     offset: int,
-) -> Classes:
-    """What the classes are.
+) -> AdoptedClasses:
+    """Determine the classes of all records.
 
-    asked, names: the feature and the names that were given, if any. offset: of the first class.
+    features, candidates: merged over all files.
+    requested: the label feature that the user chose, if any.
+    names: the class names that the user gave, if any.
+    offset: the number of the first class.
 
     Raises:
-      LabelError: what was asked for does not go with the records.
+      LabelError: the user's choices do not match the records.
     """
-    if asked is not None:
-        problem = _no_label(asked, seen)
+    has_names = NAMES in features
+    if requested is not None:
+        problem = _label_problem(requested, features)
         if problem is not None:
             raise LabelError(f"--label-feature: {problem}")
-        return _classes(asked, numbers[asked], names=names, offset=offset, named=NAMES in seen)
-    found = [name for name in CONVENTIONAL if name in seen and _no_label(name, seen) is None]
+        return _classes(
+            requested, candidates[requested], names=names, offset=offset, has_names=has_names
+        )
+    problems = {name: _label_problem(name, features) for name in CONVENTIONAL if name in features}
+    found = [name for name, problem in problems.items() if problem is None]
     notes: tuple[str, ...] = ()
     if len(found) == 1:
         (name,) = found
         try:
-            return _classes(name, numbers[name], names=names, offset=offset, named=NAMES in seen)
+            return _classes(name, candidates[name], names=names, offset=offset, has_names=has_names)
         except LabelError as error:
             if names is not None:
                 raise
             notes = (f"no classes: {error}",)
     elif found:
         notes = (
-            f"no classes: both {' and '.join(found)} may hold them; --label-feature says which",
+            f"no classes: both {' and '.join(found)} may hold them; choose one by --label-feature",
         )
     else:
-        there = [_no_label(name, seen) for name in CONVENTIONAL if name in seen]
-        notes = tuple(f"no classes: {problem}" for problem in there)
+        notes = tuple(f"no classes: {problem}" for problem in problems.values())
     if names is not None:
         raise LabelError(
-            f"--labels-file: there are names of classes, but {' and '.join(found) or 'no feature'}"
-            f"{' both' if found else ''} might hold their numbers: name one by --label-feature"
+            f"--labels-file names classes, but {' and '.join(found) or 'no feature'}"
+            f"{' both' if found else ''} may hold their numbers: choose one by --label-feature"
         )
-    return Classes(notes=notes)
+    return AdoptedClasses(notes=notes)
 
 
-def _no_label(name: str, seen: Mapping[str, FeatureSummary]) -> str | None:
-    """Why a feature cannot hold the class of a record."""
-    one = seen.get(name)
+def _label_problem(name: str, features: Mapping[str, FeatureSummary]) -> str | None:
+    """Return why a feature cannot hold the class of a record, or None if it can."""
+    one = features.get(name)
     if one is None:
-        return f"no record has a feature {name!r}{did_you_mean(name, seen)}"
+        return f"no record has a feature {name!r}{did_you_mean(name, features)}"
     if one.sequence:
         return f"{name!r} is a feature list; expected one class per record"
     if one.dtype != "int64":
@@ -162,43 +175,47 @@ def _classes(
     *,
     names: Sequence[str] | None,
     offset: int,
-    named: bool,
-) -> Classes:
+    has_names: bool,
+) -> AdoptedClasses:
     low, high = numbers.low, numbers.high
-    assert low is not None, "it has a value in some record"
+    assert low is not None, "the feature has a value in some record"
     assert high is not None
     if low < offset:
         raise LabelError(
-            f"{feature!r} holds {low}, and classes begin at {offset}"
-            + (": --label-offset says where they begin" if low >= 0 else "")
+            f"{feature!r} holds {low}, but classes begin at {offset}"
+            + (": set --label-offset to the number of the first class" if low >= 0 else "")
         )
     if names is not None:
         if high >= offset + len(names):
             raise LabelError(
-                f"{feature!r} holds {high}, and the {len(names)} names of --labels-file are of"
+                f"{feature!r} holds {high}, but the {len(names)} names of --labels-file are for"
                 f" {offset} to {offset + len(names) - 1}"
             )
-        return Classes(feature=feature, labels=tuple(names))
-    if high - offset >= MOST:
-        raise LabelError(f"{feature!r} holds numbers up to {high}, which are hardly of classes")
+        return AdoptedClasses(feature=feature, labels=tuple(names))
+    if high - offset >= MAX_CLASSES:
+        raise LabelError(
+            f"{feature!r} holds numbers up to {high}; expected at most {MAX_CLASSES} classes"
+        )
     known = numbers.names or {}
     labels = tuple(known.get(number, str(number)) for number in range(offset, high + 1))
     notes: tuple[str, ...] = ()
-    if len(set(labels)) < len(labels):  # two classes of one name
+    if len(set(labels)) < len(labels):  # two classes have the same name
         labels = tuple(map(str, range(offset, high + 1)))
-        notes = (f"classes have no names: two numbers have one name in {NAMES!r}",)
-    elif named and numbers.names is None:
-        notes = (f"classes have no names: {NAMES!r} has not one name for each number",)
+        notes = (f"classes have no names: two numbers have the same name in {NAMES!r}",)
+    elif has_names and numbers.names is None:
+        notes = (f"classes have no names: {NAMES!r} does not have one name for each number",)
     if low > offset:
-        begins = f"no record is of class {offset}: --label-offset {low} begins with {low}"
+        begins = f"no record is of class {offset}: --label-offset {low} makes {low} the first class"
         notes = (*notes, begins)
-    return Classes(feature=feature, labels=labels, notes=notes)
+    return AdoptedClasses(feature=feature, labels=labels, notes=notes)
 
 
-def total(parts: Iterable[Mapping[str, ClassNumberCandidate]]) -> dict[str, ClassNumberCandidate]:
-    """What was seen in all files."""
-    found: dict[str, ClassNumberCandidate] = {}
-    for part in parts:
-        for name, numbers in part.items():
-            found.setdefault(name, ClassNumberCandidate()).merge(numbers)
-    return found
+def merge_candidates(
+    files: Iterable[Mapping[str, ClassNumberCandidate]],
+) -> dict[str, ClassNumberCandidate]:
+    """Merge the candidates of all files."""
+    merged: dict[str, ClassNumberCandidate] = {}
+    for candidates in files:
+        for name, candidate in candidates.items():
+            merged.setdefault(name, ClassNumberCandidate()).merge(candidate)
+    return merged

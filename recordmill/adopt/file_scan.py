@@ -1,11 +1,10 @@
-"""One pass over a file that others wrote: its place in staging, checksum, records and what they
-hold.
+"""Scans one TFRecord file to adopt: its checksum, its records, and the features they hold.
 
-The file is linked into staging first and read there, so that what is published is what was read.
-Where it cannot be linked, what is read is written there on the way. Beside it stands what was
-found, so that a run that goes on reads no file twice.
+The file is first hard-linked into staging and read there, so that the bytes that are published are
+those that were read. If it cannot be linked, it is copied to staging while it is read. The result
+is stored beside it, so that a continued run does not read a file twice.
 
-Memory: 16 bytes for each record, and 9 for each feature that may hold its class.
+Memory: 16 bytes per record, and 9 for each feature that may hold its class.
 """
 
 from __future__ import annotations
@@ -17,35 +16,42 @@ import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.adopt import class_numbers
 from recordmill.adopt.class_numbers import ClassNumberCandidate
-from recordmill.adopt.feature_inference import FeatureSummary, Inference, UnlikeError
+from recordmill.adopt.feature_inference import (
+    FeatureInference,
+    FeatureSummary,
+    InconsistentFeatureError,
+)
 from recordmill.checking.shard_check import Damage
 from recordmill.format import framing
 from recordmill.format.decode import ExampleError
-from recordmill.format.framing import HEAD, TAIL, Compression, FrameError, read_frames
-from recordmill.format.hashing import HashingReader
+from recordmill.format.file_info import HashingReader
+from recordmill.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    Compression,
+    FrameError,
+    read_frames,
+)
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import ChangedInputError, explained
-
-if TYPE_CHECKING:
-    pass
+from recordmill.storage.storage_errors import ChangedInputError, raise_storage_errors
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
-# Another filesystem, one without hard links, a file that is not ours to link, too many links.
+# Another filesystem, no hard links, no permission to link the file, too many links.
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Original:
-    """A file as it was listed. key: its path within the input; mtime: ns since the epoch."""
+class SourceFile:
+    """A listed file. key: its path within the input; size: bytes; mtime: ns since the epoch."""
 
     key: str
     place: Location
@@ -56,12 +62,15 @@ class Original:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScanTask:
-    """All that is needed to look at one file in another process.
+    """Arguments for scanning one file, which can be sent to another process.
 
-    name: of the shard it becomes. staging: None where nothing is to be kept.
+    name: of the shard that it becomes.
+    staging: None for a dry run, which stores nothing.
+    label_feature: the feature that holds the class, if the user named one.
+    raw: declarations of arrays stored as bytes, by feature.
     """
 
-    original: Original
+    source: SourceFile
     name: str
     compression: Compression
     staging: Staging | None
@@ -70,8 +79,8 @@ class ScanTask:
 
     @property
     def plan(self) -> str:
-        """Equal for tasks that find the same."""
-        one = self.original
+        """Digest of the file and the options: tasks with equal digests have equal results."""
+        one = self.source
         of_file = [shown(one.place), one.key, one.size, one.mtime]
         what = [of_file, self.compression, self.label_feature, self.raw]
         return hashlib.sha256(to_json(what)).hexdigest()
@@ -79,9 +88,13 @@ class ScanTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scan:
-    """What was found in a file. bytes, sha256: of the file as it is; 0 and '' where it is damaged.
+    """Result of scanning a file.
 
-    numbers: of features that may hold the class.
+    linked: whether it was hard-linked into staging, not copied.
+    bytes, sha256: of the file; 0 and '' if it is damaged.
+    features: {feature: summary of its values}.
+    candidates: {feature: class numbers} of the features that may hold the class.
+    damage: the first defect, if any; all counts are then 0.
     """
 
     key: str
@@ -89,34 +102,34 @@ class Scan:
     records: int = 0
     bytes: int = 0
     sha256: str = ""
-    seen: Mapping[str, FeatureSummary] = dataclasses.field(default_factory=dict)
-    numbers: Mapping[str, ClassNumberCandidate] = dataclasses.field(default_factory=dict)
+    features: Mapping[str, FeatureSummary] = dataclasses.field(default_factory=dict)
+    candidates: Mapping[str, ClassNumberCandidate] = dataclasses.field(default_factory=dict)
     damage: Damage | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Scan:
-        """The inverse of what `to_json` makes of it; the damaged are not written."""
-        seen = {name: FeatureSummary(**one) for name, one in data["seen"].items()}
-        numbers = {}
-        for name, one in data["numbers"].items():
+        """Return the inverse of `to_json`; scans of damaged files are never stored."""
+        features = {name: FeatureSummary(**one) for name, one in data["features"].items()}
+        candidates = {}
+        for name, one in data["candidates"].items():
             names = one["names"]
-            if names is not None:  # JSON has made texts of the numbers
+            if names is not None:  # keys of JSON objects are strings
                 names = {int(number): text for number, text in names.items()}
-            numbers[name] = ClassNumberCandidate(low=one["low"], high=one["high"], names=names)
-        return cls(**{**data, "seen": seen, "numbers": numbers})
+            candidates[name] = ClassNumberCandidate(low=one["low"], high=one["high"], names=names)
+        return cls(**{**data, "features": features, "candidates": candidates})
 
 
-def compression_of(place: Location) -> Compression | None:
-    """How a file is compressed, by its first bytes; None for one without any."""
-    head = place.read_range(0, HEAD)
+def file_compression(place: Location) -> Compression | None:
+    """Detect the compression of a file by its first bytes; None for an empty file."""
+    head = place.read_range(0, HEADER_BYTES)
     return framing.compression_of(head) if head else None
 
 
-def scan(task: ScanTask) -> Scan:
-    """Looks at a file, unless that was done before."""
+def scan_file(task: ScanTask) -> Scan:
+    """Scan a file, or return the stored result if it is up to date."""
     staging = task.staging
     if staging is None:
-        return _scan(task, task.original.place, None)
+        return _scan(task, task.source.place, None)
     info = staging.place(f"info/{task.name}.json")
     done = staging.read_json(f"info/{task.name}.json")
     target = staging.place(f"shards/{task.name}")
@@ -124,7 +137,7 @@ def scan(task: ScanTask) -> Scan:
         return Scan.from_json(done["scan"])
     info.delete(missing_ok=True)
     target.delete(missing_ok=True)
-    if _link(task.original.place, target):
+    if _link(task.source.place, target):
         found = _scan(task, target, None)
     else:
         found = dataclasses.replace(_copy(task, target), linked=False)
@@ -136,10 +149,10 @@ def scan(task: ScanTask) -> Scan:
 
 
 def _link(source: Location, target: Location) -> bool:
-    """Gives a file another name; returns whether it could."""
-    with explained("link", source):
+    """Create a hard link to a file; return False if the filesystem does not allow it."""
+    with raise_storage_errors("link", source):
         try:
-            # What a symbolic link leads to, not the link.
+            # Link the target of a symbolic link, not the link itself.
             os.link(os.path.realpath(source.local_path), target.local_path)
         except OSError as error:
             if error.errno not in _NO_LINK:
@@ -149,10 +162,10 @@ def _link(source: Location, target: Location) -> bool:
 
 
 def _copy(task: ScanTask, target: Location) -> Scan:
-    """Writes what is read; the file has its name when it is complete, and on disk."""
+    """Copy a file while scanning it; the copy gets its name once it is complete and on disk."""
     temporary = target.parent / f"{target.name}.tmp"
-    with explained("write", temporary), open(temporary.local_path, "wb") as file:
-        found = _scan(task, task.original.place, file)
+    with raise_storage_errors("write", temporary), open(temporary.local_path, "wb") as file:
+        found = _scan(task, task.source.place, file)
         file.flush()
         os.fsync(file.fileno())
     temporary.rename_to(target)
@@ -160,81 +173,89 @@ def _copy(task: ScanTask, target: Location) -> Scan:
 
 
 def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
-    original = task.original
-    inference = Inference()
-    columns = _Columns(class_numbers.candidates(task.label_feature))
+    source = task.source
+    inference = FeatureInference()
+    columns = _IndexColumns(class_numbers.candidate_features(task.label_feature))
     damage = None
     with place.open_input() as file:
         hashing = HashingReader(file, copy)
         stream = io.BufferedReader(hashing, _BLOCK)
         try:
             for frame in read_frames(stream, compression=task.compression):
-                damage = _look_at(frame.payload, frame.offset, task, inference, columns)
+                damage = _add_record(frame.payload, frame.offset, task, inference, columns)
                 if damage is not None:
                     break
         except FrameError as error:
             what = error.what
             if error.offset == 0:
-                what += _perhaps(place)
-            damage = Damage(file=original.key, record=error.record, offset=error.offset, what=what)
-        while copy is not None and stream.read(_BLOCK):  # a copy is whole, damaged or not
+                what += _format_hint(place)
+            damage = Damage(file=source.key, record=error.record, offset=error.offset, what=what)
+        while copy is not None and stream.read(_BLOCK):  # copy the rest after a damaged record
             pass
     if damage is not None:
-        return Scan(key=original.key, damage=damage)
-    status = original.place.stat()
-    if (status.size, status.mtime_ns) != (original.size, original.mtime) or (
-        hashing.info.bytes != original.size
+        return Scan(key=source.key, damage=damage)
+    status = source.place.stat()
+    if (status.size, status.mtime_ns) != (source.size, source.mtime) or (
+        hashing.info.bytes != source.size
     ):
         raise ChangedInputError(
-            f"{shown(original.place)} changed while it was read: run the same command again when"
+            f"{shown(source.place)} changed while it was read: run the same command again when"
             " it is complete"
         )
     if task.staging is not None:
         columns.write(task.staging.place(f"scans/{task.name}.arrow"))
     return Scan(
-        key=original.key,
+        key=source.key,
         records=inference.records,
         bytes=hashing.info.bytes,
         sha256=hashing.info.sha256,
-        seen=inference.seen,
-        numbers=columns.found,
+        features=inference.features,
+        candidates=columns.candidates,
     )
 
 
-def _look_at(
-    payload: bytes, offset: int, task: ScanTask, inference: Inference, columns: _Columns
+def _add_record(
+    payload: bytes,
+    offset: int,
+    task: ScanTask,
+    inference: FeatureInference,
+    columns: _IndexColumns,
 ) -> Damage | None:
+    """Add a record to the results; return its defect, if it has one."""
     number = inference.records
     try:
         record = inference.add(payload)
         for name, raw in task.raw.items():
             raw.check(name, record.get(name))
     except ExampleError as error:
-        what = f"no tf.train.Example: {error}"
-    except UnlikeError as error:
+        what = f"not a tf.train.Example: {error}"
+    except InconsistentFeatureError as error:
         what = str(error)
     except ValueError as error:
         what = f"--raw: {error}"
     else:
-        numbers = class_numbers.add_record(columns.found, record)
-        columns.add(offset, HEAD + len(payload) + TAIL, numbers)
+        numbers = class_numbers.add_record(columns.candidates, record)
+        columns.add(offset, HEADER_BYTES + len(payload) + FOOTER_BYTES, numbers)
         return None
-    return Damage(file=task.original.key, record=number, offset=offset, what=what)
+    return Damage(file=task.source.key, record=number, offset=offset, what=what)
 
 
-def _perhaps(place: Location) -> str:
-    """What a file may be whose first record cannot be read."""
+def _format_hint(place: Location) -> str:
+    """Return a hint, for the end of a message, at the format of a file without valid records."""
     head = place.read_range(0, 2)
     if head[:1] == b"\x78" and int.from_bytes(head, "big") % 31 == 0:
         return "; it looks like zlib, which is not supported: only gzip is"
     return "; is it a TFRecord file?"
 
 
-class _Columns:
-    """What the index will have of each record: its place, and the numbers of its class."""
+class _IndexColumns:
+    """Columns for the index: offset and length of each record, and its possible class numbers.
+
+    candidates: the class numbers of each feature that may hold the class.
+    """
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self.found = {name: ClassNumberCandidate() for name in names}
+        self.candidates = {name: ClassNumberCandidate() for name in names}
         self._offsets, self._lengths = array.array("q"), array.array("q")
         self._numbers = {name: (array.array("q"), array.array("b")) for name in names}
 
@@ -260,7 +281,7 @@ class _Columns:
 
 
 def read_columns(place: Location, label_feature: str | None) -> Iterator[pa.RecordBatch]:
-    """Yields offset, length and number (null without a class) of the records, in their order."""
+    """Yield batches of offset, length and class number (null if unlabelled) of all records."""
     with place.open_input() as file:
         reader = pa.ipc.open_file(file)
         for batch in map(reader.get_batch, range(reader.num_record_batches)):

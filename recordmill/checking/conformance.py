@@ -1,4 +1,4 @@
-"""Whether an Example is what the dataset declares."""
+"""Checks Examples against the features that a dataset declares."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ from PIL import Image
 from recordmill.format.decode import Value, decoder
 from recordmill.format.features import DType, Feature, Features
 
-# What Pillow's decoders are known to raise for content that is broken.
-_BROKEN_PICTURE = (
+# The formats that recordmill writes. Another one of Pillow's, EPS, would start Ghostscript.
+_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+# Pillow's decoders are known to raise these for invalid content.
+_DECODING_ERRORS = (
     *(OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError),
     *(struct.error, zlib.error, Image.DecompressionBombError),
 )
 
 
-_DTYPES = {"i": "int64", "f": "float32"}  # of decoded numbers, by numpy's kind
+_DTYPES = {"i": "int64", "f": "float32"}  # dtypes of decoded numbers, by numpy's kind
 
 
 class NonconformingError(ValueError):
-    """An Example that is not as declared; the message says how."""
+    """An Example that is not as declared; the message says why."""
 
 
 class Conformance:
-    """Checks Examples against what a dataset declares."""
+    """Checks Examples against the declared features and classes of a dataset.
+
+    labels: the class names; label_offset: the number of the first class.
+    deep: also decode every image.
+    """
 
     def __init__(
         self, features: Features, *, labels: Sequence[str], label_offset: int, deep: bool
     ) -> None:
-        """deep: decode every picture, too."""
         self.decode = decoder(features)
         self._rules = {name: _Rule.of(feature, deep=deep) for name, feature in features.items()}
         self._required = {name for name, rule in self._rules.items() if rule.fixed}
@@ -47,10 +52,10 @@ class Conformance:
         self._names = {number: label for label, number in self._numbers.items()}
 
     def check(self, example: Mapping[str, Value]) -> None:
-        """Checks the features of an Example.
+        """Check the features of an Example.
 
         Raises:
-          NonconformingError: says what is not as declared.
+          NonconformingError: a feature is not as declared.
         """
         for name in sorted(self._required - example.keys()):
             raise NonconformingError(f"lacks the feature {name!r}")
@@ -70,13 +75,14 @@ class Conformance:
                     )
 
     def check_label(self, example: Mapping[str, Value], label: str | None) -> None:
-        """Checks that the class of a conforming Example is `label`.
+        """Check that the class of a conforming Example is `label`; None means unlabelled.
 
-        A record may hold the classes of its objects beside its own, so that one of the label
-        features has to be it, or, where the record has none, all that hold just one are absent.
+        A record may have several label features, such as its own class and those of its objects:
+        one of them must hold exactly `label`. In an unlabelled record the features of one value
+        must be absent.
 
         Raises:
-          NonconformingError: says what the class is instead.
+          NonconformingError: the class is another one; the message names it.
         """
         found = {name: _numbers(example.get(name)) for name in self._label_features}
         if label is None:
@@ -97,10 +103,11 @@ def _numbers(values: Value) -> list[int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Rule:
-    """A feature's declaration, worked out once for all records.
+    """The checks of one feature, prepared once for all records.
 
-    unit: its values, or where `fixed` is false, what their number is a multiple of. size: more than
-    any of its numbers is.
+    unit: the number of values; if `fixed` is false, that number is a multiple of it.
+    check_value: checks one byte string.
+    size: numbers must be from 0 to size - 1.
     """
 
     dtype: DType
@@ -120,7 +127,7 @@ class _Rule:
                     _check_array, dtype=feature.raw_dtype, shape=feature.raw_shape
                 )
             case "image" if deep:
-                check_value = _check_picture
+                check_value = _check_image
         return cls(
             dtype=feature.dtype,
             unit=math.prod(size for size in feature.shape if size is not None),
@@ -138,7 +145,7 @@ class _Rule:
                 raise NonconformingError(f"expected a multiple of {self.unit} values, got {count}")
         if values is None or not count:
             return
-        # An array is int64 or float32; its dtype's name would take longer than all the rest.
+        # Looked up by kind: reading the name of a dtype would take longer than all other checks.
         dtype = "string" if isinstance(values, list) else _DTYPES[values.dtype.kind]
         if dtype != self.dtype:
             raise NonconformingError(f"expected {self.dtype}, got {dtype}")
@@ -172,11 +179,9 @@ def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> No
     raise NonconformingError(f"expected {number} bytes ({dtype}, {sizes}), got {len(value)}")
 
 
-def _check_picture(value: bytes) -> None:
+def _check_image(value: bytes) -> None:
     try:
-        with Image.open(io.BytesIO(value)) as picture:
-            picture.load()
-    except _BROKEN_PICTURE as error:
-        raise NonconformingError(
-            f"no picture that can be decoded ({type(error).__name__})"
-        ) from error
+        with Image.open(io.BytesIO(value), formats=_FORMATS) as image:
+            image.load()
+    except _DECODING_ERRORS as error:
+        raise NonconformingError(f"the image cannot be decoded ({type(error).__name__})") from error

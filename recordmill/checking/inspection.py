@@ -1,4 +1,4 @@
-"""What is in a dataset and in a record of it, as plain data for a command line to print."""
+"""Summaries of a dataset and of a record, as plain data for the command line to print."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from recordmill.profile.drift import Comparison
 from recordmill.profile.statistics_file import SliceView
 from recordmill.storage.files import Location
 
-_EXAMPLES = 3  # rejects shown of each reason
-_VALUES = 8  # numbers shown of a feature
-_CHARACTERS = 200  # shown of a text
-_EXTENSIONS = {"JPEG": ".jpg", "TIFF": ".tif"}  # where it is not the format's name
-# Modes of Pillow by (dtype, channels); it has none for more than 8 bits and colour.
+_EXAMPLES = 3  # rejects shown per reason
+_VALUES = 8  # values shown per feature
+_CHARACTERS = 200  # characters shown of a text
+_EXTENSIONS = {"JPEG": ".jpg", "TIFF": ".tif"}  # if not the name of the format
+# Modes of Pillow by (dtype, channels); it has no mode for colour with more than 8 bits.
 _MODES = {("uint8", 1): "L", ("uint8", 2): "LA", ("uint8", 3): "RGB", ("uint8", 4): "RGBA"}
 _MODES |= {("uint16", 1): "I;16"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassCount:
-    """Records of a class, and how many of them are oversampled copies."""
+    """Number of records of a class, and of oversampled copies among them."""
 
     records: int
     copies: int
@@ -44,9 +44,10 @@ class ClassCount:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitSummary:
-    """shard_bytes: (smallest, median, largest), zeros where there is no shard.
+    """Counts of one split.
 
-    unlabelled: records, and copies among them, that have no class.
+    shard_bytes: bytes of a shard: (smallest, median, largest); zeros without shards.
+    unlabelled: records without a class.
     """
 
     records: int
@@ -60,7 +61,7 @@ class SplitSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RejectSummary:
-    """Rejects of one reason: how many, and lines of the first ones."""
+    """Number of rejects with one reason, and the first of their lines in rejects.jsonl."""
 
     count: int
     examples: tuple[Mapping[str, str], ...]
@@ -68,8 +69,10 @@ class RejectSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A dataset at a glance. skew: between its splits; drift: from another dataset; None where
-    there are no statistics to compare.
+    """Summary of a dataset.
+
+    skew: comparison of its splits; drift: comparison with another dataset; None if the statistics
+      for it are missing.
     """
 
     manifest: Manifest
@@ -79,6 +82,7 @@ class Summary:
     drift: Comparison | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the summary as plain data."""
         manifest = self.manifest
         return {
             "digest": manifest.digest,
@@ -99,12 +103,12 @@ class Summary:
 
 
 def inspect(dataset: Location, *, compared: Mapping[str, SliceView] | None = None) -> Summary:
-    """Reads the manifest, the rejects, the statistics, and two columns of each index; no shard.
+    """Summarize a dataset from its manifest, rejects, statistics and indexes, without its shards.
 
-    compared: the statistics of another dataset.
+    compared: the statistics of another dataset, for drift.
 
     Raises:
-      ManifestError: there is no dataset, or its statistics cannot be understood.
+      ManifestError: the folder is not a dataset, or its statistics are invalid.
       IndexDamagedError, StorageError: an index or the rejects cannot be read.
     """
     manifest = load(dataset)
@@ -171,7 +175,7 @@ def describe_record(
     labels: Sequence[str] = (),
     label_offset: int = 0,
 ) -> list[tuple[str, str]]:
-    """(feature, its values as a line of text), sorted by name."""
+    """Return (feature, its values as a line of text) for a decoded record, sorted by name."""
     names = {label_offset + place: label for place, label in enumerate(labels)}
     return [
         (name, _described(example.get(name), feature, names))
@@ -192,7 +196,7 @@ def _text(value: Any, feature: Feature, names: Mapping[int, str]) -> str:
         case "label":
             return f"{value} ({names.get(int(value), 'no class')})"
         case "image":
-            return _picture_text(value)
+            return _image_text(value)
         case "raw":
             shape = "x".join(str(size or "?") for size in feature.raw_shape or ())
             return f"{feature.raw_dtype} {shape or 'value'}, {len(value)} bytes"
@@ -202,30 +206,30 @@ def _text(value: Any, feature: Feature, names: Mapping[int, str]) -> str:
     return f"{value:g}" if feature.dtype == "float32" else str(value)
 
 
-def _picture_text(content: bytes) -> str:
+def _image_text(content: bytes) -> str:
     try:
-        with Image.open(io.BytesIO(content)) as picture:
-            what = f"{picture.format} {picture.width}x{picture.height} {picture.mode}"
+        with Image.open(io.BytesIO(content)) as image:
+            what = f"{image.format} {image.width}x{image.height} {image.mode}"
     except OSError:
-        what = "no picture"
+        what = "not an image"
     return f"{what}, {len(content)} bytes"
 
 
-def save_picture(
+def save_image(
     example: Mapping[str, Value],
     features: Features,
     path: pathlib.Path,
 ) -> pathlib.Path:
-    """Writes the picture of a record to a file and returns its path.
+    """Write the image of a decoded record to a file and return its path.
 
-    An encoded picture is written as it is, an array as PNG (numbers other than uint8 and grey
-    uint16 stretched to 0..255); of a clip its first frame. The extension becomes that of the
-    content.
+    An encoded image is written unchanged. An array is written as PNG; dtypes other than uint8 and
+    greyscale uint16 are scaled to 0..255, and of a clip the first frame is written. The extension
+    of the path is replaced by that of the format.
 
     Raises:
-      ValueError: the record has no picture, or an array that is none.
+      ValueError: the record has no image, or its array does not have the shape of one.
     """
-    for name, feature in _picture_features(features):
+    for name, feature in _image_features(features):
         values = example.get(name)
         if not isinstance(values, list) or not values:
             continue
@@ -234,18 +238,18 @@ def save_picture(
         feature = _with_sizes(
             feature, [n for one in feature.shape_features for n in _sizes(example, one)]
         )
-        picture = _as_picture(_array(values[0], feature, name), name)
+        image = _as_image(_array(values[0], feature, name), name)
         content = io.BytesIO()
-        picture.save(content, "PNG")
+        image.save(content, "PNG")
         return _write(path, content.getvalue())
     raise ValueError(
-        "the record has no picture: expected a feature of kind image, or raw with a shape,"
+        "the record has no image: expected a feature of kind image, or raw with a shape,"
         f" got {', '.join(sorted(features))}"
     )
 
 
-def _picture_features(features: Features) -> Iterator[tuple[str, Feature]]:
-    """Encoded pictures first: an array may be anything."""
+def _image_features(features: Features) -> Iterator[tuple[str, Feature]]:
+    """Yield encoded images, then arrays, which may be images."""
     for kind in ("image", "raw"):
         yield from ((name, f) for name, f in sorted(features.items()) if f.kind == kind)
 
@@ -256,7 +260,7 @@ def _sizes(example: Mapping[str, Value], name: str) -> list[int | None]:
 
 
 def _with_sizes(feature: Feature, sizes: Sequence[int | None]) -> Feature:
-    """Pixels whose shape varies, with the shape that their own record states."""
+    """Return the feature with its unknown dimensions replaced by those of the record."""
     shape = feature.raw_shape or ()
     if len(shape) != len(sizes):
         return feature
@@ -265,9 +269,9 @@ def _with_sizes(feature: Feature, sizes: Sequence[int | None]) -> Feature:
 
 
 def _write(path: pathlib.Path, content: bytes) -> pathlib.Path:
-    with Image.open(io.BytesIO(content)) as picture:
-        name = str(picture.format)
-    # `heron.2024` has no extension, but a name with a point in it.
+    with Image.open(io.BytesIO(content)) as image:
+        name = str(image.format)
+    # `heron.2024` has no extension, only a name that contains a dot.
     stem = path.stem if path.suffix.lower() in Image.registered_extensions() else path.name
     target = path.with_name(stem + _EXTENSIONS.get(name, f".{name.lower()}"))
     target.write_bytes(content)
@@ -275,13 +279,13 @@ def _write(path: pathlib.Path, content: bytes) -> pathlib.Path:
 
 
 def _array(content: bytes, feature: Feature, name: str) -> npt.NDArray[Any]:
-    """The array of a raw feature; one unknown dimension follows from the number of bytes."""
+    """Return the array of a raw feature; one unknown dimension is derived from the bytes."""
     shape = feature.raw_shape or ()
     unknown = shape.count(None)
     if feature.raw_dtype is None or unknown > 1:
         raise ValueError(
             f"the shape of {name} is not known: {feature.raw_dtype} {list(shape)}; expected at most"
-            f" one None, or features that tell it"
+            f" one None, or features that hold it"
         )
     flat = np.frombuffer(content, np.dtype(feature.raw_dtype).newbyteorder("<"))
     known = math.prod(size for size in shape if size is not None)
@@ -290,8 +294,8 @@ def _array(content: bytes, feature: Feature, name: str) -> npt.NDArray[Any]:
     return flat.reshape([-1 if size is None else size for size in shape])
 
 
-def _as_picture(array: npt.NDArray[Any], name: str) -> Image.Image:
-    """[height, width] or [height, width, 1..4]; of a clip, [frames, ...], the first frame."""
+def _as_image(array: npt.NDArray[Any], name: str) -> Image.Image:
+    """Convert [height, width], [height, width, 1..4], or the first frame of [frames, ...]."""
     if array.ndim == 4 and len(array):
         array = array[0]
     if array.ndim == 3 and array.shape[-1] == 1:
@@ -299,7 +303,7 @@ def _as_picture(array: npt.NDArray[Any], name: str) -> Image.Image:
     channels = array.shape[-1] if array.ndim == 3 else 1
     if array.ndim not in (2, 3) or channels > 4 or not array.size:
         raise ValueError(
-            f"{name} is no picture: expected [height, width] or [height, width, 1 to 4],"
+            f"{name} is not an image: expected [height, width] or [height, width, 1 to 4],"
             f" got {list(array.shape)}"
         )
     if (array.dtype.name, channels) not in _MODES:

@@ -1,4 +1,4 @@
-"""One shard against the manifest and its index: every byte, every record."""
+"""Checks one shard against the manifest and its index: every byte and every record."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ import dataclasses
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.checking.conformance import Conformance, NonconformingError
-from recordmill.checking.split_leakage import Hashes
+from recordmill.checking.split_leakage import ShardHashes
 from recordmill.format.decode import ExampleError
 from recordmill.format.features import Features
-from recordmill.format.framing import HEAD, TAIL, Compression, Frame, FrameError, read_frames
-from recordmill.format.hashing import HashingReader
-from recordmill.format.manifest import FileInfo, Shard
+from recordmill.format.file_info import FileInfo, HashingReader
+from recordmill.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    Compression,
+    Frame,
+    FrameError,
+    read_frames,
+)
+from recordmill.format.manifest import Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.storage.files import Location, MissingError
-
-if TYPE_CHECKING:
-    pass
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Damage:
-    """What is wrong with a file, or with the first bad record in it.
+    """A defect of a file, or of its first bad record.
 
-    record: its number in the file, from 0. offset: of its frame, in bytes of the uncompressed
-    stream. key: its name, by the index.
+    what: description of the defect.
+    record: number of the record in the file, from 0.
+    offset: first byte of its frame, in the uncompressed stream.
+    key: key of the record according to the index.
     """
 
     file: str
@@ -54,7 +60,7 @@ class Damage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """All that is needed to check one shard in another process."""
+    """Arguments for checking one shard, which can be sent to another process."""
 
     dataset: Location
     split: str
@@ -69,9 +75,11 @@ class ShardTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardReport:
-    """What was found in a shard.
+    """Result of checking a shard.
 
-    originals: records by class without their copies, by the index.
+    records, bytes: as read from the file.
+    hashes: hashes of keys and groups in the index.
+    originals: records by class without copies, from the index.
     """
 
     split: str
@@ -79,12 +87,12 @@ class ShardReport:
     records: int
     bytes: int
     damages: tuple[Damage, ...]
-    hashes: Hashes
+    hashes: ShardHashes
     originals: Mapping[str, int]
 
 
 def verify_shard(task: ShardTask) -> ShardReport:
-    """Reads one shard and its index, both to the end."""
+    """Read a shard and its index completely, and return all defects."""
     index, damages = check_index(task)
     content = None
     try:
@@ -100,13 +108,16 @@ def verify_shard(task: ShardTask) -> ShardReport:
         records=content.records if content else 0,
         bytes=content.bytes if content else 0,
         damages=tuple(damages),
-        hashes=Hashes.together([]) if index is None else Hashes.of(index),
+        hashes=ShardHashes.merge([]) if index is None else ShardHashes.of(index),
         originals={} if index is None else _originals(index),
     )
 
 
 def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
-    """The index, where there is one to hold against the records."""
+    """Read the index and compare it with the manifest.
+
+    Returns the index, or None if it cannot be used to check records, and its defects.
+    """
     shard = task.shard
     try:
         index = read_index(task.dataset / task.index)
@@ -147,26 +158,26 @@ class _Content:
 
 
 def _read_shard(file: BinaryIO, task: ShardTask, index: pa.Table | None) -> _Content:
-    """One pass over the file: its checksum and its records come from the same bytes."""
+    """Read the file once, for its sha256 and for its records."""
     shard = task.shard
     hashing = HashingReader(file)
     stream = io.BufferedReader(hashing, _BLOCK)
-    records, whole, damage = _check_records(stream, task, index)
-    while stream.read(_BLOCK):  # what stands after a damage is hashed, too
+    records, is_complete, damage = _check_records(stream, task, index)
+    while stream.read(_BLOCK):  # bytes after a damaged record are hashed, too
         pass
     damages = [] if damage is None else [damage]
-    if whole and records != shard.records:
+    if is_complete and records != shard.records:
         what = f"holds {records} records, the manifest says {shard.records}"
         damages.append(Damage(file=shard.file, what=what))
     stated = FileInfo(bytes=shard.bytes, sha256=shard.sha256)
-    damages += compare(shard.file, found=hashing.info, stated=stated)
+    damages += compare_file(shard.file, found=hashing.info, stated=stated)
     return _Content(records=records, bytes=hashing.info.bytes, damages=tuple(damages))
 
 
 def _check_records(
     stream: BinaryIO, task: ShardTask, index: pa.Table | None
 ) -> tuple[int, bool, Damage | None]:
-    """How many records can be read, whether they are all, and the first bad one."""
+    """Return the number of readable records, whether they are all, and the first defect."""
     conformance = Conformance(
         task.features, labels=task.labels, label_offset=task.label_offset, deep=task.deep
     )
@@ -211,9 +222,9 @@ def _damage(task: ShardTask, record: int, offset: int, row: _Row | None, what: s
 def _check_record(
     frame: Frame, row: _Row | None, task: ShardTask, conformance: Conformance
 ) -> str | None:
-    """What is wrong with a record."""
+    """Return the first defect of a record, or None if it has none."""
     if row is not None:
-        length = HEAD + len(frame.payload) + TAIL
+        length = HEADER_BYTES + len(frame.payload) + FOOTER_BYTES
         if (row.offset, row.length) != (frame.offset, length):
             return (
                 f"is {length} bytes at byte {frame.offset},"
@@ -231,7 +242,8 @@ def _check_record(
     return None
 
 
-def compare(file: str, *, found: FileInfo, stated: FileInfo) -> list[Damage]:
+def compare_file(file: str, *, found: FileInfo, stated: FileInfo) -> list[Damage]:
+    """Return a defect if a file does not have the size and sha256 that the manifest states."""
     if found == stated:
         return []
     if found.bytes != stated.bytes:
@@ -239,11 +251,3 @@ def compare(file: str, *, found: FileInfo, stated: FileInfo) -> list[Damage]:
     else:
         what = f"has the sha256 {found.sha256}, the manifest says {stated.sha256}"
     return [Damage(file=file, what=f"{what}: it changed after it was written")]
-
-
-def measure(file: BinaryIO) -> FileInfo:
-    """Reads a stream to its end."""
-    hashing = HashingReader(file)
-    while hashing.read(_BLOCK):
-        pass
-    return hashing.info

@@ -1,6 +1,7 @@
-"""No record and no group is in two splits, and no record twice: proved over 8-byte hashes.
+"""Finds records and groups that are in two splits, and records that are in a split twice.
 
-Texts are compared only where hashes are equal, so that a billion keys take 8 GB, not 100.
+Splits are compared by 8-byte hashes of keys and groups; the texts are compared only where hashes
+are equal. A billion keys then take 8 GB of memory instead of 100.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ UInt64Array = npt.NDArray[np.uint64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Hashes:
-    """What a shard (or a split) holds, as xxh3_64: uint64[n] each.
+class ShardHashes:
+    """Hashes (xxh3_64) of the keys and groups in a shard or a split: uint64[n] each.
 
-    keys: of the records themselves, as often as they are there.
-    copied: of those that have oversampled copies, once each.
-    groups: once each.
+    keys: keys of records without copies, with repetitions.
+    copied: distinct keys of oversampled copies.
+    groups: distinct groups.
     """
 
     keys: UInt64Array
@@ -32,8 +33,8 @@ class Hashes:
     groups: UInt64Array
 
     @classmethod
-    def of(cls, index: pa.Table) -> Hashes:
-        """index: with the columns key and copy, perhaps group."""
+    def of(cls, index: pa.Table) -> ShardHashes:
+        """Hash an index with the columns key and copy, and optionally group."""
         is_copy = pc.greater(index["copy"], 0)
         groups = index["group"] if "group" in index.column_names else pa.array([], pa.string())
         return cls(
@@ -43,22 +44,22 @@ class Hashes:
         )
 
     @classmethod
-    def together(cls, parts: Sequence[Hashes]) -> Hashes:
-        """The hashes of a split from those of its shards."""
+    def merge(cls, parts: Sequence[ShardHashes]) -> ShardHashes:
+        """Return the hashes of a split, given those of its shards."""
         return cls(
-            keys=_joined([part.keys for part in parts]),
-            copied=np.unique(_joined([part.copied for part in parts])),
-            groups=np.unique(_joined([part.groups for part in parts])),
+            keys=_concatenate([part.keys for part in parts]),
+            copied=np.unique(_concatenate([part.copied for part in parts])),
+            groups=np.unique(_concatenate([part.groups for part in parts])),
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-    """A record in a shard."""
+class IndexedRecord:
+    """A record as the index of its shard describes it. number: within its file, from 0."""
 
     split: str
     file: str
-    record: int
+    number: int
     key: str
     copy: int
     group: str | None
@@ -66,20 +67,20 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Leak:
-    """A record that stands where it must not, given that `other` stands where it does."""
+    """A record that repeats `other`, or that is in another split than `other` of its group."""
 
-    row: Row
-    other: Row
+    record: IndexedRecord
+    other: IndexedRecord
     what: str
 
 
-def suspects(splits: Mapping[str, Hashes]) -> UInt64Array:
-    """Hashes of keys and groups that may be where they must not: uint64[n], sorted.
+def suspect_hashes(splits: Mapping[str, ShardHashes]) -> UInt64Array:
+    """Return hashes of keys and groups that may leak: uint64[n], sorted.
 
-    Empty for a sound dataset, but for chance: two of n different texts have equal hashes about
-    n**2 / 2**65 times.
+    For a valid dataset the result is empty, except for hash collisions: among n different texts
+    about n**2 / 2**65 pairs have equal hashes.
     """
-    members = [np.unique(_joined([split.keys, split.copied])) for split in splits.values()]
+    members = [np.unique(_concatenate([split.keys, split.copied])) for split in splits.values()]
     found = [
         _repeated(members),
         _repeated([split.groups for split in splits.values()]),
@@ -88,37 +89,41 @@ def suspects(splits: Mapping[str, Hashes]) -> UInt64Array:
     return np.unique(np.concatenate(found))
 
 
-def find_leaks(rows: Iterable[Row]) -> Iterator[Leak]:
-    """Compares the rows whose key or group is suspect, in order: the first of them is in place."""
-    by_key: dict[str, list[Row]] = defaultdict(list)
-    by_group: dict[str, Row] = {}
-    for row in rows:
-        same_key = by_key[row.key]
-        elsewhere = [seen for seen in same_key if seen.split != row.split]
-        twins = [seen for seen in same_key if row.copy == seen.copy == 0]
-        kin = row if row.group is None else by_group.setdefault(row.group, row)
-        if elsewhere:
-            yield Leak(row=row, other=elsewhere[0], what="the same record is in another split")
-        elif twins:
-            yield Leak(row=row, other=twins[0], what="the same record is in the split twice")
-        elif kin.split != row.split:
-            what = f"its group {row.group!r} is in another split"
-            yield Leak(row=row, other=kin, what=what)
-        same_key.append(row)
+def find_leaks(records: Iterable[IndexedRecord]) -> Iterator[Leak]:
+    """Compare the keys and groups of suspect records; the first of equal ones counts as correct."""
+    by_key: dict[str, list[IndexedRecord]] = defaultdict(list)
+    by_group: dict[str, IndexedRecord] = {}
+    for record in records:
+        same_key = by_key[record.key]
+        in_other_split = [other for other in same_key if other.split != record.split]
+        duplicates = [other for other in same_key if record.copy == other.copy == 0]
+        of_group = record if record.group is None else by_group.setdefault(record.group, record)
+        if in_other_split:
+            what = "the same record is in another split"
+            yield Leak(record=record, other=in_other_split[0], what=what)
+        elif duplicates:
+            what = "the same record is in the split twice"
+            yield Leak(record=record, other=duplicates[0], what=what)
+        elif of_group.split != record.split:
+            what = f"its group {record.group!r} is in another split"
+            yield Leak(record=record, other=of_group, what=what)
+        same_key.append(record)
 
 
-def suspect_rows(index: pa.Table, hashes: UInt64Array, *, split: str, file: str) -> Iterator[Row]:
-    """The rows of an index whose key or group is among the suspects."""
+def suspect_records(
+    index: pa.Table, hashes: UInt64Array, *, split: str, file: str
+) -> Iterator[IndexedRecord]:
+    """Yield the records of an index whose key or group has one of these hashes."""
     suspect = np.isin(_hashes(index["key"]), hashes)
     if "group" in index.column_names:
         groups = index["group"]
         suspect |= np.isin(_hashes(groups.fill_null("")), hashes) & groups.is_valid().to_numpy()
     for number in np.flatnonzero(suspect).tolist():
         row = index.slice(number, 1).to_pylist()[0]
-        yield Row(
+        yield IndexedRecord(
             split=split,
             file=file,
-            record=number,
+            number=number,
             key=row["key"],
             copy=row["copy"],
             group=row.get("group"),
@@ -130,11 +135,11 @@ def _hashes(texts: pa.ChunkedArray) -> UInt64Array:
     return np.fromiter(map(xxhash.xxh3_64_intdigest, values), np.uint64, len(values))
 
 
-def _joined(arrays: Sequence[UInt64Array]) -> UInt64Array:
+def _concatenate(arrays: Sequence[UInt64Array]) -> UInt64Array:
     return np.concatenate([np.zeros(0, np.uint64), *arrays])
 
 
 def _repeated(arrays: Sequence[UInt64Array]) -> UInt64Array:
-    """What occurs twice in all the arrays together."""
-    together = np.sort(_joined(arrays))
-    return np.compress(together[1:] == together[:-1], together[1:])
+    """Return the values that occur at least twice in all arrays together."""
+    values = np.sort(_concatenate(arrays))
+    return np.compress(values[1:] == values[:-1], values[1:])

@@ -1,4 +1,4 @@
-"""Proves that a dataset is what its manifest says, by reading all of it again."""
+"""Verifies a dataset: reads all of it, and compares it with its manifest and indexes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from recordmill.checking.shard_check import (
     ShardReport,
     ShardTask,
     check_index,
-    compare,
-    measure,
+    compare_file,
     verify_shard,
 )
 from recordmill.checking.split_leakage import (
-    Hashes,
+    IndexedRecord,
     Leak,
-    Row,
+    ShardHashes,
     UInt64Array,
     find_leaks,
-    suspect_rows,
-    suspects,
+    suspect_hashes,
+    suspect_records,
 )
 from recordmill.format import manifest as manifests
+from recordmill.format.file_info import stream_info
 from recordmill.format.manifest import (
     INDEX,
     MANIFEST,
@@ -43,20 +43,27 @@ _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}(\.gz)?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
-    """What was found in a dataset, damages sorted by file and record."""
+class VerificationReport:
+    """Result of verifying a dataset.
+
+    records, bytes: as read from the shards.
+    deep: whether images were decoded.
+    damages: all defects, sorted by file and record.
+    """
 
     shards: int
     records: int
     bytes: int
-    deep: bool  # pictures were decoded
+    deep: bool
     damages: tuple[Damage, ...]
 
     @property
     def ok(self) -> bool:
+        """True if the dataset has no defect."""
         return not self.damages
 
     def to_json(self) -> dict[str, Any]:
+        """Return the report as plain data."""
         return {"ok": self.ok, **dataclasses.asdict(self)}
 
 
@@ -69,16 +76,16 @@ def verify(
     deep: bool = False,
     run: Run = map,
     on_progress: Callable[[ShardReport], None] = lambda report: None,
-) -> Report:
-    """Reads every byte of a dataset again and says what is not as it should be.
+) -> VerificationReport:
+    """Read every byte of a dataset and report its defects.
 
-    deep: decode every picture, too.
-    run: maps a function over tasks, in this process or in a pool, in any order.
-    on_progress: called once for every shard.
+    deep: also decode every image.
+    run: maps a function over tasks, in this process or in a pool; results can be in any order.
+    on_progress: called with the report of every shard.
 
     Raises:
-      ManifestError: there is no dataset to verify.
-      StorageError: a file is there, but cannot be read.
+      ManifestError: the folder is not a dataset.
+      StorageError: an existing file cannot be read.
     """
     manifest = manifests.load(dataset)
     damages = [Damage(file=MANIFEST, what=what) for what in _check_manifest(manifest)]
@@ -93,22 +100,22 @@ def verify(
     damages += _check_leaks(tasks, reports)
     if not damages:
         damages += _check_weights(manifest, reports)
-    return Report(
+    return VerificationReport(
         shards=len(reports),
         records=sum(report.records for report in reports),
         bytes=sum(report.bytes for report in reports),
         deep=deep and any(feature.kind == "image" for feature in manifest.features.values()),
-        damages=tuple(sorted(damages, key=_place)),
+        damages=tuple(sorted(damages, key=_sort_key)),
     )
 
 
-def _place(damage: Damage) -> tuple[str, bool, int]:
-    """Where a damage is listed: by file, bad records before what is wrong with all of it."""
+def _sort_key(damage: Damage) -> tuple[str, bool, int]:
+    """Return the sort key of a defect: by file, bad records before defects of the whole file."""
     return damage.file, damage.record is None, damage.record or 0
 
 
 def _check_manifest(manifest: Manifest) -> Iterator[str]:
-    """Whether the manifest agrees with itself."""
+    """Yield contradictions within the manifest."""
     yield from manifest.open_items()
     for name, split in sorted(manifest.splits.items()):
         if split != SplitInfo.of(split.shards):
@@ -122,7 +129,7 @@ def _check_manifest(manifest: Manifest) -> Iterator[str]:
 
 
 def _check_listing(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
-    """Shards and indexes that a reader would take for a part of the dataset."""
+    """Yield a defect for every shard and index in the folder that the manifest does not list."""
     known = set(manifest.paths())
     names = [entry.name for entry in dataset.list_dir() if _SHARD.fullmatch(entry.name)]
     try:
@@ -139,11 +146,11 @@ def _check_sidecars(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
     for name, stated in manifest.files.items():
         try:
             with (dataset / name).open_input() as file:
-                found = measure(file)
+                found = stream_info(file)
         except MissingError:
             yield Damage(file=name, what="the file is missing")
         else:
-            yield from compare(name, found=found, stated=stated)
+            yield from compare_file(name, found=found, stated=stated)
 
 
 def _tasks(dataset: Location, manifest: Manifest, *, deep: bool) -> list[ShardTask]:
@@ -165,7 +172,7 @@ def _tasks(dataset: Location, manifest: Manifest, *, deep: bool) -> list[ShardTa
 
 
 def _check_weights(manifest: Manifest, reports: Sequence[ShardReport]) -> Iterator[Damage]:
-    """Whether the class weights are those of the training split, whose indexes are sound."""
+    """Yield a defect if the class weights are not those of the training split's indexes."""
     originals = Counter(dict.fromkeys(manifest.labels, 0))
     for report in reports:
         if report.split == "train":
@@ -175,24 +182,24 @@ def _check_weights(manifest: Manifest, reports: Sequence[ShardReport]) -> Iterat
 
 
 def _check_leaks(tasks: Sequence[ShardTask], reports: Sequence[ShardReport]) -> Iterator[Damage]:
-    """Keys and groups across splits: the first leak of every file."""
-    parts: dict[str, list[Hashes]] = defaultdict(list)
+    """Yield keys and groups that leak across splits: the first leak of every file."""
+    parts: dict[str, list[ShardHashes]] = defaultdict(list)
     for report in reports:
         parts[report.split].append(report.hashes)
-    hashes = suspects({split: Hashes.together(part) for split, part in parts.items()})
+    hashes = suspect_hashes({split: ShardHashes.merge(part) for split, part in parts.items()})
     if not hashes.size:
         return
-    rows = (row for task in tasks for row in _suspect_rows(task, hashes))
+    records = (record for task in tasks for record in _suspect_records(task, hashes))
     leaks: dict[str, list[Leak]] = defaultdict(list)
-    for leak in find_leaks(rows):
-        leaks[leak.row.file].append(leak)
+    for leak in find_leaks(records):
+        leaks[leak.record.file].append(leak)
     for file, (leak, *more) in leaks.items():
-        what = f"{leak.what}: {leak.other.file}, record {leak.other.record}"
+        what = f"{leak.what}: {leak.other.file}, record {leak.other.number}"
         what += f" ({len(more)} more like this)" if more else ""
-        yield Damage(file=file, record=leak.row.record, key=leak.row.key, what=what)
+        yield Damage(file=file, record=leak.record.number, key=leak.record.key, what=what)
 
 
-def _suspect_rows(task: ShardTask, hashes: UInt64Array) -> Iterator[Row]:
+def _suspect_records(task: ShardTask, hashes: UInt64Array) -> Iterator[IndexedRecord]:
     index, _ = check_index(task)
     if index is not None:
-        yield from suspect_rows(index, hashes, split=task.split, file=task.shard.file)
+        yield from suspect_records(index, hashes, split=task.split, file=task.shard.file)

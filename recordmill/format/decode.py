@@ -1,4 +1,4 @@
-"""Serialised tf.train.Examples and SequenceExamples back to values; `example` has the format."""
+"""Decodes serialized tf.train.Examples and SequenceExamples; `example` describes the format."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from recordmill.format.varint import decode_varints, read_varint
 Value = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float32] | None
 Decode = Callable[[bytes], dict[str, Value]]
 
-_FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 where they are of a given length
-_BYTES, _FLOATS, _INTS = 0x0A, 0x12, 0x1A
+_FIELD_1, _FIELD_2 = 0x0A, 0x12  # tags of fields 1 and 2 with the wire type LEN
+_BYTES, _FLOATS, _INTS = 0x0A, 0x12, 0x1A  # tags of the lists in a Feature
 _KINDS = (_BYTES, _FLOATS, _INTS)
-_UNPACKED = {_FLOATS: 0x0D, _INTS: 0x08}  # the tag of a number by itself
+_UNPACKED = {_FLOATS: 0x0D, _INTS: 0x08}  # tags of a number that is not packed
 
 
 class ExampleError(ValueError):
@@ -25,74 +25,77 @@ class ExampleError(ValueError):
 
 
 def decoder(features: Features) -> Decode:
-    """What reads the records of a dataset."""
+    """Return the function that decodes the records of a dataset with these features."""
     sequences = any(feature.sequence for feature in features.values())
     return decode_sequence_example if sequences else decode_example
 
 
 def decode_example(payload: bytes) -> dict[str, Value]:
-    """Reads a serialised tf.train.Example: its features by name, None for one of no kind.
+    """Decode a serialized tf.train.Example: {feature: values}, None for one without a list.
 
-    Reads as protobuf does: fields that an Example does not have are skipped, numbers may be packed
-    or not, of several entries of one name the last counts.
+    Decodes as protobuf does: unknown fields are skipped, numbers may be packed or not, and of
+    several entries of one name the last one counts.
 
     Raises:
         ExampleError: the bytes are not a tf.train.Example.
     """
     features: dict[str, Value] = {}
     for tag, at, stop in _spans(payload, 0, len(payload)):
-        if tag == _FIRST:
+        if tag == _FIELD_1:
             features |= _map(payload, at, stop, steps=False)
     return features
 
 
 def decode_sequence_example(payload: bytes) -> dict[str, Value]:
-    """Reads a serialised tf.train.SequenceExample: its context, and of its feature lists the values
-    of all steps one after another.
+    """Decode a serialized tf.train.SequenceExample: {feature: values} of context and feature lists.
+
+    The values of a feature list are those of all its steps, concatenated.
 
     Raises:
-        ExampleError: the bytes are no such message, or a feature list has steps of several kinds.
+        ExampleError: the bytes are not a tf.train.SequenceExample, or the steps of a feature list
+            have different types.
     """
     features: dict[str, Value] = {}
     for tag, at, stop in _spans(payload, 0, len(payload)):
-        if tag in (_FIRST, _SECOND):
-            features |= _map(payload, at, stop, steps=tag == _SECOND)
+        if tag in (_FIELD_1, _FIELD_2):
+            features |= _map(payload, at, stop, steps=tag == _FIELD_2)
     return features
 
 
 def is_sequence_example(payload: bytes) -> bool:
-    """Whether a message is a SequenceExample, by its second field, which an Example has not.
+    """Return whether a message is a SequenceExample: it has field 2, which an Example has not.
 
     Raises:
-        ExampleError: it has a field that neither has. Other messages often read as an Example
-            without features, since fields that are not known are skipped.
+        ExampleError: the message has a field that neither of the two has. Decoding would skip it,
+            and often take the message for an Example without features.
     """
     found = False
     for tag, *_ in _spans(payload, 0, len(payload)):
-        if tag not in (_FIRST, _SECOND):
+        if tag not in (_FIELD_1, _FIELD_2):
             raise ExampleError(f"has a field {tag >> 3} of wire type {tag & 7}, as no Example has")
-        found = found or tag == _SECOND
+        found = found or tag == _FIELD_2
     return found
 
 
 def decode_steps(payload: bytes) -> dict[str, list[Value]]:
-    """Reads the feature lists of a SequenceExample: the values of every step by themselves.
+    """Decode the feature lists of a SequenceExample: {feature: the values of each step}.
 
     Raises:
-        ExampleError: the bytes are no such message.
+        ExampleError: the bytes are not a tf.train.SequenceExample.
     """
     return dict(
         _steps(payload, start, end)
         for tag, at, stop in _spans(payload, 0, len(payload))
-        if tag == _SECOND
+        if tag == _FIELD_2
         for inner, start, end in _spans(payload, at, stop)
-        if inner == _FIRST
+        if inner == _FIELD_1
     )
 
 
-def own_array(value: Value) -> Any:
-    """A value as an array of one dimension, of objects where it holds bytes, that can be written
-    to; None where there is none.
+def writable_array(value: Value) -> Any:
+    """Return decoded values as a writable array of one dimension, or None for no values.
+
+    Its dtype is int64, float32, or object (for bytes).
     """
     if isinstance(value, list):
         array = np.empty(len(value), object)
@@ -101,54 +104,49 @@ def own_array(value: Value) -> Any:
     return value if value is None or value.flags.writeable else value.copy()
 
 
-def bytes_of_list(data: bytes, at: int, stop: int) -> list[bytes]:
-    """Reads a BytesList."""
-    return [*_parts(data, at, stop, kind=_BYTES)]
-
-
 def _map(data: bytes, at: int, stop: int, *, steps: bool) -> dict[str, Value]:
-    """Reads Features, or FeatureLists: a Feature by name, or the steps of a list."""
+    """Decode Features, or with `steps` FeatureLists: {name: values}."""
     return dict(
         _entry(data, start, end, steps=steps)
         for tag, start, end in _spans(data, at, stop)
-        if tag == _FIRST
+        if tag == _FIELD_1
     )
 
 
 def _entry(data: bytes, at: int, stop: int, *, steps: bool) -> tuple[str, Value]:
-    """Reads an entry of the map."""
+    """Decode a map entry: its name, and its values, of all steps if it is a feature list."""
     name = ""
     kind = 0
     parts: list[bytes] = []
     for tag, start, end in _spans(data, at, stop):
-        if tag == _FIRST:
+        if tag == _FIELD_1:
             name = _name(data, start, end)
-        elif tag == _SECOND:
+        elif tag == _FIELD_2:
             if not steps:
                 kind, parts = _feature(data, start, end, kind, parts)
                 continue
             for inner, first, last in _spans(data, start, end):
-                if inner == _FIRST:
+                if inner == _FIELD_1:
                     one, some = _feature(data, first, last, 0, [])
                     if one != kind and parts:
-                        raise ExampleError(f"feature list {name!r} has steps of several kinds")
+                        raise ExampleError(f"feature list {name!r} has steps of different types")
                     kind = one
                     parts += some
     return name, _value(name, kind, parts)
 
 
 def _steps(data: bytes, at: int, stop: int) -> tuple[str, list[Value]]:
-    """Reads an entry of FeatureLists, step by step."""
+    """Decode a map entry of FeatureLists: its name, and the values of each step."""
     name = ""
     features: list[tuple[int, list[bytes]]] = []
     for tag, start, end in _spans(data, at, stop):
-        if tag == _FIRST:
+        if tag == _FIELD_1:
             name = _name(data, start, end)
-        elif tag == _SECOND:
+        elif tag == _FIELD_2:
             features += [
                 _feature(data, first, last, 0, [])
                 for inner, first, last in _spans(data, start, end)
-                if inner == _FIRST
+                if inner == _FIELD_1
             ]
     return name, [_value(name, kind, parts) for kind, parts in features]
 
@@ -163,10 +161,10 @@ def _name(data: bytes, at: int, stop: int) -> str:
 def _feature(
     data: bytes, at: int, stop: int, kind: int, parts: list[bytes]
 ) -> tuple[int, list[bytes]]:
-    """The kind and the parts of a Feature, given those that there are already."""
+    """Return the kind and the parts of a Feature, merged with those decoded before."""
     for tag, start, end in _spans(data, at, stop):
         if tag in _KINDS:
-            if tag != kind:  # of a oneof the last counts, of one kind all together
+            if tag != kind:  # the last kind of a oneof counts; lists of one kind are merged
                 kind, parts = tag, []
             parts.extend(_parts(data, start, end, kind=kind))
     return kind, parts
@@ -186,9 +184,9 @@ def _value(name: str, kind: int, parts: list[bytes]) -> Value:
 
 
 def _parts(data: bytes, at: int, stop: int, *, kind: int) -> Iterator[bytes]:
-    """Yields the byte strings of a list, or stretches of whole encoded numbers."""
+    """Yield the byte strings of a BytesList, or the encoded numbers of another list."""
     for tag, start, end in _spans(data, at, stop):
-        if tag == _FIRST:
+        if tag == _FIELD_1:
             if kind == _FLOATS and (end - start) % 4:
                 raise ExampleError(
                     f"floats at byte {start} take {end - start} bytes, expected 4 each"
@@ -201,10 +199,10 @@ def _parts(data: bytes, at: int, stop: int, *, kind: int) -> Iterator[bytes]:
 
 
 def _spans(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the fields of the message data[at:stop]: tag, and where the content is."""
+    """Yield (tag, start, end of the content) of each field of the message data[at:stop]."""
     while at < stop:
         tag = data[at]
-        if tag in _KINDS and at + 1 < stop and data[at + 1] < 0x80:  # what is common, fast
+        if tag in _KINDS and at + 1 < stop and data[at + 1] < 0x80:  # fast path for common fields
             start = at + 2
             at = start + data[at + 1]
             if at > stop:
@@ -216,7 +214,7 @@ def _spans(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _content(data: bytes, tag: int, at: int, stop: int) -> tuple[int, int]:
-    """Where the content of a field begins and ends, given where its tag ends."""
+    """Return the start and end of a field's content; at: the byte after its tag."""
     number, wire_type = tag >> 3, tag & 7
     if not 0 < number < 1 << 29:
         raise ExampleError(f"before byte {at}: no field can have the number {number}")
@@ -243,7 +241,7 @@ def _too_long(at: int, end: int, stop: int) -> ExampleError:
 
 
 def _end_of_group(data: bytes, number: int, at: int, stop: int) -> int:
-    """Where a group ends, its closing tag included."""
+    """Return the byte after a group and its end tag."""
     opened = [number]
     while opened:
         tag, at = _varint(data, at, stop)

@@ -1,4 +1,4 @@
-"""Arrow columns to tf.train.Example and SequenceExample, without protobuf or TensorFlow.
+"""Encodes Arrow columns as tf.train.Example and SequenceExample, without protobuf or TensorFlow.
 
     message Example          { Features features = 1; }
     message Features         { map<string, Feature> feature = 1; }
@@ -24,18 +24,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.framing import HEAD, TAIL, frame_heads, mask_crcs
+from recordmill.format.checksums import mask_crcs
+from recordmill.format.flat_arrays import Bytes, Ints, offsets_of
+from recordmill.format.framing import FOOTER_BYTES, HEADER_BYTES, frame_headers
 from recordmill.format.row_assembly import (
-    Bytes,
-    Field,
     FieldLayout,
-    Ints,
-    fixed,
-    items,
-    lay,
-    offsets_of,
-    sum_sizes,
-    weave,
+    RowField,
+    assemble_rows,
+    assemble_values,
+    byte_windows,
+    fixed_width_field,
+    layout_of,
+    row_sizes,
 )
 from recordmill.format.varint import encode_varint, encode_varints
 
@@ -45,15 +45,15 @@ NO_STEPS: Mapping[str, int] = MappingProxyType({})
 
 _ROWS = 1 << 14  # rows encoded at once: their bytes should stay in the processor's cache
 
-# A tag is a field's number and its wire type. Fields are of type "bytes of a given length" wherever
-# they are a message, a string or a packed list, which is everywhere in what is written here.
-_FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
-_BYTES, _FLOATS, _INTS = _FIRST, _SECOND, _THIRD
+# Tags of fields 1, 2 and 3 with the wire type LEN, which messages, strings and packed lists have:
+# every field that is written here.
+_FIELD_1, _FIELD_2, _FIELD_3 = b"\x0a", b"\x12", b"\x1a"
+_BYTES, _FLOATS, _INTS = _FIELD_1, _FIELD_2, _FIELD_3  # tags of the lists in a Feature
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedExamples:
-    """Serialised Examples one after another; number i is data[offsets[i]:offsets[i + 1]]."""
+    """Serialized Examples one after another; Example i is data[offsets[i]:offsets[i + 1]]."""
 
     data: bytes
     offsets: Ints
@@ -61,60 +61,65 @@ class EncodedExamples:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frames:
-    """Framed Examples one after another, as a shard holds them; `lengths` are those of frames."""
+    """Framed Examples one after another, as in a shard; lengths: int64[n], bytes of each frame."""
 
     data: bytes
     lengths: Ints
 
 
 def encode_examples(columns: pa.RecordBatch) -> EncodedExamples:
-    """Encodes a row as an Example, a column as a feature.
+    """Encode every row as an Example, with every column as a feature.
 
-    Integers and bools become int64, floats float32, strings and binary bytes, dates the days and
-    timestamps the microseconds since 1970 (UTC), int64; lists of those become several values, a
-    null no feature. The bytes are those of protobuf's deterministic
-    serialisation, features sorted by the UTF-8 of their names. (So do C++ and pure Python; Python's
+    Integers and bools become int64, floats float32, strings and binary values bytes. Dates become
+    days and timestamps microseconds since 1970 (UTC), int64. A list becomes several values; a null
+    becomes an absent feature. The bytes are those of protobuf's deterministic serialization, with
+    features sorted by the UTF-8 of their names. (C++ and pure Python sort the same way; Python's
     default, upb 6.33, puts "ab" before "a".)
 
     Raises:
-        ValueError: a column of another type, a null inside a list, or two columns of one name.
+        ValueError: a column has another type, a list contains a null, or two columns have the same
+            name.
     """
-    pieces: list[memoryview] = []
+    chunks: list[memoryview] = []
     sizes = [np.zeros(0, np.int64)]
-    for strands in _examples(columns):
-        woven = weave(strands)
-        pieces.extend(woven.pieces())
-        sizes.append(woven.sizes)
-    return EncodedExamples(data=b"".join(pieces), offsets=offsets_of(np.concatenate(sizes)))
+    for layouts in _examples(columns):
+        rows = assemble_rows(layouts)
+        chunks.extend(rows.chunks())
+        sizes.append(rows.sizes)
+    return EncodedExamples(data=b"".join(chunks), offsets=offsets_of(np.concatenate(sizes)))
 
 
 def encode_frames(columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS) -> Frames:
-    """Encodes rows as `encode_examples` does, and frames them.
+    """Encode rows as `encode_examples` does, and frame them.
 
-    steps: columns of lists of one length that become feature lists of so many steps, which have
-      equally many of the values each; then rows are SequenceExamples.
+    steps: {column: number of steps} for the columns that become feature lists; rows are then
+      SequenceExamples. Such a column holds lists of one length, and a step is an equal part of a
+      list.
 
     Raises:
-        ValueError: as `encode_examples`, or a row takes more than a record can hold.
+        ValueError: as `encode_examples`, or a row exceeds the size of a record.
     """
-    pieces: list[memoryview] = []
+    chunks: list[memoryview] = []
     lengths = [np.zeros(0, np.int64)]
-    for strands in _examples(columns, steps):
-        head = frame_heads(sum_sizes(strands))
-        tail = np.zeros((len(head), TAIL), np.uint8)
-        woven = weave([lay(fixed(head)), *strands, lay(fixed(tail))])
-        crcs = mask_crcs(woven.crcs(skip=HEAD, drop=TAIL)).astype("<u4")
-        items(woven.buffer, TAIL)[woven.edges[1:] - TAIL] = crcs.view(f"V{TAIL}")
-        pieces.extend(woven.pieces())
-        lengths.append(woven.sizes)
-    return Frames(data=b"".join(pieces), lengths=np.concatenate(lengths))
+    for layouts in _examples(columns, steps):
+        headers = fixed_width_field(frame_headers(row_sizes(layouts)))
+        footers = fixed_width_field(np.zeros((len(headers.sizes), FOOTER_BYTES), np.uint8))
+        rows = assemble_rows([layout_of(headers), *layouts, layout_of(footers)])
+        crcs = mask_crcs(rows.crcs(skip=HEADER_BYTES, drop=FOOTER_BYTES)).astype("<u4")
+        footer_starts = rows.offsets[1:] - FOOTER_BYTES
+        byte_windows(rows.buffer, FOOTER_BYTES)[footer_starts] = crcs.view(f"V{FOOTER_BYTES}")
+        chunks.extend(rows.chunks())
+        lengths.append(rows.sizes)
+    return Frames(data=b"".join(chunks), lengths=np.concatenate(lengths))
 
 
 def _examples(
     columns: pa.RecordBatch, steps: Mapping[str, int] = NO_STEPS
 ) -> Iterator[list[FieldLayout]]:
-    """What Examples are woven of, some rows at a time: their head and an entry per feature; then
-    the same of feature lists, where there are any.
+    """Yield the fields of the Examples of up to `_ROWS` rows at a time.
+
+    The fields are the head of `features` and a map entry per feature, then the same for
+    `feature_lists`, if there are any.
     """
     names = columns.schema.names
     if len(set(names)) < len(names):
@@ -125,104 +130,107 @@ def _examples(
     lists = [_list_field(name, columns.column(name), steps[name]) for name in sorted(steps)]
     for start in range(0, columns.num_rows, _ROWS):
         stop = min(start + _ROWS, columns.num_rows)
-        strands = _message(_FIRST, fields, start, stop)
+        layouts = _map_message(_FIELD_1, fields, start, stop)
         if lists:
-            strands += _message(_SECOND, lists, start, stop)
-        yield strands
+            layouts += _map_message(_FIELD_2, lists, start, stop)
+        yield layouts
 
 
-def _message(tag: bytes, fields: Sequence[Field], start: int, stop: int) -> list[FieldLayout]:
-    """A field of the record that holds a map: its head and its entries."""
-    entries = [lay(field.rows(start, stop)) for field in fields]
-    sizes = sum_sizes(entries) if entries else np.zeros(stop - start, np.int64)
+def _map_message(
+    tag: bytes, fields: Sequence[RowField], start: int, stop: int
+) -> list[FieldLayout]:
+    """Return a message field that holds a map: its tag and length, then its entries."""
+    entries = [layout_of(field.rows(start, stop)) for field in fields]
+    sizes = row_sizes(entries) if entries else np.zeros(stop - start, np.int64)
     data, widths = encode_varints(sizes)
     starts = offsets_of(widths)[:-1]
-    head = Field(data=data, starts=starts, sizes=widths, head=lambda _: tag)
-    return [lay(head), *entries]
+    head = RowField(data=data, starts=starts, sizes=widths, prefix=lambda _: tag)
+    return [layout_of(head), *entries]
 
 
-def _field(name: str, column: pa.Array) -> Field:
-    """The map entries of a column."""
-    kind, as_item, data, edges = _content(name, column)
-    sizes = np.diff(edges)
+def _field(name: str, column: pa.Array) -> RowField:
+    """Return the map entries of a column."""
+    kind, as_item, data, offsets = _content(name, column)
+    sizes = np.diff(offsets)
     if column.null_count:
         sizes[_nulls(column)] = -1
-    head = functools.partial(_entry_head, name.encode(), kind, as_item)
-    return Field(data=data, starts=edges[:-1], sizes=sizes, head=head)
+    prefix = functools.partial(_entry_prefix, name.encode(), kind, as_item)
+    return RowField(data=data, starts=offsets[:-1], sizes=sizes, prefix=prefix)
 
 
-def _list_field(name: str, column: pa.Array, steps: int) -> Field:
-    """The map entries of a column of lists as feature lists."""
+def _list_field(name: str, column: pa.Array, steps: int) -> RowField:
+    """Return the map entries of a column of lists that become feature lists."""
     if not isinstance(column, pa.FixedSizeListArray) or column.null_count:
         raise ValueError(f"column {name!r}: expected lists of one length, got {column.type}")
     width = column.type.list_size // steps
-    of_step = pa.FixedSizeListArray.from_arrays(column.flatten(), width)
-    kind, as_item, data, edges = _content(name, of_step)
-    head = functools.partial(_step_head, kind, as_item)
-    strand = lay(Field(data=data, starts=edges[:-1], sizes=np.diff(edges), head=head))
-    laid = np.frombuffer(b"".join(weave([strand]).pieces()), np.uint8)
-    edges = offsets_of(strand.sizes)[::steps]
-    head = functools.partial(_list_head, name.encode())
-    return Field(data=laid, starts=edges[:-1], sizes=np.diff(edges), head=head)
+    step_values = pa.FixedSizeListArray.from_arrays(column.flatten(), width)
+    kind, as_item, data, offsets = _content(name, step_values)
+    prefix = functools.partial(_step_prefix, kind, as_item)
+    data, offsets = assemble_values(
+        RowField(data=data, starts=offsets[:-1], sizes=np.diff(offsets), prefix=prefix)
+    )
+    offsets = offsets[::steps]
+    prefix = functools.partial(_list_prefix, name.encode())
+    return RowField(data=data, starts=offsets[:-1], sizes=np.diff(offsets), prefix=prefix)
 
 
 def _content(name: str, column: pa.Array) -> tuple[bytes, bool, Bytes, Ints]:
-    """The kind of list, whether its values still need the head of an item (`_feature_head`), their
-    bytes, and where these begin and end for each row, int64[n + 1].
+    """Encode the values of a column.
+
+    Returns the tag of the list that holds them, the `as_item` of `_feature_prefix`, the bytes, and
+    the offsets of the rows in them, int64[n + 1].
     """
     is_list = isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
     single = _single_values(column) if is_list else column
     if single is None:
-        kind, data, edges = _lists(name, column)
-        return kind, kind != _BYTES, data, edges
+        kind, data, offsets = _lists(name, column)
+        return kind, kind != _BYTES, data, offsets
     if pa.types.is_dictionary(single.type):
         single = single.dictionary_decode()
-    kind, data, edges = _values(name, single)
-    return kind, True, data, edges
+    kind, data, offsets = _values(name, single)
+    return kind, True, data, offsets
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _step_head(kind: bytes, as_item: bool, size: int) -> bytes:
-    """What stands before `size` bytes of a step's values; as `_feature_head` has them."""
-    head = _feature_head(kind, as_item, size)
-    return _FIRST + encode_varint(len(head) + size) + head
+def _step_prefix(kind: bytes, as_item: bool, size: int) -> bytes:
+    """Return the prefix of a step of a feature list, for `size` bytes of values."""
+    prefix = _feature_prefix(kind, as_item, size)
+    return _FIELD_1 + encode_varint(len(prefix) + size) + prefix
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _list_head(name: bytes, size: int) -> bytes:
-    """What stands before `size` bytes of steps, from the map's entry on."""
-    head = _FIRST + encode_varint(len(name)) + name + _SECOND + encode_varint(size)
-    return _FIRST + encode_varint(len(head) + size) + head
+def _list_prefix(name: bytes, size: int) -> bytes:
+    """Return the prefix of a map entry that holds a feature list, for `size` bytes of steps."""
+    prefix = _FIELD_1 + encode_varint(len(name)) + name + _FIELD_2 + encode_varint(size)
+    return _FIELD_1 + encode_varint(len(prefix) + size) + prefix
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _entry_head(name: bytes, kind: bytes, as_item: bool, size: int) -> bytes:
-    """What stands before `size` bytes of values of a feature, from the map's entry on; as
-    `_feature_head` has them.
+def _entry_prefix(name: bytes, kind: bytes, as_item: bool, size: int) -> bytes:
+    """Return the prefix of a map entry that holds a feature, for `size` bytes of values."""
+    prefix = _feature_prefix(kind, as_item, size)
+    prefix = _FIELD_2 + encode_varint(len(prefix) + size) + prefix
+    prefix = _FIELD_1 + encode_varint(len(name)) + name + prefix
+    return _FIELD_1 + encode_varint(len(prefix) + size) + prefix
+
+
+def _feature_prefix(kind: bytes, as_item: bool, size: int) -> bytes:
+    """Return the prefix of a Feature's list, for `size` bytes of values.
+
+    as_item: the values are one byte string or packed numbers (an empty list of numbers has no
+      item); otherwise they are byte strings that already have their own prefixes.
     """
-    head = _feature_head(kind, as_item, size)
-    head = _SECOND + encode_varint(len(head) + size) + head
-    head = _FIRST + encode_varint(len(name)) + name + head
-    return _FIRST + encode_varint(len(head) + size) + head
+    item = _item_prefix(size) if as_item and (size or kind == _BYTES) else b""
+    return kind + encode_varint(len(item) + size) + item
 
 
-def _feature_head(kind: bytes, as_item: bool, size: int) -> bytes:
-    """What stands before `size` bytes of values, from their list on.
-
-    as_item: the values are one byte string, or numbers to pack (none are written as nothing);
-    otherwise they are byte strings that have their heads already.
-    """
-    head = _item_head(size) if as_item and (size or kind == _BYTES) else b""
-    return kind + encode_varint(len(head) + size) + head
-
-
-def _item_head(size: int) -> bytes:
-    """What stands before a byte string of a list, or before all numbers of one."""
-    return _FIRST + encode_varint(size)
+def _item_prefix(size: int) -> bytes:
+    """Return the prefix of one byte string of a list, or of all packed numbers of a list."""
+    return _FIELD_1 + encode_varint(size)
 
 
 def _single_values(column: pa.Array) -> pa.Array | None:
-    """The values of lists where each has one, as which they are encoded; None where not."""
+    """Return the values of lists that have one value each; None if any list has another number."""
     if column.null_count:
         return None
     if isinstance(column, pa.FixedSizeListArray):
@@ -230,28 +238,28 @@ def _single_values(column: pa.Array) -> pa.Array | None:
             return None
         first = column.offset
     else:
-        edges = _numbers(column.offsets, np.int64)
-        if (np.diff(edges) != 1).any():
+        offsets = _numbers(column.offsets, np.int64)
+        if (np.diff(offsets) != 1).any():
             return None
-        first = int(edges[0])
+        first = int(offsets[0])
     values = column.values.slice(first, len(column))
     return None if values.null_count else values
 
 
 def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
-    """What `_values` gives, with an item for every list."""
+    """Encode lists: return what `_values` returns, with offsets of lists."""
     if isinstance(column, pa.FixedSizeListArray):
         size = column.type.list_size
-        edges = (np.arange(len(column) + 1) + column.offset) * size
+        offsets = (np.arange(len(column) + 1) + column.offset) * size
     else:
-        edges = _numbers(column.offsets, np.int64)
-    values = column.values.slice(int(edges[0]), int(edges[-1] - edges[0]))
-    edges = edges - edges[0]
+        offsets = _numbers(column.offsets, np.int64)
+    values = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    offsets = offsets - offsets[0]
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if values.null_count:
-        rows = np.searchsorted(edges, np.flatnonzero(_nulls(values)), side="right") - 1
-        rows = rows[~_nulls(column)[rows]]  # what stands behind a null list does not count
+        rows = np.searchsorted(offsets, np.flatnonzero(_nulls(values)), side="right") - 1
+        rows = rows[~_nulls(column)[rows]]  # the values behind a null list do not count
         if rows.size:
             raise ValueError(
                 f"column {name!r}, row {rows[0]}: expected a list of values, got one with a null "
@@ -259,14 +267,14 @@ def _lists(name: str, column: pa.Array) -> tuple[bytes, Bytes, Ints]:
             )
     kind, data, ends = _values(name, values)
     if kind == _BYTES:
-        strand = lay(Field(data=data, starts=ends[:-1], sizes=np.diff(ends), head=_item_head))
-        data = np.frombuffer(b"".join(weave([strand]).pieces()), np.uint8)
-        ends = offsets_of(strand.sizes)
-    return kind, data, ends[edges]
+        data, ends = assemble_values(
+            RowField(data=data, starts=ends[:-1], sizes=np.diff(ends), prefix=_item_prefix)
+        )
+    return kind, data, ends[offsets]
 
 
 def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
-    """The kind of list for such values, their bytes, and where they begin and end, int64[n + 1]."""
+    """Encode values: return the tag of their list, their bytes, and the offsets, int64[n + 1]."""
     dtype = values.type
     if pa.types.is_boolean(dtype) or (pa.types.is_integer(dtype) and dtype != pa.uint64()):
         data, sizes = encode_varints(_numbers(values, np.int64))
@@ -275,7 +283,7 @@ def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
         floats = _numbers(values, np.float32)
         return _FLOATS, floats.view(np.uint8), np.arange(len(values) + 1) * floats.itemsize
     if dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
-        return _BYTES, *_texts(values)
+        return _BYTES, *_binary(values)
     if pa.types.is_date(dtype):
         return _values(name, values.cast(pa.date32()).cast(pa.int32()))
     if pa.types.is_timestamp(dtype):
@@ -287,27 +295,27 @@ def _values(name: str, values: pa.Array) -> tuple[bytes, Bytes, Ints]:
 
 
 def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which values are null, bool[n]."""
+    """Return a mask of the null values: bool[n]."""
     return _numbers(array.is_null(), np.uint8).astype(np.bool_)
 
 
 def _numbers(array: pa.Array, dtype: type[_Number]) -> npt.NDArray[_Number]:
-    """Numbers or bools as an array of the type; what stands at a null means nothing."""
+    """Return numbers or bools as an array of the dtype; the values at nulls are undefined."""
     arrow = pa.from_numpy_dtype(dtype)
     if array.type != arrow:
         array = array.cast(arrow)
-    if not len(array):  # then Arrow may have no buffer
+    if not len(array):  # an empty array may have no buffer
         return np.zeros(0, dtype)
     at = array.offset * np.dtype(dtype).itemsize
     return np.frombuffer(array.buffers()[1], dtype, len(array), at)
 
 
-def _texts(array: pa.Array) -> tuple[Bytes, Ints]:
-    """The bytes of strings or binary, and where they begin and end, int64[n + 1]."""
+def _binary(array: pa.Array) -> tuple[Bytes, Ints]:
+    """Return the bytes of strings or binary values, and their offsets, int64[n + 1]."""
     if not len(array):
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
     _, offsets, data = array.buffers()
     large = array.type in (pa.large_string(), pa.large_binary())
     dtype = np.dtype(np.int64 if large else np.int32)
-    edges = np.frombuffer(offsets, dtype, len(array) + 1, array.offset * dtype.itemsize)
-    return np.frombuffer(data or b"", np.uint8), edges.astype(np.int64)
+    used = np.frombuffer(offsets, dtype, len(array) + 1, array.offset * dtype.itemsize)
+    return np.frombuffer(data or b"", np.uint8), used.astype(np.int64)

@@ -1,4 +1,4 @@
-"""What an Example holds: the declaration that encoder, schema, verification and loader share."""
+"""Declaration of a dataset's features, shared by encoders, schema, verification and loader."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ Kind = Literal["value", "text", "label", "image", "raw", "index"]
 class Feature:
     """One feature of an Example.
 
-    dtype: the list an Example stores it in: int64, float32, or string (bytes).
-    shape: () one value; (3,) three; (None,) any number of them, none included (a nullable value is
-      written as (None,) and absent from the Example where it is null).
-    kind: what the values mean. `text` is UTF-8; `label` a class number into labels.txt; `image`
-      an encoded picture; `raw` the bytes of one array, little-endian, C order; `index` numbers from
-      0 to `size` - 1, such as those of tokens (None: it is not known yet).
-    raw_dtype, raw_shape: what the array is, or what the picture decodes to; a dimension is None
-      where it varies from record to record.
-    shape_features: those of the same record that say the whole shape: one that has all of it, or a
-      dimension each.
-    sequence: it is a feature list of a SequenceExample, whose steps are the first dimension.
+    dtype: the type of list that stores it in an Example: int64, float32, or string (bytes).
+    shape: () for one value; (3,) for three; (None,) for any number, zero included. A nullable value
+      has the shape (None,) and is absent from the Example if it is null.
+    kind: the meaning of the values. `text` is UTF-8; `label` is a class number (see labels.txt);
+      `image` is an encoded image; `raw` is the bytes of one array, little-endian, C order; `index`
+      is integers from 0 to `size` - 1, such as token ids.
+    raw_dtype, raw_shape: dtype and shape of the array, or of the decoded image; a dimension is None
+      if it varies from record to record.
+    shape_features: the features of the same record that hold the array's shape: one feature with
+      all dimensions, or one feature per dimension.
+    size: the number of possible values of kind `index`; None if it is not known yet.
+    sequence: whether it is a feature list of a SequenceExample; its steps are the first dimension.
 
     Raises:
-      ConfigError: a dtype or a kind that there is not.
+      ConfigError: the dtype or the kind is unknown.
     """
 
     dtype: DType
@@ -49,14 +50,15 @@ class Feature:
 
     @property
     def shape_is_open(self) -> bool:
-        """Whether the bytes of an array do not tell its shape: more than one dimension varies, or
-        one beside a dimension of 0.
+        """True if the shape of an array cannot be derived from its number of bytes.
+
+        This is so if more than one dimension varies, or one varies and another is 0.
         """
         shape = self.raw_shape or ()
         return shape.count(None) > 1 or (None in shape and 0 in shape)
 
     def to_json(self) -> dict[str, Any]:
-        """The feature as it stands in dataset.json."""
+        """Return the feature as it is stored in dataset.json."""
         out: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape), "kind": self.kind}
         if self.raw_dtype is not None and self.raw_shape is not None:
             out |= {"raw_dtype": self.raw_dtype, "raw_shape": list(self.raw_shape)}
@@ -70,7 +72,7 @@ class Feature:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Feature:
-        """The inverse of `to_json`."""
+        """Return the inverse of `to_json`."""
         raw_shape = data.get("raw_shape")
         return cls(
             dtype=data["dtype"],

@@ -1,7 +1,8 @@
-"""The TFRecord wire format: frames with masked CRC32C checksums, plain or as gzip members.
+"""The TFRecord wire format: frames with masked CRC32C checksums, plain or in gzip members.
 
 A frame is the payload's length (uint64, little-endian), the masked checksum of those 8 bytes
-(uint32), the payload, and the masked checksum of the payload (uint32).
+(uint32), the payload, and the masked checksum of the payload (uint32). The first two are the
+header (12 bytes), the last is the footer (4 bytes).
 Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
@@ -16,30 +17,29 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.crc import changes
+from recordmill.format.checksums import crc_changes, mask_crcs, masked_crc32c
 
 Compression = Literal["none", "gzip"]
 
-HEAD = 12  # bytes before the payload
-TAIL = 4  # bytes after it
-LARGEST = (1 << 31) - 1  # bytes of a payload: the most that a protobuf message can hold
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+MAX_PAYLOAD_BYTES = (1 << 31) - 1  # the size limit of a protobuf message
 
-_MASK_DELTA = 0xA282EAD8
-_CHUNK = 1 << 18  # bytes read, or inflated, at once: they stay in the processor's cache
-_GZIP_CHUNK = 1 << 16  # bytes read of a gzip stream; zlib copies what is left of it per member
+_CHUNK = 1 << 18  # bytes to read or inflate at once: a chunk stays in the processor's cache
+_GZIP_CHUNK = 1 << 16  # bytes to read of a gzip stream; zlib copies the remainder for each member
 _CUT_OFF = "the file ends inside a record"
 _GZIP_MAGIC = b"\x1f\x8b"
-# Deflate, no flags, no time, no extra flags, unknown system: zlib would fill in the machine's own.
+# Deflate, no flags, no time, no extra flags, unknown system: zlib would write the machine's own.
 _GZIP_HEADER = _GZIP_MAGIC + b"\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
 class FrameError(ValueError):
-    """A stream that is not whole frames.
+    """A damaged stream of frames.
 
-    record: number of the first record that cannot be read, from 0 (where a gzip stream is damaged
-      it may be an earlier one: what was inflated together is lost together).
-    offset: where its frame begins, in bytes of the uncompressed stream.
-    what: what is wrong, in our own words.
+    record: number of the first unreadable record, from 0. In a damaged gzip stream it may be an
+      earlier one, because bytes are inflated in blocks and a block is lost as a whole.
+    offset: the first byte of that record's frame, in the uncompressed stream.
+    what: description of the damage.
     """
 
     def __init__(self, *, record: int, offset: int, what: str) -> None:
@@ -57,46 +57,37 @@ def _frame_error(record: int, offset: int, what: str) -> FrameError:
 
 
 class Frame(NamedTuple):
-    """A record as it stands in a file; `offset` is its frame's, in the uncompressed stream."""
+    """A record of a file: its payload, and the offset of its frame in the uncompressed stream."""
 
     offset: int
     payload: bytes
 
 
-def masked_crc32c(data: bytes) -> int:
-    """The checksum that frames carry: CRC32C, rotated and shifted, uint32."""
-    crc: int = google_crc32c.value(data)
-    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+_CRC_OF_LENGTH_0 = np.uint32(google_crc32c.value(bytes(8)))
 
 
-def mask_crcs(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Masks CRC32C values, uint32[n] to uint32[n], as `masked_crc32c` does."""
-    return ((crcs >> np.uint32(15)) | (crcs << np.uint32(17))) + np.uint32(_MASK_DELTA)
+def frame_headers(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Return the headers of payloads of these lengths: uint8[n, 12].
 
-
-_LENGTH_ZERO = np.uint32(google_crc32c.value(bytes(8)))
-
-
-def frame_heads(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """What stands before payloads of these lengths, uint8[n, 12].
-
-    Raises ValueError for a length outside 0..`LARGEST`.
+    Raises:
+        ValueError: a length is outside 0..`MAX_PAYLOAD_BYTES`.
     """
-    if lengths.size and not 0 <= lengths.min() <= lengths.max() <= LARGEST:
+    if lengths.size and not 0 <= lengths.min() <= lengths.max() <= MAX_PAYLOAD_BYTES:
         raise ValueError(
-            f"a record holds 0 to {LARGEST} bytes, got {lengths.max()}: store less in one record"
+            f"a record holds 0 to {MAX_PAYLOAD_BYTES} bytes, got {lengths.max()}: store less in one"
+            " record"
         )
-    heads = np.zeros(lengths.size, np.dtype([("length", "<u8"), ("crc", "<u4")]))
-    heads["length"] = lengths
-    crcs = np.full(lengths.size, _LENGTH_ZERO)
-    for i in range(4):
-        crcs ^= changes(7 - i)[(lengths >> 8 * i) & 0xFF]
-    heads["crc"] = mask_crcs(crcs)
-    return heads.view(np.uint8).reshape(-1, HEAD)
+    headers = np.zeros(lengths.size, np.dtype([("length", "<u8"), ("crc", "<u4")]))
+    headers["length"] = lengths
+    crcs = np.full(lengths.size, _CRC_OF_LENGTH_0)
+    for i in range(4):  # the upper four bytes of a valid length are 0
+        crcs ^= crc_changes(7 - i)[(lengths >> 8 * i) & 0xFF]
+    headers["crc"] = mask_crcs(crcs)
+    return headers.view(np.uint8).reshape(-1, HEADER_BYTES)
 
 
 def frame(payload: bytes) -> bytes:
-    """One payload as a frame."""
+    """Return the frame of one payload."""
     length = struct.pack("<Q", len(payload))
     return b"".join(
         (
@@ -109,11 +100,11 @@ def frame(payload: bytes) -> bytes:
 
 
 def gzip_member(data: bytes) -> bytes:
-    """Data as one gzip member; equal data give equal bytes (with the same zlib).
+    """Compress data into one gzip member. Equal data give equal bytes (with the same zlib).
 
-    A file may be any number of members one after another, so they can be compressed side by side.
-    No data are no bytes: at a member of nothing TensorFlow's reader takes the file to be over, and
-    says nothing about the records after it. Source: RFC 1952; tried with TensorFlow 2.21.
+    A gzip file may consist of any number of members, so they can be compressed in parallel.
+    Empty data give no bytes at all: TensorFlow's reader takes an empty member for the end of the
+    file, and silently ignores the records after it. Source: RFC 1952; tried with TensorFlow 2.21.
     """
     if not data:
         return b""
@@ -123,9 +114,10 @@ def gzip_member(data: bytes) -> bytes:
 
 
 def compression_of(head: bytes) -> Compression:
-    """How a file is compressed that begins with these bytes, `HEAD` of them where it has so many.
+    """Detect the compression of a file by its first `HEADER_BYTES` bytes (fewer if it is shorter).
 
-    The length of a frame may begin as gzip does, so that its checksum is asked first.
+    The length of an uncompressed frame may begin with gzip's magic number, so its checksum is
+    tested first.
     """
     if head.startswith(_GZIP_MAGIC) and not _begins_frame(head):
         return "gzip"
@@ -133,34 +125,38 @@ def compression_of(head: bytes) -> Compression:
 
 
 def _begins_frame(head: bytes) -> bool:
-    return len(head) == HEAD and masked_crc32c(head[:8]) == int.from_bytes(head[8:], "little")
+    if len(head) != HEADER_BYTES:
+        return False
+    return masked_crc32c(head[:8]) == int.from_bytes(head[8:], "little")
 
 
 def payload_of(data: bytes) -> bytes:
-    """The payload of one whole frame, both checksums checked.
+    """Return the payload of one complete frame, after checking both checksums.
 
     Raises:
-        FrameError: it is damaged, or not one frame just as long as the data.
+        FrameError: the frame is damaged, or its length differs from that of the data.
     """
     payloads, _, damage = _whole_frames(data)
-    if damage is None and (not payloads or len(payloads[0]) != len(data) - HEAD - TAIL):
-        damage = _DamageError(f"its frame does not take the {len(data)} bytes that are given")
+    if damage is None and (
+        not payloads or len(payloads[0]) != len(data) - HEADER_BYTES - FOOTER_BYTES
+    ):
+        damage = _DamageError(f"expected one frame of {len(data)} bytes")
     if damage is not None:
         raise FrameError(record=0, offset=0, what=str(damage))
     return payloads[0]
 
 
 def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame]:
-    """Yields the records of a TFRecord stream, every checksum checked.
+    """Yield the records of a TFRecord stream, checking every checksum.
 
-    A stream without a byte holds no records, compressed or not, as for TensorFlow.
+    An empty stream holds no records, compressed or not, as in TensorFlow.
 
     Raises:
-        FrameError: the stream is damaged; the records before the one it names have been yielded.
+        FrameError: the stream is damaged. The records before the damaged one have been yielded.
     """
     chunks = _plain(stream) if compression == "none" else _inflated(stream)
-    parts: list[bytes] = []  # of frames that are not whole yet
-    held, wanted = 0, HEAD
+    parts: list[bytes] = []  # bytes of an incomplete frame
+    held, needed = 0, HEADER_BYTES
     record = offset = 0
     damage: _DamageError | None = None
     while damage is None:
@@ -174,15 +170,15 @@ def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame
             break
         parts.append(chunk)
         held += len(chunk)
-        # Joined when there is enough: a length that lies about the file must not be allocated.
-        if held < wanted:
+        # Nothing is allocated by the length in the header, which may be wrong.
+        if held < needed:
             continue
         data = b"".join(parts)
-        payloads, wanted, damage = _whole_frames(data)
+        payloads, needed, damage = _whole_frames(data)
         at = 0
         for payload in payloads:
             yield Frame(offset + at, payload)
-            at += HEAD + len(payload) + TAIL
+            at += HEADER_BYTES + len(payload) + FOOTER_BYTES
         record += len(payloads)
         offset += at
         parts, held = [data[at:]], len(data) - at
@@ -192,34 +188,36 @@ def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame
 
 
 class _DamageError(Exception):
-    """What is wrong, before it is known in which record."""
+    """Damage of a stream, raised before the number of the record is known."""
 
 
-_unpack_head = struct.Struct("<QI").unpack_from
+_unpack_header = struct.Struct("<QI").unpack_from
 
 
 def _whole_frames(data: bytes) -> tuple[list[bytes], int, _DamageError | None]:
-    """The payloads of whole frames, how many bytes the next one takes, as far as that is known, and
-    what is wrong with it.
+    """Split data into frames.
+
+    Returns the payloads of the complete frames, the number of bytes that the next frame takes (or
+    its header, if that is incomplete), and the damage of the next frame, if any.
     """
     payloads: list[bytes] = []
     at, size = 0, len(data)
-    while at + HEAD <= size:
-        length, crc = _unpack_head(data, at)
+    while at + HEADER_BYTES <= size:
+        length, crc = _unpack_header(data, at)
         if masked_crc32c(data[at : at + 8]) != crc:
             return payloads, 0, _DamageError("length checksum does not match")
-        if length > LARGEST:
-            what = f"claims {length} bytes; a record holds {LARGEST} at most"
+        if length > MAX_PAYLOAD_BYTES:
+            what = f"claims {length} bytes; a record holds {MAX_PAYLOAD_BYTES} at most"
             return payloads, 0, _DamageError(what)
-        end = at + HEAD + length
-        if end + TAIL > size:
-            return payloads, end + TAIL - at, None
-        payload = data[at + HEAD : end]
-        if masked_crc32c(payload) != int.from_bytes(data[end : end + TAIL], "little"):
+        end = at + HEADER_BYTES + length
+        if end + FOOTER_BYTES > size:
+            return payloads, end + FOOTER_BYTES - at, None
+        payload = data[at + HEADER_BYTES : end]
+        if masked_crc32c(payload) != int.from_bytes(data[end : end + FOOTER_BYTES], "little"):
             return payloads, 0, _DamageError("payload checksum does not match")
         payloads.append(payload)
-        at = end + TAIL
-    return payloads, HEAD, None
+        at = end + FOOTER_BYTES
+    return payloads, HEADER_BYTES, None
 
 
 def _plain(stream: BinaryIO) -> Iterator[bytes]:
@@ -228,7 +226,7 @@ def _plain(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _inflated(stream: BinaryIO) -> Iterator[bytes]:
-    """Yields the content of all gzip members, never more than `_CHUNK` bytes at once."""
+    """Yield the content of all gzip members, at most `_CHUNK` bytes at a time."""
     member = None
     rest = b""
     while chunk := rest or stream.read(_GZIP_CHUNK):

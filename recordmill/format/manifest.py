@@ -1,6 +1,7 @@
-"""dataset.json: what a dataset is, in canonical JSON, so that equal datasets have equal manifests.
+"""The manifest, dataset.json: canonical JSON, so that equal datasets have equal manifests.
 
-A directory without dataset.json is not a dataset: it is written last and taken away first.
+A folder without dataset.json is not a dataset. It is the last file that publishing writes, and the
+first that it removes.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import json
 import pathlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from recordmill.errors import ConfigError
 from recordmill.format.features import Feature, Features
+from recordmill.format.file_info import FileInfo
 from recordmill.format.framing import Compression
+from recordmill.format.ledger import Ledger
 from recordmill.format.typed_json import as_object, take, take_mapping, take_texts
 from recordmill.storage.files import Location, shown
 
@@ -29,24 +32,28 @@ SCHEMA = "schema.pbtxt"
 
 
 class ManifestError(ValueError):
-    """There is no manifest, or it cannot be understood."""
+    """A missing or invalid manifest."""
 
 
 def shard_name(split: str, index: int, count: int, compression: str) -> str:
-    """The name Beam's own WriteToTFRecord gives; `compression` is none or gzip."""
+    """Return the file name of a shard, as Beam's WriteToTFRecord would name it.
+
+    compression: "none" or "gzip".
+    """
     suffix = ".gz" if compression == "gzip" else ""
     return f"{split}.tfrecord-{index:05d}-of-{count:05d}{suffix}"
 
 
 def index_name(split: str, index: int, count: int) -> str:
-    """The name of a shard's index, the same whatever the compression."""
+    """Return the name of a shard's index within the dataset; it does not depend on compression."""
     return f"{INDEX}/{split}-{index:05d}-of-{count:05d}.parquet"
 
 
 def class_weights(counts: Mapping[str, float]) -> dict[str, float]:
-    """n / (k * n_c) per class, k being the classes that have records; 0 for those that have none.
+    """Return the weight n / (k * n_c) of every class c, and 0 for classes without records.
 
-    With these weights every class has the same total, n / k, and the mean over records is 1.
+    n is the number of records, n_c that of class c, k the number of classes that have records. The
+    weights of every class then sum to n / k, and the mean weight of a record is 1.
     """
     total = sum(counts.values())
     present = sum(count > 0 for count in counts.values())
@@ -55,7 +62,7 @@ def class_weights(counts: Mapping[str, float]) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One TFRecord file. `classes` counts records by label, those without one not at all."""
+    """One TFRecord file. classes: its number of records per label; unlabelled ones are left out."""
 
     file: str
     records: int
@@ -79,7 +86,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitInfo:
-    """A split and its shards, in the order of their numbers; an empty split has none."""
+    """A split and its shards, in the order of their numbers; an empty split has no shards."""
 
     records: int
     bytes: int
@@ -88,8 +95,8 @@ class SplitInfo:
 
     @classmethod
     def of(cls, shards: Iterable[Shard]) -> Self:
-        """Sums up the shards of one split, which are put in the order of their numbers."""
-        # Five digits are a minimum: shard 100000 comes after 99999.
+        """Sort the shards of one split by number, and sum up their counts."""
+        # Numbers have at least five digits: shard 100000 comes after 99999.
         ordered = tuple(sorted(shards, key=lambda shard: (len(shard.file), shard.file)))
         classes: Counter[str] = Counter()
         for shard in ordered:
@@ -114,143 +121,11 @@ class SplitInfo:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InputCounts:
-    """What was listed, files or rows: read + rejected + filtered.
-
-    read: those that the listing took; each of them makes one record. rejected: those that it
-    could not use. filtered: those that are no input by their name alone.
-    """
-
-    read: int = 0
-    rejected: int = 0
-    filtered: int = 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordCounts:
-    """Records without their copies: made = written + rejected + filtered + dropped.
-
-    dropped: left out by undersampling.
-    """
-
-    made: int = 0
-    written: int = 0
-    rejected: int = 0
-    filtered: int = 0
-    dropped: int = 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CopyCounts:
-    """Oversampled copies: planned = written + rejected.
-
-    rejected: copies of records that were rejected or filtered at writing.
-    """
-
-    planned: int = 0
-    written: int = 0
-    rejected: int = 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ObjectCounts:
-    """Objects, such as boxes, of the records and copies that were written: made = written +
-    dropped.
-
-    dropped: those that an option left out, or of which nothing was left.
-    """
-
-    made: int = 0
-    written: int = 0
-    dropped: int = 0
-
-
-Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
-
-
-INPUT = "input"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Ledger:
-    """Where every input, record and copy went.
-
-    unit: what a record is: an input, or a chunk of one; then their numbers differ. packs: records
-    of the dataset, where each holds several of those that are counted here. objects: of records
-    that have such.
-    """
-
-    inputs: InputCounts
-    records: RecordCounts
-    copies: CopyCounts
-    unit: str = INPUT
-    packs: int | None = None
-    objects: ObjectCounts | None = None
-
-    def open_items(self) -> list[str]:
-        """A sentence for every sum that does not close; nothing was lost if there is none."""
-        records, copies = self.records, self.copies
-        items = []
-        if self.unit == INPUT and self.inputs.read != records.made:
-            items.append(
-                f"{self.inputs.read} inputs were read, but {records.made} records were made of them"
-            )
-        accounted = records.written + records.rejected + records.filtered + records.dropped
-        if records.made != accounted:
-            items.append(
-                f"{records.made} records were made, but {accounted} are accounted for"
-                f" ({records.written} written, {records.rejected} rejected,"
-                f" {records.filtered} filtered, {records.dropped} dropped)"
-            )
-        accounted = copies.written + copies.rejected
-        if copies.planned != accounted:
-            items.append(
-                f"{copies.planned} copies were planned, but {accounted} are accounted for"
-                f" ({copies.written} written, {copies.rejected} rejected)"
-            )
-        return items
-
-    def to_json(self) -> dict[str, Any]:
-        found = dataclasses.asdict(self)
-        if self.objects is None:
-            del found["objects"]
-        return found
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            inputs=_counts(data, "inputs", InputCounts),
-            records=_counts(data, "records", RecordCounts),
-            copies=_counts(data, "copies", CopyCounts),
-            unit=take(data, "unit", str) if "unit" in data else INPUT,
-            packs=None if data.get("packs") is None else take(data, "packs", int),
-            objects=_counts(data, "objects", ObjectCounts) if "objects" in data else None,
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FileInfo:
-    """A file beside the shards: its size and the sha256 (hex) of its content."""
-
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(bytes=take(data, "bytes", int), sha256=take(data, "sha256", str))
-
-
-def file_info(content: bytes) -> FileInfo:
-    """What the manifest says of a file of this content."""
-    return FileInfo(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-
-
 def digest_of(splits: Mapping[str, SplitInfo]) -> str:
-    """The content of a dataset in one number.
+    """Return the digest of a dataset's content.
 
-    sha256 (hex) over the shards' sha256, each as its 64 lower-case hex characters, with nothing
-    between them: splits sorted by name, within a split the shards by number.
+    It is the sha256 (hex) over the concatenated sha256 of the shards, each as 64 lower-case hex
+    characters: splits sorted by name, the shards of a split by number.
     """
     digest = hashlib.sha256()
     for _, split in sorted(splits.items()):
@@ -263,13 +138,14 @@ def digest_of(splits: Mapping[str, SplitInfo]) -> str:
 class Manifest:
     """The content of dataset.json.
 
-    digest: as `digest_of` gives it.
-    options: those that shape bytes, among them `compression` and `label_offset`.
-    labels: class names; the number of a class is its place in here + `label_offset`.
-    class_weights: per label, from the records of train without copies.
-    encoders: {library: version} of what shaped bytes.
-    files: what stands beside the shards, without dataset.json, job.json and the index.
-    fill_rates: per split whose records are packed, the part of their values that is no padding.
+    digest: the result of `digest_of`.
+    options: the options that influence the records' bytes, including `compression` and
+      `label_offset`.
+    labels: class names; the number of a class is its index here + `label_offset`.
+    class_weights: the weight per label, from the records of train without copies.
+    encoders: {library: version} of the libraries that influence the records' bytes.
+    files: the files beside the shards, except dataset.json, job.json and the indexes.
+    fill_rates: per split with packed records, the fraction of values that are not padding.
     notes: sentences for the reader, such as why there are no TFDS files.
     """
 
@@ -288,7 +164,7 @@ class Manifest:
 
     @property
     def compression(self) -> Compression:
-        """Of the shards."""
+        """Compression of the shards."""
         return "gzip" if self.options.get("compression") == "gzip" else "none"
 
     @property
@@ -297,7 +173,7 @@ class Manifest:
         return int(self.options.get("label_offset", 0))
 
     def open_items(self) -> list[str]:
-        """The ledger's open items, and whether the splits hold what it says was written."""
+        """Return the ledger's open items, plus one if the splits hold another number of records."""
         items = self.ledger.open_items()
         written = self.ledger.records.written + self.ledger.copies.written
         if self.ledger.packs is not None:
@@ -308,7 +184,7 @@ class Manifest:
         return items
 
     def paths(self) -> list[str]:
-        """Every file of the dataset, relative to it; dataset.json comes last."""
+        """Return the path of every file, relative to the dataset; dataset.json comes last."""
         shards = [shard.file for _, split in sorted(self.splits.items()) for shard in split.shards]
         index = [
             index_name(name, number, len(split.shards))
@@ -318,10 +194,10 @@ class Manifest:
         return [*shards, *index, *sorted(self.files), JOB, MANIFEST]
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON: sorted keys, UTF-8, two spaces, a newline at the end.
+        """Return canonical JSON: UTF-8, sorted keys, indented by two spaces, a final newline.
 
         Raises:
-          ValueError: where an option or a weight is NaN or infinite, which JSON does not have.
+          ValueError: an option or a weight is NaN or infinite, which JSON cannot represent.
         """
         data = {
             "format": FORMAT,
@@ -343,14 +219,14 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """The inverse of `to_bytes`.
+        """Return the inverse of `to_bytes`.
 
         Raises:
-          ManifestError: says what is wrong with the content, and where.
+          ManifestError: the content is invalid; the message says where and why.
         """
         try:
             data = as_object(json.loads(content))
-        except ValueError as error:  # broken JSON, broken UTF-8
+        except ValueError as error:  # invalid JSON or UTF-8
             raise ManifestError(f"{MANIFEST} is not a JSON object: {error}") from error
         if data.get("format") != FORMAT:
             raise ManifestError(
@@ -384,25 +260,25 @@ class Manifest:
         except KeyError as error:
             raise ManifestError(f"{MANIFEST} lacks {error}") from error
         except ValueError as error:
-            raise ManifestError(f"{MANIFEST} cannot be understood: {error}") from error
+            raise ManifestError(f"{MANIFEST} is invalid: {error}") from error
 
 
 def load(dataset: Location) -> Manifest:
-    """Reads the manifest of the dataset in a directory.
+    """Read the manifest of a dataset.
 
     Raises:
-      ManifestError: if there is none, or it cannot be understood.
+      ManifestError: the manifest is missing or invalid.
     """
     location = dataset / MANIFEST
     if not location.exists():
         if dataset.exists() and not dataset.is_dir():
             raise ManifestError(
                 f"no dataset: {shown(dataset)} is a file. recordmill.read reads a TFRecord file,"
-                " and `recordmill adopt` makes a dataset of some"
+                " and `recordmill adopt` makes a dataset of TFRecord files"
             )
         raise ManifestError(
-            f"no dataset: there is no {shown(location)}. A directory without {MANIFEST} is not a"
-            " dataset; perhaps a run is unfinished: run the same command again"
+            f"no dataset: there is no {shown(location)}. A folder without {MANIFEST} is not a"
+            " dataset; if a run was interrupted, run the same command again"
         )
     return Manifest.from_bytes(location.read_bytes())
 
@@ -414,14 +290,12 @@ def _feature(name: str, data: Mapping[str, Any]) -> Feature:
         raise ValueError(f"feature {name!r}: {error}") from error
 
 
-def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
-    values = take_mapping(data, name, int)
-    fields = [field.name for field in dataclasses.fields(kind)]
-    return kind(**{field: values[field] for field in fields})
-
-
 def _relative(name: str) -> str:
-    """Publishing removes what the old manifest lists: no name may lead out of the dataset."""
+    """Return a name from a manifest, checked: publishing deletes the files of the old manifest.
+
+    Raises:
+      ValueError: the name leads out of the dataset.
+    """
     path = pathlib.PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name in ("", "."):
         raise ValueError(f"expected a path inside the dataset, got {name!r}")

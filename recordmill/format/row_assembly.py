@@ -1,10 +1,13 @@
-"""Weaves rows of bytes out of fields: for every row its stretch of each field, one after another.
+"""Assembles rows of bytes from fields: each row is the concatenation of its value of every field.
 
-Rows are not laid byte by byte. Rows whose stretch of a field has the same size share its head and
-are laid together, as numpy items of that width at any byte of the buffer; fields that are alike in
-all rows are laid as one; where too few rows have a size in common they are laid one at a time; and
-a field of long values leaves holes, which are
-filled only as the pieces are joined, so that a picture is copied once.
+Copying row by row in Python would be slow, so rows are assembled field by field:
+
+- Rows whose value of a field has the same size share the field's prefix. They are copied together,
+  as numpy items of that width (`_copy_group`).
+- Consecutive fields of fixed width are assembled as one field.
+- Groups of few rows are copied one row at a time.
+- Large values stay outside the buffer: `AssembledRows.chunks` yields them in their place, so that
+  an image is copied only once, when the chunks are joined.
 """
 
 from __future__ import annotations
@@ -18,74 +21,74 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.crc import crcs_of_alike
-from recordmill.stable_order import stable_order
+from recordmill.format.checksums import crcs_of_similar_rows
+from recordmill.format.flat_arrays import Bytes, Ints, offsets_of, stable_order
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
-
-_TOGETHER = 32  # rows of one size from which numpy's start-up costs less than a loop's steps
-_FEW = 128  # bytes in which rows differ up to which tables are faster than a call for each row
-_LONG = 2048  # bytes of a mean value from which copying it again costs more than a hole
+_MIN_VECTORIZED_ROWS = 32  # with fewer rows a loop takes less time than numpy's overhead
+_MAX_TABLE_BYTES = 128  # with more differing bytes a CRC call per row is faster than tables
+_MIN_EXTERNAL_BYTES = 2048  # mean size from which a second copy costs more than an external value
 
 
-def no_head(_: int) -> bytes:
-    """The head of a field that has none."""
+def no_prefix(_: int) -> bytes:
+    """Return the prefix of a field that has none."""
     return b""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Field:
-    """One stretch of every row: a head, and the row's value, which is a stretch of `data`.
+class RowField:
+    """One field of every row: a prefix, and a value, which is a slice of `data`.
 
     data: uint8[...].
-    starts: int64[n], where each row's value begins in `data`.
-    sizes: int64[n], bytes of each row's value; -1 where the row has neither head nor value.
-    head: what stands before a value of so many bytes.
+    starts: int64[n], the byte of `data` at which each row's value begins.
+    sizes: int64[n], bytes of each row's value; -1 if the row has neither prefix nor value.
+    prefix: returns the bytes that precede a value of the given size.
     """
 
     data: Bytes
     starts: Ints
     sizes: Ints
-    head: Callable[[int], bytes] = no_head
+    prefix: Callable[[int], bytes] = no_prefix
 
-    def rows(self, start: int, stop: int) -> Field:
-        """The field of some of the rows."""
+    def rows(self, start: int, stop: int) -> RowField:
+        """Return the field of the rows start..stop."""
         rows = slice(start, stop)
         return dataclasses.replace(self, starts=self.starts[rows], sizes=self.sizes[rows])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Group:
-    """The rows (int64[...], or all of them) whose value has the same size."""
+class _SizeGroup:
+    """The rows whose value has the same size: their indices, int64[...], or a slice of all."""
 
-    head: bytes
+    prefix: bytes
     size: int
     rows: Ints | slice
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FieldLayout:
-    """A field whose rows are grouped, so that it is known how much space each of them takes.
+    """A field with its rows grouped by size, and the space that it takes in every row.
 
-    sizes: int64[n], bytes of head and value, and of the hole.
-    hole: a field whose values (its heads are in `field`) follow in the pieces only.
+    sizes: int64[n], bytes of prefix and value, external values included.
+    external: the field of the values, if these are not copied into the buffer; `field` then holds
+      only their prefixes.
     """
 
-    field: Field
-    groups: Sequence[_Group]
+    field: RowField
+    groups: Sequence[_SizeGroup]
     sizes: Ints
-    hole: Field | None = None
+    external: RowField | None = None
 
     @property
-    def is_even(self) -> bool:
-        """Whether all rows have the field, with values of one size."""
-        return not self.hole and len(self.groups) == 1 and isinstance(self.groups[0].rows, slice)
+    def is_fixed_width(self) -> bool:
+        """True if every row has the field, with values of one size, in the buffer."""
+        return (
+            not self.external and len(self.groups) == 1 and isinstance(self.groups[0].rows, slice)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Hole:
-    """Values data[starts[i]:stops[i]] that belong before the buffer's byte at[i]; int64[n] each."""
+class _ExternalValues:
+    """Values data[starts[i]:stops[i]] to insert at the buffer's byte at[i]; int64[n] each."""
 
     data: Bytes
     starts: Ints
@@ -97,52 +100,54 @@ class _Hole:
 class AssembledRows:
     """Rows one after another.
 
-    buffer: uint8[...], the rows without what is in the holes.
-    edges: int64[n + 1], where the rows begin and end in `buffer`.
-    sizes: int64[n], bytes of the rows, holes filled.
-    stretches: (start, stop) of values in a row, where all rows are alike but for those.
+    buffer: uint8[...], the rows without their external values.
+    offsets: int64[n + 1], where the rows begin and end in `buffer`.
+    sizes: int64[n], bytes of each row, external values included.
+    differing: the (start, stop) byte ranges in which rows differ, if all rows have the same width
+      and prefixes; otherwise None.
     """
 
     buffer: Bytes
-    edges: Ints
+    offsets: Ints
     sizes: Ints
-    holes: Sequence[_Hole]
-    stretches: Sequence[tuple[int, int]] | None = None
+    external: Sequence[_ExternalValues]
+    differing: Sequence[tuple[int, int]] | None = None
 
-    def pieces(self) -> Iterator[memoryview]:
-        """The stretches that make the rows when joined."""
+    def chunks(self) -> Iterator[memoryview]:
+        """Yield the chunks that make up the rows when joined."""
         buffer = self.buffer.data
-        fillings = [
-            (hole.data.data, hole.starts.tolist(), hole.stops.tolist()) for hole in self.holes
-        ]
+        values = [(one.data.data, one.starts.tolist(), one.stops.tolist()) for one in self.external]
         done = 0
-        for row, cuts in enumerate(zip(*(hole.at.tolist() for hole in self.holes), strict=True)):
-            for cut, (data, starts, stops) in zip(cuts, fillings, strict=True):
-                yield buffer[done:cut]
+        for row, places in enumerate(zip(*(one.at.tolist() for one in self.external), strict=True)):
+            for place, (data, starts, stops) in zip(places, values, strict=True):
+                yield buffer[done:place]
                 yield data[starts[row] : stops[row]]
-                done = cut
+                done = place
         yield buffer[done:]
 
     def crcs(self, *, skip: int, drop: int) -> npt.NDArray[np.uint32]:
-        """CRC32C of every row without its first `skip` and its last `drop` bytes, uint32[n]."""
-        if self.stretches is not None:
+        """Return the CRC32C of every row without its first `skip` and last `drop` bytes: uint32[n].
+
+        External values must lie between those bytes.
+        """
+        if self.differing is not None:
             stop = int(self.sizes[0]) - drop
-            inside = [(a, b) for a, b in self.stretches if skip <= a and b <= stop]
-            if sum(b - a for a, b in inside) <= _FEW:
+            inside = [(a, b) for a, b in self.differing if skip <= a and b <= stop]
+            if sum(b - a for a, b in inside) <= _MAX_TABLE_BYTES:
                 rows = self.buffer.reshape(len(self.sizes), -1)
-                return crcs_of_alike(rows, inside, start=skip, stop=stop)
+                return crcs_of_similar_rows(rows, inside, start=skip, stop=stop)
         value, extend = google_crc32c.value, google_crc32c.extend
-        raw = self.buffer.tobytes()  # bytes are sliced in half the time that numpy takes
-        begins = (self.edges[:-1] + skip).tolist()
+        raw = self.buffer.tobytes()  # slicing bytes takes half the time of slicing an array
+        begins = (self.offsets[:-1] + skip).tolist()
         first, *others = [
-            *(hole.at.tolist() for hole in self.holes),
-            (self.edges[1:] - drop).tolist(),
+            *(one.at.tolist() for one in self.external),
+            (self.offsets[1:] - drop).tolist(),
         ]
         crcs = [value(raw[a:b]) for a, b in zip(begins, first, strict=True)]
         begins = first
-        for hole, ends in zip(self.holes, others, strict=True):
-            data = hole.data
-            spans = zip(crcs, hole.starts.tolist(), hole.stops.tolist(), begins, ends, strict=True)
+        for one, ends in zip(self.external, others, strict=True):
+            data = one.data
+            spans = zip(crcs, one.starts.tolist(), one.stops.tolist(), begins, ends, strict=True)
             crcs = [
                 extend(extend(crc, data[start:stop]), raw[a:b]) for crc, start, stop, a, b in spans
             ]
@@ -150,109 +155,118 @@ class AssembledRows:
         return np.array(crcs, np.uint32)
 
 
-def fixed(rows: Bytes) -> Field:
-    """A field of the rows as they are, uint8[n, width]."""
+def fixed_width_field(rows: Bytes) -> RowField:
+    """Return a field whose values are the given rows, uint8[n, width]."""
     starts = np.arange(len(rows)) * rows.shape[1]
     sizes = np.full(len(rows), rows.shape[1])
-    return Field(data=rows.reshape(-1), starts=starts, sizes=sizes)
+    return RowField(data=rows.reshape(-1), starts=starts, sizes=sizes)
 
 
-def lay(field: Field) -> FieldLayout:
-    """Groups the rows of a field."""
-    values = np.maximum(field.sizes, 0)
-    if int(values.sum()) > _LONG * values.size:
-        heads = [field.head(size) if size >= 0 else b"" for size in field.sizes.tolist()]
-        edges = offsets_of(np.fromiter(map(len, heads), np.int64, len(heads)))
-        data = np.frombuffer(b"".join(heads), np.uint8)
-        strand = lay(Field(data=data, starts=edges[:-1], sizes=np.diff(edges)))
-        return dataclasses.replace(strand, sizes=strand.sizes + values, hole=field)
-    groups = _groups(field)
+def layout_of(field: RowField) -> FieldLayout:
+    """Group the rows of a field by size, and keep large values outside the buffer."""
+    sizes = np.maximum(field.sizes, 0)
+    if int(sizes.sum()) > _MIN_EXTERNAL_BYTES * sizes.size:
+        prefixes = [field.prefix(size) if size >= 0 else b"" for size in field.sizes.tolist()]
+        offsets = offsets_of(np.fromiter(map(len, prefixes), np.int64, len(prefixes)))
+        data = np.frombuffer(b"".join(prefixes), np.uint8)
+        layout = layout_of(RowField(data=data, starts=offsets[:-1], sizes=np.diff(offsets)))
+        return dataclasses.replace(layout, sizes=layout.sizes + sizes, external=field)
+    groups = _size_groups(field)
     for group in groups:
-        values[group.rows] += len(group.head)
-    return FieldLayout(field=field, groups=groups, sizes=values)
+        sizes[group.rows] += len(group.prefix)
+    return FieldLayout(field=field, groups=groups, sizes=sizes)
 
 
-def weave(strands: Sequence[FieldLayout]) -> AssembledRows:
-    """Weaves strands of the same number of rows, one or more, in the order given."""
-    sizes = sum_sizes(strands)
-    if len(sizes) and all(strand.is_even for strand in strands):
-        alike, stretches = _alike(strands)
-        edges = np.arange(len(sizes) + 1) * alike.shape[1]
+def assemble_rows(layouts: Sequence[FieldLayout]) -> AssembledRows:
+    """Assemble rows from one or more fields, in the order given; all have the same rows."""
+    sizes = row_sizes(layouts)
+    if len(sizes) and all(layout.is_fixed_width for layout in layouts):
+        rows, differing = _fixed_width_rows(layouts)
+        offsets = np.arange(len(sizes) + 1) * rows.shape[1]
         return AssembledRows(
-            buffer=alike.reshape(-1), edges=edges, sizes=sizes, holes=[], stretches=stretches
+            buffer=rows.reshape(-1), offsets=offsets, sizes=sizes, external=[], differing=differing
         )
-    laid = sizes.copy()
-    for strand in strands:
-        if strand.hole:
-            laid -= np.maximum(strand.hole.sizes, 0)
-    edges = offsets_of(laid)
-    buffer = np.empty(int(edges[-1]), np.uint8)
-    at = edges[:-1].copy()
-    holes: list[_Hole] = []
-    for strand in _fewer(strands):
-        for group in strand.groups:
-            _put(buffer, at[group.rows], strand.field.data, strand.field.starts[group.rows], group)
-        at += strand.sizes
-        if strand.hole:
-            data, starts = strand.hole.data, strand.hole.starts
-            gaps = np.maximum(strand.hole.sizes, 0)
-            at -= gaps
-            holes.append(_Hole(data=data, starts=starts, stops=starts + gaps, at=at.copy()))
-    return AssembledRows(buffer=buffer, edges=edges, sizes=sizes, holes=holes)
+    buffered = sizes.copy()
+    for layout in layouts:
+        if layout.external:
+            buffered -= np.maximum(layout.external.sizes, 0)
+    offsets = offsets_of(buffered)
+    buffer = np.empty(int(offsets[-1]), np.uint8)
+    at = offsets[:-1].copy()
+    external: list[_ExternalValues] = []
+    for layout in _merge_fixed_width(layouts):
+        field = layout.field
+        for group in layout.groups:
+            _copy_group(buffer, at[group.rows], field.data, field.starts[group.rows], group)
+        at += layout.sizes
+        if layout.external:
+            data, starts = layout.external.data, layout.external.starts
+            outside = np.maximum(layout.external.sizes, 0)
+            at -= outside
+            external.append(
+                _ExternalValues(data=data, starts=starts, stops=starts + outside, at=at.copy())
+            )
+    return AssembledRows(buffer=buffer, offsets=offsets, sizes=sizes, external=external)
 
 
-def _alike(strands: Sequence[FieldLayout]) -> tuple[Bytes, list[tuple[int, int]]]:
-    """Rows of even strands, uint8[n, width], n > 0, and where in them the values are."""
-    groups = [strand.groups[0] for strand in strands]
-    row = b"".join(group.head + bytes(group.size) for group in groups)
-    buffer = np.empty(len(strands[0].sizes) * len(row), np.uint8)
-    buffer.view(f"V{len(row)}")[:] = np.void(row)
-    stretches = []
-    at = 0
-    for strand, group in zip(strands, groups, strict=True):
-        at += len(group.head)
-        if group.size:
-            values = items(strand.field.data, group.size)[strand.field.starts]
-            items(buffer, group.size)[at :: len(row)] = values
-            stretches.append((at, at + group.size))
-        at += group.size
-    return buffer.reshape(-1, len(row)), stretches
+def assemble_values(field: RowField) -> tuple[Bytes, Ints]:
+    """Return the prefixed values of a field, uint8[...], and their offsets, int64[n + 1]."""
+    layout = layout_of(field)
+    data = np.frombuffer(b"".join(assemble_rows([layout]).chunks()), np.uint8)
+    return data, offsets_of(layout.sizes)
 
 
-def _fewer(strands: Sequence[FieldLayout]) -> Iterator[FieldLayout]:
-    """The same with one strand for even ones that follow each other."""
-    for even, several in itertools.groupby(strands, key=operator.attrgetter("is_even")):
-        run = list(several)
-        if not even or len(run) == 1:
-            yield from run
-            continue
-        field = fixed(_alike(run)[0])
-        group = _Group(head=b"", size=int(field.sizes[0]), rows=slice(None))
-        yield FieldLayout(field=field, groups=[group], sizes=field.sizes)
-
-
-def sum_sizes(strands: Sequence[FieldLayout]) -> Ints:
-    """Bytes of every row, int64[n], of one strand or more."""
-    total = strands[0].sizes.copy()
-    for strand in strands[1:]:
-        total += strand.sizes
+def row_sizes(layouts: Sequence[FieldLayout]) -> Ints:
+    """Return the bytes of every row, int64[n], over one or more fields."""
+    total = layouts[0].sizes.copy()
+    for layout in layouts[1:]:
+        total += layout.sizes
     return total
 
 
-def offsets_of(sizes: Ints) -> Ints:
-    """Where stretches of these sizes begin and end, int64[n] to int64[n + 1]."""
-    offsets = np.zeros(sizes.size + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
+def byte_windows(data: Bytes, size: int) -> npt.NDArray[np.void]:
+    """Return a view of data whose item i is the `size` bytes that begin at byte i.
 
-
-def items(data: Bytes, size: int) -> npt.NDArray[np.void]:
-    """All stretches of `size` bytes, by the byte they begin at: a view of data, not copies."""
+    Indexing it gathers slices, and assigning to it scatters them.
+    """
     return np.ndarray((data.size - size + 1,), f"V{size}", data, 0, (1,))
 
 
-def _groups(field: Field) -> list[_Group]:
-    """The rows that have the field, by the size of their value."""
+def _fixed_width_rows(layouts: Sequence[FieldLayout]) -> tuple[Bytes, list[tuple[int, int]]]:
+    """Return rows of fixed-width fields, uint8[n, width], n > 0, and the byte range of each value.
+
+    The ranges are (start, stop) within a row; fields without a value have none.
+    """
+    groups = [layout.groups[0] for layout in layouts]
+    row = b"".join(group.prefix + bytes(group.size) for group in groups)
+    buffer = np.empty(len(layouts[0].sizes) * len(row), np.uint8)
+    buffer.view(f"V{len(row)}")[:] = np.void(row)
+    ranges = []
+    at = 0
+    for layout, group in zip(layouts, groups, strict=True):
+        at += len(group.prefix)
+        if group.size:
+            values = byte_windows(layout.field.data, group.size)[layout.field.starts]
+            byte_windows(buffer, group.size)[at :: len(row)] = values
+            ranges.append((at, at + group.size))
+        at += group.size
+    return buffer.reshape(-1, len(row)), ranges
+
+
+def _merge_fixed_width(layouts: Sequence[FieldLayout]) -> Iterator[FieldLayout]:
+    """Yield the layouts, with consecutive fixed-width fields assembled into one."""
+    for is_fixed, group in itertools.groupby(layouts, key=operator.attrgetter("is_fixed_width")):
+        run = list(group)
+        if not is_fixed or len(run) == 1:
+            yield from run
+            continue
+        field = fixed_width_field(_fixed_width_rows(run)[0])
+        rows = _SizeGroup(prefix=b"", size=int(field.sizes[0]), rows=slice(None))
+        yield FieldLayout(field=field, groups=[rows], sizes=field.sizes)
+
+
+def _size_groups(field: RowField) -> list[_SizeGroup]:
+    """Group the rows that have the field by the size of their value."""
     sizes = field.sizes
     if not sizes.size:
         return []
@@ -266,23 +280,23 @@ def _groups(field: Field) -> list[_Group]:
         changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
         distinct, rows = ordered[[0, *changes]].tolist(), np.split(order, changes)
     return [
-        _Group(head=field.head(size), size=size, rows=rows_of_size)
+        _SizeGroup(prefix=field.prefix(size), size=size, rows=rows_of_size)
         for size, rows_of_size in zip(distinct, rows, strict=True)
         if size >= 0
     ]
 
 
-def _put(buffer: Bytes, at: Ints, data: Bytes, starts: Ints, group: _Group) -> None:
-    """Lays the head and the values data[starts[i]:...] of a group at the bytes at[i]."""
-    head, size = group.head, group.size
-    if at.size >= _TOGETHER:
-        if head:
-            items(buffer, len(head))[at] = np.void(head)
+def _copy_group(buffer: Bytes, at: Ints, data: Bytes, starts: Ints, group: _SizeGroup) -> None:
+    """Copy the prefix and the value data[starts[i]:...] of every row of a group to byte at[i]."""
+    prefix, size = group.prefix, group.size
+    if at.size >= _MIN_VECTORIZED_ROWS:
+        if prefix:
+            byte_windows(buffer, len(prefix))[at] = np.void(prefix)
         if size:
-            items(buffer, size)[at + len(head)] = items(data, size)[starts]
+            byte_windows(buffer, size)[at + len(prefix)] = byte_windows(data, size)[starts]
         return
     out, values = buffer.data, data.data
     for to, start in zip(at.tolist(), starts.tolist(), strict=True):
-        middle = to + len(head)
-        out[to:middle] = head
+        middle = to + len(prefix)
+        out[to:middle] = prefix
         out[middle : middle + size] = values[start : start + size]

@@ -1,8 +1,8 @@
-"""The declared features as a tensorflow_metadata Schema, and as what a parser needs to know.
+"""The declared features as a tensorflow_metadata Schema, and as a specification for parsers.
 
-The text format is written by hand, so that neither TensorFlow nor protobuf is needed. Source:
+The text format is written without protobuf or TensorFlow. Source:
 tensorflow_metadata/proto/v0/schema.proto, and TFT's schema_utils.schema_as_feature_spec, which
-turns a `shape` into a FixedLenFeature and its absence into a VarLenFeature.
+maps a feature with a `shape` to a FixedLenFeature, and one without to a VarLenFeature.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from collections.abc import Iterator, Sequence
 
 from recordmill.format.features import DType, Feature, Features
 
-_LISTS = "##SEQUENCE##"  # where TFX has the feature lists of SequenceExamples
+_LISTS = "##SEQUENCE##"  # the struct that holds the feature lists of SequenceExamples in TFX
 _TYPES = {"int64": "INT", "float32": "FLOAT", "string": "BYTES"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Spec:
-    """How to parse one feature: `shape` is None where records hold any number of values.
+class FeatureSpec:
+    """Specification for parsing one feature, independent of TensorFlow.
 
-    sequence: it is a feature list of a SequenceExample, and the shape that of a step.
+    shape: None if the number of values varies between records.
+    sequence: whether it is a feature list of a SequenceExample; its shape is then that of a step.
     """
 
     dtype: DType
@@ -28,28 +29,26 @@ class Spec:
     sequence: bool = False
 
 
-def feature_spec(features: Features) -> dict[str, Spec]:
-    """What `tf.io.parse_example`, or `parse_sequence_example`, needs to know, without TensorFlow,
-    sorted by name.
-    """
+def feature_spec(features: Features) -> dict[str, FeatureSpec]:
+    """Return what `tf.io.parse_example` or `parse_sequence_example` needs, sorted by name."""
     return {name: _spec(feature) for name, feature in sorted(features.items())}
 
 
-def _spec(feature: Feature) -> Spec:
+def _spec(feature: Feature) -> FeatureSpec:
     shape = fixed_shape(feature)
     if feature.sequence and shape is not None:
         shape = shape[1:]
-    return Spec(dtype=feature.dtype, shape=shape, sequence=feature.sequence)
+    return FeatureSpec(dtype=feature.dtype, shape=shape, sequence=feature.sequence)
 
 
 def fixed_shape(feature: Feature) -> tuple[int, ...] | None:
-    """The shape that every record has, or None where a dimension varies."""
+    """Return the shape that the feature has in every record, or None if a dimension varies."""
     known = tuple(dim for dim in feature.shape if dim is not None)
     return known if len(known) == len(feature.shape) else None
 
 
 def schema_text(features: Features, *, labels: Sequence[str] = (), label_offset: int = 0) -> str:
-    """schema.pbtxt: a tensorflow_metadata Schema in protobuf's text format."""
+    """Return schema.pbtxt: a tensorflow_metadata Schema in protobuf's text format."""
     context = {name: one for name, one in features.items() if not one.sequence}
     lists = {name: one for name, one in features.items() if one.sequence}
     lines = _block(context, labels, label_offset)
@@ -91,7 +90,7 @@ def _feature(
 
 
 def _escaped(text: str) -> str:
-    """A string literal's inside: escapes are octal, one for a byte of UTF-8."""
+    """Return the content of a string literal, with an octal escape per special byte of UTF-8."""
     return "".join(
         chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\{byte:03o}"
         for byte in text.encode()

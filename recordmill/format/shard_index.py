@@ -1,8 +1,8 @@
-"""The index beside a shard: a parquet row per record, in the shard's order.
+"""The index of a shard: a Parquet file with a row per record, in the shard's order.
 
-key: the record's name. label: its class as text. copy: 0 for the record itself, 1.. for an
-oversampled copy. group: only where groups were given. offset, length: of the whole TFRecord frame,
-in bytes; for gzip in the uncompressed stream.
+Columns: key, the record's unique name; label, its class as text; copy, 0 for the record itself and
+1 and up for its oversampled copies; group, only if records have groups; offset and length, of the
+record's whole TFRecord frame, in bytes (for gzip in the uncompressed stream).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from recordmill.storage.files import Location
 
 
 class IndexDamagedError(ValueError):
-    """The file is no index."""
+    """A file that is not a valid index."""
 
 
 def schema(*, groups: bool) -> pa.Schema:
-    """The columns of an index."""
+    """Return the columns of an index."""
     fields = [
         pa.field("key", pa.string()),
         pa.field("label", pa.string()),
@@ -33,32 +33,32 @@ def schema(*, groups: bool) -> pa.Schema:
 
 
 def index_bytes(table: pa.Table) -> bytes:
-    """An index as parquet, with a checksum per page: nothing else guards the keys."""
+    """Return an index as Parquet, with a checksum per page, which readers verify."""
     sink = pa.BufferOutputStream()
-    # Keys and offsets come once each: to look for those that come again takes longer than to write.
-    again = [name for name in table.column_names if name not in ("key", "offset")]
-    # Statistics would stand where no checksum guards them, and nobody asks for the least of keys.
+    # Keys and offsets never repeat: building a dictionary would take longer than writing them.
+    repeated = [name for name in table.column_names if name not in ("key", "offset")]
+    # No statistics: page checksums do not cover them, and no reader needs them.
     pq.write_table(
         table,
         sink,
         write_page_checksum=True,
-        use_dictionary=again,
-        column_encoding={"offset": "DELTA_BINARY_PACKED"},  # half of the file
+        use_dictionary=repeated,
+        column_encoding={"offset": "DELTA_BINARY_PACKED"},  # halves the file
         write_statistics=False,
     )
     return bytes(sink.getvalue())
 
 
 def read_index(location: Location, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """Reads an index, or the columns of it that are named and there.
+    """Read an index, or some of its columns; names that it does not have are ignored.
 
     Raises:
-      IndexDamagedError: if it is not parquet, or its columns are not those of an index.
-      StorageError: if the storage refuses.
+      IndexDamagedError: the file is not Parquet, or its columns are not those of an index.
+      StorageError: the file cannot be read.
     """
     with location.open_input() as stream:
         try:
-            # No threads: one that lets go of the stream as Python ends would end it with SIGABRT.
+            # No threads: one that releases the stream while Python exits would abort the process.
             file = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
             found = file.schema_arrow
             expected = schema(groups="group" in found.names)
@@ -68,10 +68,10 @@ def read_index(location: Location, *, columns: Sequence[str] | None = None) -> p
                 )
             table = file.read(columns=columns, use_threads=False)
             table.validate(full=True)
-        # What pyarrow raises for content that is broken.
+        # pyarrow raises these for invalid content.
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise IndexDamagedError(
-                f"it cannot be read as parquet ({type(error).__name__})"
+                f"it cannot be read as Parquet ({type(error).__name__})"
             ) from error
     for name, column in zip(table.column_names, table.columns, strict=True):
         if column.null_count and name not in ("label", "group"):

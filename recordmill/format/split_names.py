@@ -1,15 +1,15 @@
-"""Names of splits."""
+"""Names of splits, and their order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-TRAIN = "train"  # the one that is learned from, and balanced
+TRAIN = "train"  # the split that is balanced, and that statistics and vocabularies come from
 _FIRST = (TRAIN, "validation", "test")
 
 
 def in_order(splits: Iterable[str]) -> list[str]:
-    """Names of splits as they are shown and read: train, validation, test, all others by name."""
+    """Sort names of splits: train, validation, test, then all others by name."""
 
     def rank(name: str) -> tuple[int, str]:
         return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)

@@ -1,7 +1,7 @@
 """The files that let `tfds.builder_from_directory` open a dataset as if TFDS had written it.
 
-Measured with tensorflow-datasets 4.9.10; the JSON is that of its dataset_info.proto and
-feature.proto. It cannot read gzip, and needs the shape of an array up to one dimension.
+They follow dataset_info.proto and feature.proto of tensorflow-datasets 4.9.10, and are tested with
+that version. TFDS cannot read gzip, and an array may have at most one dimension that varies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recordmill.format.manifest import SplitInfo
 from recordmill.format.schema import fixed_shape
 
 _CLASSES = "tensorflow_datasets.core.features"
-# What tf.io.decode_raw understands; TFDS reads uint64 as int64 and casts the bits.
+# The dtypes of tf.io.decode_raw; TFDS reads uint64 as int64 and casts the bits.
 _RAW_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128"),
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsFiles:
-    """Files by name, and what the reader of the manifest should know about them."""
+    """Files by name, and notes on them for the manifest."""
 
     files: Mapping[str, bytes]
     notes: tuple[str, ...] = ()
@@ -43,7 +43,10 @@ def tfds_files(
     compression: str,
     splits: Mapping[str, SplitInfo],
 ) -> TfdsFiles:
-    """dataset_info.json, features.json and a file of names per label, or a note why not."""
+    """Return dataset_info.json, features.json and a file of class names per label feature.
+
+    If TFDS cannot read the dataset there are no files, but a note that says why.
+    """
     if compression != "none":
         return TfdsFiles(
             files={}, notes=(f"no TFDS files: TFDS cannot read {compression} TFRecords",)
@@ -61,8 +64,8 @@ def tfds_files(
         named = False
     elif not all(_fits_a_line(label) for label in labels):
         notes.append(
-            "TFDS shows labels as plain numbers: a class name is empty, or has line breaks or"
-            " spaces at an end, which its file of names cannot hold"
+            "TFDS shows labels as plain numbers: a class name is empty, has line breaks, or begins"
+            " or ends with spaces, which its file of names cannot hold"
         )
         named = False
     connectors = {}
@@ -112,7 +115,7 @@ def _dataset_info(features: Features, splits: Mapping[str, SplitInfo]) -> Json:
 
 
 def _supervised(features: Features) -> tuple[str, str] | None:
-    """What as_supervised gives: the one picture, array or text, and the one label."""
+    """Return the features for as_supervised: the one image, array or text, and the one label."""
 
     def single(kind: str) -> str | None:
         names = [name for name, f in features.items() if f.kind == kind and f.shape == ()]
@@ -124,7 +127,7 @@ def _supervised(features: Features) -> tuple[str, str] | None:
 
 
 def _connector(feature: Feature, classes: int) -> tuple[Json, str | None]:
-    """The JSON of a feature connector, and why it is not the one its kind asks for."""
+    """Return the JSON of a feature connector, and a note if the feature is shown as bytes."""
     element, note = _element(feature, classes)
     if feature.shape == ():
         return element, note
@@ -132,7 +135,7 @@ def _connector(feature: Feature, classes: int) -> tuple[Json, str | None]:
     if shape is not None and "tensor" in element:
         return _tensor(feature.dtype, shape), note
     if len(feature.shape) > 1 and None not in feature.shape[1:] and "tensor" in element:
-        return _tensor(feature.dtype, feature.shape), note  # as many rows as there are values for
+        return _tensor(feature.dtype, feature.shape), note  # TFDS derives the number of rows
     sequence = {
         "pythonClassName": f"{_CLASSES}.sequence_feature.Sequence",
         "sequence": {
@@ -144,7 +147,7 @@ def _connector(feature: Feature, classes: int) -> tuple[Json, str | None]:
 
 
 def _element(feature: Feature, classes: int) -> tuple[Json, str | None]:
-    """The connector of one value of the feature."""
+    """Return the connector of one value of the feature, and a note if it is shown as bytes."""
     match feature.kind:
         case "label" if classes:
             return {
@@ -154,7 +157,7 @@ def _element(feature: Feature, classes: int) -> tuple[Json, str | None]:
         case "text":
             return {"pythonClassName": f"{_CLASSES}.text_feature.Text", "text": {}}, None
         case "image":
-            # Three channels, as by TFDS' own default: it converts grey and drops alpha.
+            # Three channels, TFDS' default: it converts greyscale images and drops alpha.
             return {
                 "pythonClassName": f"{_CLASSES}.image_feature.Image",
                 "image": {"dtype": "uint8", "shape": _shape((None, None, 3))},
@@ -169,20 +172,20 @@ def _element(feature: Feature, classes: int) -> tuple[Json, str | None]:
 
 
 def _raw_note(feature: Feature) -> str | None:
-    """Why TFDS cannot decode an array."""
+    """Return why TFDS cannot decode an array, or None if it can."""
     if feature.raw_dtype is None or feature.raw_shape is None:
         return "the dtype and shape of its arrays are not declared"
     if np.dtype(feature.raw_dtype).name not in _RAW_DTYPES:
         return f"it cannot decode arrays of {feature.raw_dtype}"
     if feature.shape_is_open:
-        return "it can work out one unknown dimension of an array, not more"
+        return "it can derive only one unknown dimension of an array"
     if feature.shape != ():
         return "a record holds several arrays"
     return None
 
 
 def _tensor(dtype: str, shape: tuple[int | None, ...], *, encoding: str = "none") -> Json:
-    # A Scalar has no encoding: it would look for a number.
+    # A Scalar has no encoding, so bytes of one value are a Tensor.
     name = "tensor_feature.Tensor" if shape or encoding != "none" else "scalar.Scalar"
     return {
         "pythonClassName": f"{_CLASSES}.{name}",
@@ -197,7 +200,7 @@ def _shape(shape: tuple[int | None, ...]) -> Json:
 
 
 def _fits_a_line(label: str) -> bool:
-    """Whether TFDS reads a name back as it is: it splits at line breaks and strips."""
+    """Return whether TFDS reads a class name back unchanged: it strips lines of a file."""
     return label == label.strip() != "" and "\n" not in label and "\r" not in label
 
 

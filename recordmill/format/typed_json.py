@@ -1,6 +1,6 @@
-"""Takes values out of parsed JSON, each of the type that is expected, or says what it is instead.
+"""Functions that take values of an expected type out of parsed JSON.
 
-They raise KeyError for what is not there and ValueError for what is of another type.
+They raise KeyError for a missing value, and ValueError for a value of another type.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ Value = TypeVar("Value", str, int, float, list[Any], dict[str, Any])
 
 
 def typed(value: Any, name: str, kind: type[Value]) -> Value:
-    """The value, which is called `name`."""
-    if type(value) is not kind:  # not isinstance: true is no number here
+    """Return the value if it has the type `kind`; name: how errors refer to it."""
+    if type(value) is not kind:  # not isinstance: JSON's true is not a number
         raise ValueError(f"expected {name!r} to be {kind.__name__}, got {value!r}")
     return value
 
 
 def take(data: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
-    """data[name]."""
+    """Return data[name]."""
     return typed(data[name], name, kind)
 
 
 def take_mapping(data: Mapping[str, Any], name: str, kind: type[Value]) -> dict[str, Value]:
-    """An object whose values are all of a kind."""
+    """Return data[name], an object whose values all have the type `kind`."""
     values = take(data, name, dict)
     return {key: typed(value, f"{name}/{key}", kind) for key, value in values.items()}
 
 
 def take_texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A list of strings."""
+    """Return data[name], a list of strings."""
     return tuple(typed(value, f"{name}[]", str) for value in take(data, name, list))
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """The value, if it is an object."""
+    """Return the value if it is an object."""
     if not isinstance(value, dict):
         raise ValueError(f"expected an object, got {value!r}")
     return value

@@ -1,8 +1,9 @@
-"""A lock where the filesystem has none: every contender writes a claim, and then looks for others.
+"""A lock for object stores: every process writes a claim, then lists the claims of the others.
 
-If two held, each would have looked before the other wrote, and yet written before it looked; so at
-most one holds, on any store whose listings show what was written before (S3, GCS, Azure).
-A holder renews its claim while it lives; one that is not renewed is nobody's, by the store's clock.
+At most one process can hold the lock: a process lists only after it has written, so of two
+processes at least one sees the other's claim. This needs a store whose listings show every earlier
+write, as S3, GCS and Azure do. The holder renews its claim while it runs; a claim that is no longer
+renewed expires, by the store's clock.
 """
 
 from __future__ import annotations
@@ -29,19 +30,21 @@ _SECOND = 10**9  # nanoseconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rhythm:
-    """How often a holder renews its claim, and after how long without it the claim is nobody's.
+class ClaimTiming:
+    """Times in seconds.
 
-    pause: at most, between two attempts of contenders that met. All in seconds.
+    renew: the interval at which the holder renews its claim.
+    expire: the age at which a claim that is not renewed expires.
+    pause: the longest wait before processes that claimed at the same moment try again.
     """
 
     renew: float = 15.0
-    stale: float = 90.0
+    expire: float = 90.0
     pause: float = 3.0
 
 
 class ClaimedError(Exception):
-    """Another holds it: {host, pid}."""
+    """Another process holds the claim: holder, {host, pid}; empty if it is not known."""
 
     def __init__(self, holder: dict[str, Any]) -> None:
         super().__init__(str(holder))
@@ -49,35 +52,36 @@ class ClaimedError(Exception):
 
 
 @contextlib.contextmanager
-def claimed(
+def hold_claim(
     folder: Location,
     *,
-    rhythm: Rhythm = Rhythm(),
+    timing: ClaimTiming = ClaimTiming(),
     on_lost: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
-    """Holds the claim on `folder`.
+    """Hold the claim on a folder.
 
-    on_lost: called, in another thread, where the claim was taken for nobody's after a long pause of
-    this process (a suspended laptop), and somebody else may hold it; by default the process ends.
+    on_lost: called with a message, in another thread, if the claim expired during a long pause of
+      this process (such as a suspended laptop), so that another process may hold it. By default
+      this process exits.
 
     Raises:
-      ClaimedError: somebody else holds it.
+      ClaimedError: another process holds the claim.
     """
     mine = folder / f"{PREFIX}{uuid.uuid4().hex}.json"
-    _acquire(mine, folder, rhythm)
+    _acquire(mine, folder, timing)
     done = threading.Event()
 
     def renew() -> None:
-        while not done.wait(rhythm.renew):
+        while not done.wait(timing.renew):
             try:
                 held = mine.exists()
                 if held:
                     _write(mine, holds=True)
             except StorageError:
-                continue  # the next time; others wait for several
+                continue  # the claim expires only after several failed renewals
             if not held and not done.is_set():
-                (on_lost or _end)(
-                    f"another run has taken {shown(folder.parent)} over while this one stood still"
+                (on_lost or _exit)(
+                    f"another run has taken over {shown(folder.parent)} while this one was paused"
                 )
                 return
 
@@ -91,11 +95,11 @@ def claimed(
         mine.delete(missing_ok=True)
 
 
-def _acquire(mine: Location, folder: Location, rhythm: Rhythm) -> None:
+def _acquire(mine: Location, folder: Location, timing: ClaimTiming) -> None:
     holder: dict[str, Any] = {}
     for _ in range(_ATTEMPTS):
         _write(mine, holds=False)
-        others = _others(mine, folder, rhythm)
+        others = _others(mine, folder, timing)
         if not others:
             _write(mine, holds=True)
             return
@@ -103,8 +107,8 @@ def _acquire(mine: Location, folder: Location, rhythm: Rhythm) -> None:
         holder = next((claim for claim in others if claim.get("holds")), {})
         if holder:
             break
-        # All of them contend still, and all withdraw: they come back at different times.
-        time.sleep(random.uniform(0, rhythm.pause))
+        # None of them holds the claim yet: all withdraw, and try again at different times.
+        time.sleep(random.uniform(0, timing.pause))
     raise ClaimedError(holder)
 
 
@@ -113,15 +117,15 @@ def _write(mine: Location, *, holds: bool) -> None:
     mine.write_bytes(json.dumps(claim).encode())
 
 
-def _others(mine: Location, folder: Location, rhythm: Rhythm) -> list[dict[str, Any]]:
-    """The claims of others, without those that are nobody's, which go."""
+def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[dict[str, Any]]:
+    """Return the claims of other processes, after deleting expired ones."""
     claims = [entry for entry in folder.list_dir() if entry.name.startswith(PREFIX)]
     now = next((entry.mtime_ns for entry in claims if entry.name == mine.name), 0)
     found = []
     for entry in claims:
         if entry.name == mine.name:
             continue
-        if now - entry.mtime_ns > rhythm.stale * _SECOND:
+        if now - entry.mtime_ns > timing.expire * _SECOND:
             (folder / entry.name).delete(missing_ok=True)
         else:
             found.append(_read(folder, entry))
@@ -129,7 +133,7 @@ def _others(mine: Location, folder: Location, rhythm: Rhythm) -> list[dict[str, 
 
 
 def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:
-    """What a claim says; nothing where it was withdrawn since it was listed."""
+    """Return the content of a claim; empty if it was withdrawn after it was listed."""
     try:
         claim = json.loads((folder / entry.name).read_bytes())
     except MissingError:
@@ -137,6 +141,6 @@ def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:
     return claim if isinstance(claim, dict) else {}
 
 
-def _end(why: str) -> None:
-    print(f"recordmill: {why}; it ends here", file=sys.stderr, flush=True)
+def _exit(why: str) -> None:
+    print(f"recordmill: {why}; stopping", file=sys.stderr, flush=True)
     os._exit(1)

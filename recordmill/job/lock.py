@@ -1,9 +1,9 @@
-"""One job per output.
+"""The lock of an output folder: one job at a time writes to it.
 
-On a local filesystem the lock is the kernel's (flock), so that it ends with its holder however
-that ends, and no stale lock has to be told from a live one; elsewhere it is a claim that its holder
-renews. A job that goes on when its submitter has left is named in a file beside it; whether that
-job still runs, its cluster is asked.
+On a local filesystem it is a kernel lock (flock), which ends with its process, so there are no
+stale locks. On object stores it is a claim that its holder renews (`claims`). A detached job, which
+continues after its submitter has exited, is recorded in a file beside the lock; its cluster reports
+whether it still runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from recordmill.errors import RunError
-from recordmill.job.claims import ClaimedError, claimed
+from recordmill.job.claims import ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import explained
+from recordmill.storage.storage_errors import raise_storage_errors
 
 NAME = "lock.json"
 DETACHED = "detached.json"
@@ -27,32 +27,33 @@ DETACHED = "detached.json"
 IsRunning = Callable[[str, str], bool]
 
 
-class HeldError(RunError):
-    """Another run works on the output."""
+class LockedError(RunError):
+    """Another run holds the lock of the output."""
 
 
 @contextlib.contextmanager
-def held(folder: Location, *, is_running: IsRunning | None = None) -> Iterator[None]:
-    """Holds the lock of `folder` (made if missing); the file goes when the holder is done.
+def hold_lock(folder: Location, *, is_running: IsRunning | None = None) -> Iterator[None]:
+    """Hold the lock of `folder`, which is created if missing; the lock file is deleted afterwards.
 
-    is_running: whether the (cluster, job) works still to which an earlier run has left the output.
+    is_running: returns whether the detached job of an earlier run, (cluster, job), still runs;
+      without it such a job counts as running.
 
     Raises:
-      HeldError: names who holds it.
+      LockedError: another run holds the lock; the message names its process or job.
     """
     with _flock(folder) if folder.is_local else _claim(folder):
         _check_detached(folder, is_running)
         yield
 
 
-def leave_to(folder: Location, cluster: str, job: str) -> None:
-    """Notes, under the lock, that a job on a cluster works on the output when the lock is gone."""
+def record_detached_job(folder: Location, cluster: str, job: str) -> None:
+    """Record that a job on a cluster writes to the output after the lock is released."""
     claim = {"cluster": cluster, "job": job}
     (folder / DETACHED).write_bytes(json.dumps(claim).encode())
 
 
-def detached(folder: Location) -> tuple[str, str] | None:
-    """The (cluster, job) to which the output was left; None where it was to none."""
+def detached_job(folder: Location) -> tuple[str, str] | None:
+    """Return the (cluster, job) of the output's detached job; None if there is none."""
     place = folder / DETACHED
     if not place.exists():
         return None
@@ -60,22 +61,22 @@ def detached(folder: Location) -> tuple[str, str] | None:
     return claim["cluster"], claim["job"]
 
 
-def end_detached(folder: Location) -> None:
-    """What a job does last to which the output was left."""
+def end_detached_job(folder: Location) -> None:
+    """Release the output; the last step of a detached job."""
     (folder / DETACHED).delete(missing_ok=True)
-    _leave_nothing(folder)
+    _delete_if_empty(folder)
 
 
 def _check_detached(folder: Location, is_running: IsRunning | None) -> None:
-    left = detached(folder)
-    if left is None:
+    found = detached_job(folder)
+    if found is None:
         return
-    cluster, job = left
+    cluster, job = found
     if is_running is None or is_running(cluster, job):
-        raise HeldError(
+        raise LockedError(
             f"another run is writing to {shown(folder.parent)}: the Flink job {job} at {cluster}"
-            f" holds it. Wait until it is done, or stop it: recordmill cancel --flink-master"
-            f" {cluster} --job {job}; running the same command then continues"
+            f" holds the lock. Wait until it is done, or stop it: recordmill cancel --flink-master"
+            f" {cluster} --job {job}; then run the same command again to continue"
         )
     (folder / DETACHED).delete(missing_ok=True)
 
@@ -84,15 +85,15 @@ def _check_detached(folder: Location, is_running: IsRunning | None) -> None:
 def _claim(folder: Location) -> Iterator[None]:
     folder.make_dirs()
     try:
-        with claimed(folder):
+        with hold_claim(folder):
             yield
     except ClaimedError as error:
-        raise HeldError(_whose(error.holder, folder)) from None
+        raise LockedError(_locked_message(error.holder, folder)) from None
     finally:
-        _leave_nothing(folder)
+        _delete_if_empty(folder)
 
 
-def _leave_nothing(folder: Location) -> None:
+def _delete_if_empty(folder: Location) -> None:
     if folder.exists() and not folder.list_dir():
         folder.delete_tree()
 
@@ -102,14 +103,14 @@ def _flock(folder: Location) -> Iterator[None]:
     made = not folder.parent.exists()
     folder.make_dirs()
     path = (folder / NAME).local_path
-    with explained("lock", folder):
+    with raise_storage_errors("lock", folder):
         descriptor = _acquire(path, folder)
     try:
         yield
     finally:
         if _is_at(path, descriptor):
             os.unlink(path)
-        # Where nothing was staged, nothing of us stays.
+        # Folders are removed if nothing was staged.
         for empty in [folder, folder.parent] if made else [folder]:
             with contextlib.suppress(OSError):
                 os.rmdir(empty.local_path)
@@ -118,7 +119,7 @@ def _flock(folder: Location) -> Iterator[None]:
 
 def _acquire(path: str, folder: Location) -> int:
     while True:
-        # The holder before us may just have removed the folder, or the file before we locked it.
+        # The previous holder may just have removed the folder, or the file before it was locked.
         folder.make_dirs()
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -131,7 +132,7 @@ def _acquire(path: str, folder: Location) -> int:
             os.close(descriptor)
             if not isinstance(error, BlockingIOError):
                 raise
-            raise HeldError(_whose(_signed(holder), folder)) from None
+            raise LockedError(_locked_message(_parse_holder(holder), folder)) from None
         if _is_at(path, descriptor):
             claim = {"host": socket.gethostname(), "pid": os.getpid()}
             os.ftruncate(descriptor, 0)
@@ -141,15 +142,15 @@ def _acquire(path: str, folder: Location) -> int:
 
 
 def _is_at(path: str, descriptor: int) -> bool:
-    """Whether an open file is still the one of that name."""
+    """Return whether the open file is still the one at `path`."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def _signed(claim: bytes) -> dict[str, Any]:
-    """What the file says; nothing where its holder has the lock, but has not signed yet."""
+def _parse_holder(claim: bytes) -> dict[str, Any]:
+    """Return the content of a lock file; empty if its holder has not written to it yet."""
     try:
         found = json.loads(claim)
     except ValueError:
@@ -157,11 +158,11 @@ def _signed(claim: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _whose(holder: dict[str, Any], folder: Location) -> str:
+def _locked_message(holder: dict[str, Any], folder: Location) -> str:
     who = "another process"
     if {"host", "pid"} <= set(holder):
         who = f"process {holder['pid']} on {holder['host']}"
     return (
-        f"another run is writing to {shown(folder.parent)}: {who} holds it. Wait until it is done,"
-        " or stop it; running the same command then continues"
+        f"another run is writing to {shown(folder.parent)}: {who} holds the lock. Wait until it is"
+        " done, or stop it; then run the same command again to continue"
     )

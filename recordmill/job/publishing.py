@@ -1,12 +1,18 @@
-"""Publishing: a finished job folder becomes the dataset, in steps that can all be repeated.
+"""Publishing: moves the files of a finished job from its staging folder to the output.
 
-1. everything is complete in staging   2. the intent is written   3. the old dataset.json goes
-4. the files of the old dataset go   5. the new files move in   6. the new dataset.json is written
-7. staging is swept
+Every step can be repeated:
 
-Between 3 and 6 there is no dataset, never a mixed one. A run that finds an intent goes on from it.
-Two jobs may have one, where the second is to overwrite what the first has not finished; the first
-to touch the output withdraws the other's.
+1. All files are complete in staging.
+2. The intent, a list of the files to delete, is written to staging.
+3. The old dataset.json is deleted.
+4. The other files of the old dataset are deleted.
+5. The new files are moved to the output.
+6. The new dataset.json is moved there.
+7. Staging is deleted.
+
+Between steps 3 and 6 there is no dataset, and never a mixture of two. A run that finds an intent
+continues from it. Two jobs can have an intent if the second is to overwrite the unfinished dataset
+of the first; the one that changes the output first withdraws the intent of the other.
 """
 
 from __future__ import annotations
@@ -14,16 +20,47 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from recordmill.errors import RunError
+from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import JOB, MANIFEST, Manifest, ManifestError, load
-from recordmill.job.staging import INTENT, Staging, jobs, to_json
+from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
 from recordmill.storage.files import Location, shown
 
 
+def check_output_folder(output: Location) -> None:
+    """Check that a folder may become a dataset: it is new, empty, or holds a dataset.
+
+    Raises:
+      ConfigError: it is a file, or holds anything else.
+    """
+    if not output.exists():
+        return
+    if not output.is_dir():
+        raise ConfigError(f"--output: expected a folder, got the file {shown(output)}")
+    if (output / FOLDER).exists():
+        return
+    if (output / MANIFEST).exists():
+        try:
+            load(output)
+        except ManifestError as error:
+            raise ConfigError(
+                f"--output {shown(output)} holds a {MANIFEST} that Recordmill did not write"
+                f" ({error}): choose another folder"
+            ) from error
+        return
+    # Another worker of the same run may create the staging folder at this moment.
+    found = [entry.name for entry in output.list_dir() if entry.name != FOLDER]
+    if found:
+        raise ConfigError(
+            f"--output {shown(output)} is not empty and not a dataset (it holds"
+            f" {', '.join(map(repr, found[:3]))}{', ...' if len(found) > 3 else ''}): choose an"
+            " empty or a new folder; --overwrite replaces datasets only"
+        )
+
+
 def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:
-    """Step 1: writes the files beside the shards (job.json too), the manifest the last of them."""
+    """Write the files beside the shards, with job.json, and last the manifest (step 1)."""
     if staging.read_json(INTENT) is not None:
-        # An earlier attempt has begun to publish: what it moved may have names that we have not.
+        # An earlier attempt began to publish, and may have moved files with other names.
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
     for name, content in files.items():
         place = staging.place(f"side/{name}")
@@ -33,29 +70,31 @@ def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]
 
 
 def publish(staging: Staging) -> None:
-    """Steps 2 to 6; what is to be removed is settled before anything is touched.
+    """Publish a staged dataset (steps 2 to 6).
+
+    The files to delete are determined before anything changes.
 
     Raises:
-      RunError: if staging lacks a file of the new dataset.
+      RunError: a file of the new dataset is missing in staging.
     """
     manifest = _staged_manifest(staging)
     assert manifest is not None, "stage_files comes first"
     if staging.read_json(INTENT) is None:
-        # From here on a file that staging lacks counts as moved already.
+        # Once the intent is written, a file that is missing in staging counts as already moved.
         for name in manifest.paths():
             if not _staged(staging, name, manifest).exists():
                 raise RunError(
-                    f"{shown(_staged(staging, name, manifest))} has vanished before it was"
-                    " published: run the same command again, it is written anew"
+                    f"{shown(_staged(staging, name, manifest))} vanished before it was published:"
+                    " run the same command again, it writes the file again"
                 )
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
     finish(staging)
 
 
 def _old_files(staging: Staging) -> set[str]:
-    """What an earlier dataset, or a publishing of other options that was cut off, left behind."""
+    """Return the files of an earlier dataset, or of an interrupted publishing of another job."""
     old: set[str] = set()
-    with contextlib.suppress(ManifestError):  # no dataset, or a damaged one: nothing to go by
+    with contextlib.suppress(ManifestError):  # without a valid manifest no files are known
         old.update(load(staging.output).paths())
     for other in jobs(staging.output):
         intent = other.read_json(INTENT)
@@ -72,7 +111,7 @@ def _staged_manifest(staging: Staging) -> Manifest | None:
 
 
 def interrupted(output: Location) -> Staging | None:
-    """The job whose publishing into this output began and whose staging is still there."""
+    """Return the job that began to publish to this output and did not finish; None if none did."""
     for staging in jobs(output):
         if staging.place(INTENT).exists():
             return staging
@@ -80,23 +119,23 @@ def interrupted(output: Location) -> Staging | None:
 
 
 def finish(staging: Staging) -> None:
-    """Steps 3 to 6, after the intent; repeatable from the start at any moment."""
+    """Perform steps 3 to 6, after the intent is written; can be repeated at any point."""
     manifest = _staged_manifest(staging)
-    if manifest is None:  # it has moved: step 6 is done
+    if manifest is None:  # already moved by step 6
         return
     output = staging.output
     for other in jobs(output):
-        # Its own publishing cannot go on once its files give way to ours, which the intent lists.
+        # Its publishing cannot continue, because this one deletes the files that it moved.
         if other.root != staging.root:
             other.place(INTENT).delete(missing_ok=True)
     (output / MANIFEST).delete(missing_ok=True)
     new = {name: _staged(staging, name, manifest) for name in manifest.paths()}
-    # A file of the new dataset that has left staging is already in its place.
+    # A file of the new dataset that is no longer in staging is already in the output.
     moved = {name for name, source in new.items() if not source.exists()}
     for name in staging.read_json(INTENT):
         if name not in moved:
             (output / name).delete(missing_ok=True)
-    for name, source in new.items():  # dataset.json is the last of them
+    for name, source in new.items():  # dataset.json is the last one
         if name not in moved:
             (output / name).parent.make_dirs()
             source.rename_to(output / name)

@@ -1,18 +1,18 @@
-"""The job folder OUT/.recordmill/<job>/: all that is written before it is published.
+"""The staging folder of a job, OUT/.recordmill/<job>/: all files that exist before publishing.
 
-listing/ANYNAME/part-00000.arrow  listing.json   the listing, written once
-looked/SUM.arrow                                 rows that were read to learn what columns are
-checked/part-00000.arrow  .json  .data           its rows, read where workers read, that passed
-distinct/part-00000.arrow                        those of them that are no duplicates
-cells/0000000000000000.arrow                     rows of series, ordered by time
-windows/00-00000.arrow                           windows of them
-artifacts/SHA256/NAME                            what encoders need: given, or learned from train
-batches/ANYNAME.arrow                            the rows, where a pipeline of one's own makes them
-plan.json                                        what is going to be written
-spill/                                           pieces of the shuffle
+listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input, written once
+looked/SUM.arrow                                 rows that were read to infer types of columns
+checked/part-00000.arrow  .json  .data           rows of the listing that passed the checks
+distinct/part-00000.arrow                        those rows without duplicates
+cells/0000000000000000.arrow                     rows of time series, ordered by time
+windows/00-00000.arrow                           windows of these series
+artifacts/SHA256/NAME                            files for encoders: given, or learned from train
+batches/ANYNAME.arrow                            rows that a custom pipeline passed
+plan.json                                        the plan of shards
+spill/                                           spilled pieces of the shuffle
 shards/FILE  info/FILE.json  index/FILE          finished shards
 side/                                            the files beside the shards
-intent.json                                      publishing has begun
+intent.json                                      publishing has begun: the files to delete
 verdict.json                                     why nothing will be published
 """
 
@@ -33,7 +33,7 @@ INTENT = "intent.json"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What the data decided: a job that ends without a dataset, and is not to be retried."""
+    """The reason why a job's data give no dataset; an engine must not retry such a job."""
 
     message: str
     code: int = 1
@@ -41,29 +41,44 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagedPart:
-    """A file of the staged listing, by its name in staging; travels instead of its rows."""
+    """A file of staged rows, by its name in staging; a PCollection carries it instead of the rows.
+
+    bytes: size of the rows in memory.
+    reads: bytes of the files that the rows refer to.
+    rejected, filtered: numbers of rows that the checks excluded.
+    extra: records in excess of inputs, where an input was cut into several.
+    unread: inputs that a worker could not read.
+    invalid: rejected records (not inputs), where a record combines several inputs.
+    skipped: files that are not inputs, such as hidden ones.
+    """
 
     name: str
     rows: int
-    bytes: int  # of the rows in memory
-    reads: int = 0  # bytes of the files that they name
-    rejected: int = 0  # by the checks
+    bytes: int
+    reads: int = 0
+    rejected: int = 0
     filtered: int = 0
-    extra: int = 0  # records that came of cutting others
-    unread: int = 0  # inputs that could not be read, where workers read them
-    spoilt: int = 0  # of those rejected, records that could not be made of inputs of several
-    skipped: int = 0  # inputs that are none, such as hidden files
+    extra: int = 0
+    unread: int = 0
+    invalid: int = 0
+    skipped: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Listing:
-    """What listing.json says. `fingerprint` does not depend on the order of the rows."""
+    """The content of listing.json.
+
+    fingerprint: a hash of the rows that does not depend on their order.
+    labelled, grouped: numbers of rows with a label, and with a group.
+    presplit: number of rows to which the input assigns a split.
+    filtered: {option: number of rows that it excluded}.
+    """
 
     parts: tuple[StagedPart, ...]
     fingerprint: str
-    labelled: int  # rows with a label
-    grouped: int  # rows with a group
-    presplit: int  # rows whose split the input names
+    labelled: int
+    grouped: int
+    presplit: int
     rejects: tuple[Reject, ...]
     filtered: Mapping[str, int]
 
@@ -74,63 +89,78 @@ class Listing:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardInfo:
-    """What is known of a finished shard; `plan` is the digest of the rows it should hold."""
+    """The summary of a finished shard, stored beside it.
+
+    plan: the digest of the rows that it should hold.
+    planned, planned_copies: numbers of planned rows, copies included, and of copies among them.
+    copies: number of written copies.
+    originals: written records by class, without copies.
+    rejects: one per rejected row, copies included.
+    rejected: number of rejected records, without copies.
+    filtered: {option: number of records that it excluded, without copies}.
+    packed: number of rows packed into its records; None if every record holds one row.
+    filled: (values without padding, all values) of packed records.
+    objects: (objects of its records, written objects).
+    """
 
     split: str
     number: int
     plan: str
-    planned: int  # rows, copies included
+    planned: int
     planned_copies: int
     shard: Shard
-    copies: int  # written ones
-    originals: Mapping[str, int]  # written copy-0 records by class
-    rejects: tuple[Reject, ...]  # a line per row, copies included
-    rejected: int  # of copy-0 records
-    filtered: Mapping[str, int]  # copy-0 records by option
-    packed: int | None = None  # rows that went into its records, where these are not one to a row
-    filled: tuple[int, int] | None = None  # of those, values that are no padding, and all
-    objects: tuple[int, int] | None = None  # that its records had, and of these the written
+    copies: int
+    originals: Mapping[str, int]
+    rejects: tuple[Reject, ...]
+    rejected: int
+    filtered: Mapping[str, int]
+    packed: int | None = None
+    filled: tuple[int, int] | None = None
+    objects: tuple[int, int] | None = None
 
 
 def to_json(value: Any) -> bytes:
-    """Dataclasses and plain values as JSON."""
+    """Return dataclasses and plain values as JSON with sorted keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_fields).encode()
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Of a dataclass; unlike `asdict` without copies of all that is in them."""
+    """Return the fields of a dataclass, without the copies that `asdict` makes."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def reject_line(reject: Reject) -> bytes:
-    """A line of rejects.jsonl."""
+    """Return the line of a reject in rejects.jsonl."""
     return to_json(reject) + b"\n"
 
 
 @dataclasses.dataclass(frozen=True)
 class Staging:
-    """The folder of one job; picklable, and all its operations may be repeated."""
+    """The staging folder of one job; it is picklable, and all operations can be repeated."""
 
     root: Location
 
     @classmethod
     def of(cls, output: Location, job: str) -> Staging:
+        """Return the staging folder of a job; job: its name, a hash of input and options."""
         return cls(output / FOLDER / job)
 
     @property
     def output(self) -> Location:
+        """Folder of the dataset."""
         return self.root.parent.parent
 
     def place(self, name: str) -> Location:
+        """Return the place of a file in staging."""
         return self.root / name
 
     def read_json(self, name: str) -> Any:
-        """The content of a JSON file; None where there is none."""
+        """Return the content of a JSON file; None if the file does not exist."""
         place = self.place(name)
         return json.loads(place.read_bytes()) if place.exists() else None
 
     def listing(self) -> Listing | None:
-        """The complete listing, if there is one."""
+        """Return the listing; None if it is not complete."""
         data = self.read_json("listing.json")
         if data is None:
             return None
@@ -139,7 +169,7 @@ class Staging:
         return Listing(**data)
 
     def shard_info(self, name: str) -> ShardInfo | None:
-        """What is known of a finished shard, by its file name."""
+        """Return the summary of a shard, by its file name; None if the shard is not finished."""
         data = self.read_json(f"info/{name}.json")
         if data is None:
             return None
@@ -147,21 +177,23 @@ class Staging:
         data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
         return ShardInfo(**data)
 
-    def give_verdict(self, verdict: Verdict) -> None:
+    def write_verdict(self, verdict: Verdict) -> None:
+        """Store why nothing will be published."""
         self.place("verdict.json").write_bytes(to_json(verdict))
 
     def verdict(self) -> Verdict | None:
+        """Return why nothing will be published; None if no verdict was stored."""
         data = self.read_json("verdict.json")
         return None if data is None else Verdict(**data)
 
     def rejects(self) -> tuple[Reject, ...]:
-        """All rejects of a run that came to its end, sorted by key."""
+        """Return all rejects of a finished run, sorted by key."""
         place = self.place("rejects.jsonl")
         lines = place.read_bytes().splitlines() if place.exists() else []
         return tuple(Reject(**json.loads(line)) for line in lines)
 
     def begin(self) -> None:
-        """Removes what only the run that made it could use; what is finished stays."""
+        """Delete the files that a new run cannot reuse; finished shards and the listing stay."""
         for name in ("verdict.json", "plan.json", "rejects.jsonl"):
             self.place(name).delete(missing_ok=True)
         self.place("spill").delete_tree()
@@ -171,9 +203,9 @@ class Staging:
                 (shards / entry.name).delete()
 
     def sweep(self) -> None:
-        """Removes all job folders of the output; the lock beside them stays its holder's."""
+        """Delete the staging folders of all jobs of the output; the lock beside them stays."""
         folders = list(jobs(self.output))
-        for job in folders:  # before all else: what is half removed must not be gone on with
+        for job in folders:  # first, so that no run continues from a half deleted folder
             for name in (INTENT, "listing.json"):
                 job.place(name).delete(missing_ok=True)
         for job in folders:
@@ -181,7 +213,7 @@ class Staging:
 
 
 def jobs(output: Location) -> Iterator[Staging]:
-    """The job folders of an output."""
+    """Yield the staging folders of all jobs of an output."""
     folder = output / FOLDER
     if folder.exists():
         for entry in folder.list_dir():

@@ -1,1 +1,1 @@
-"""From the dataset into training: `recordmill.load`, a `tf.data.Dataset` made from the manifest."""
+"""Loading a dataset for training: `recordmill.load` returns a `tf.data.Dataset`."""

@@ -1,7 +1,8 @@
-"""Files that tf.data caches records in, and what a run that was killed has left of them.
+"""Locks for the cache files of tf.data.
 
-tf.data keeps a file beside them while it writes, and refuses to begin where there is one: nobody
-tells it that whoever made it is dead. A lock that ends with its process does.
+While tf.data writes a cache it keeps a lock file, and it refuses to start if such a file exists,
+even if the process that wrote it was killed. A kernel lock (flock), which ends with its process,
+shows that the files of a killed process can be deleted.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import pathlib
 
 from recordmill.errors import ConfigError
 
-_held: dict[str, int] = {}  # descriptors, by the path of what is cached
+_held: dict[str, int] = {}  # descriptors of lock files, by the path of the cache
 
 
-def claim(path: str) -> str:
-    """The path, for this process alone until it ends; leftovers of a dead one are removed.
+def lock_cache(path: str) -> str:
+    """Lock a cache for this process, delete unfinished files of a killed one, and return the path.
 
     Raises:
-      ConfigError: another process is at it, and has not finished; or its folder cannot be written.
+      ConfigError: another process is writing the cache, or the folder is not writable.
     """
     if path in _held or pathlib.Path(f"{path}.index").exists():
         return path
@@ -38,6 +39,6 @@ def claim(path: str) -> str:
         ) from error
     _held[path] = descriptor
     for left in folder.glob(f"{pathlib.Path(path).name}_*"):
-        if left.name.endswith(".lockfile") or "tempstate" in left.name:  # that was not finished
+        if left.name.endswith(".lockfile") or "tempstate" in left.name:  # of an unfinished cache
             left.unlink(missing_ok=True)
     return path

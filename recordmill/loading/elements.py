@@ -1,4 +1,4 @@
-"""What a record, or a batch, becomes for a model: (x, y), (x, y, weight), or a dictionary."""
+"""Makes dataset elements from features: (x, y), (x, y, weight), or a dictionary."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from recordmill.loading.options import LoadOptions
 from recordmill.loading.parse import Tensors
 from recordmill.loading.selection import Selection
 
-WEIGHT = "sample_weight"  # in dictionaries, where records have weights
+WEIGHT = "sample_weight"  # key of the weight in dictionaries
 _UNLABELLED = -1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Elements:
-    """Makes elements of features.
+    """Makes elements from the features of records or batches.
 
-    records: how many there are in an epoch; those after them only fill up. classes: how many there
-    are. label_offset: the number of the first. class_weights: by class.
+    records: number of records in an epoch; records after them are padding.
+    classes: number of classes.
+    label_offset: number of the first class.
+    class_weights: per class; None for no weights.
     """
 
     selection: Selection
@@ -36,13 +38,13 @@ class Elements:
 
     @property
     def has_padding(self) -> bool:
-        """Whether a host, this one or another, has a record that only fills up."""
+        """True if any host may have padding."""
         return self.options.shard is not None and not self.options.drop_remainder
 
-    def of(self, tensors: Tensors, number: Any) -> Any:
-        """The element of a record, or of a batch.
+    def make(self, tensors: Tensors, number: Any) -> Any:
+        """Make the element of a record or of a batch.
 
-        number: int64[] or int64[n], of the record in the epoch; None where nobody needs it.
+        number: int64[] or int64[n], the number of the record in the epoch; None if not needed.
         """
         inputs = {name: self._normalized(name, tensors[name]) for name in self.selection.inputs}
         weights = []
@@ -50,12 +52,12 @@ class Elements:
             weights.append(tf.cast(number < self.records, tf.float32))
         if self.selection.label is None:
             return inputs | {WEIGHT: weights[0]} if weights else inputs
-        x = inputs[self.selection.inputs[0]] if self.selection.bare else inputs
+        x = inputs[self.selection.inputs[0]] if self.selection.is_single else inputs
         y = tensors[self.selection.label]
         if self.selection.is_nullable:
             y = _first_or(y, _UNLABELLED)
             weights.append(tf.cast(y != _UNLABELLED, tf.float32))
-            y = tf.maximum(y, self.label_offset)  # a class that there is, as losses want one
+            y = tf.maximum(y, self.label_offset)  # losses need a valid class
         numbers = y - self.label_offset if y.dtype == tf.int64 else y
         if self.class_weights is not None:
             table = tf.constant([*self.class_weights], tf.float32)
@@ -71,7 +73,10 @@ class Elements:
 
 
 def _first_or(values: Any, default: int) -> Any:
-    """The value of a record that has one: of records as int64[n, (0 to 1)], of one as int64[m]."""
+    """Return the only value of each record, or the default for a record without one.
+
+    values: ragged int64[n, (0 to 1)] or int64[n, m] of a batch, or int64[m] of one record.
+    """
     if isinstance(values, tf.RaggedTensor):
         return values.to_tensor(default, shape=[None, 1])[:, 0]
     if values.shape.rank == 2:

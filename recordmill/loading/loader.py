@@ -1,4 +1,4 @@
-"""`recordmill.load`: a dataset as a `tf.data.Dataset`, made from its manifest alone."""
+"""`recordmill.load`: returns a dataset as a `tf.data.Dataset`, configured by its manifest."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from recordmill.loading.options import (
     LoadOptions,
     Normalize,
     Padding,
-    boundaries,
-    names,
-    pair,
-    sides,
-    weights_of,
+    parse_boundaries,
+    parse_datasets,
+    parse_image_size,
+    parse_names,
+    parse_shard,
 )
-from recordmill.loading.sources import sources_of
+from recordmill.loading.sources import open_datasets
 from recordmill.reading.reader import Folder
 
 
@@ -46,54 +46,52 @@ def load(
     start: int = 0,
     verify: bool = False,
 ) -> Any:
-    """A split as a `tf.data.Dataset` of (x, y), (x, y, weight), or of {feature: value}.
+    """Return a split as a `tf.data.Dataset` of (x, y), (x, y, weight), or {feature: value}.
 
-    x is what the kind of data has for a model to learn from: pictures as uint8[height, width,
-    channels], clips as uint8[frames, height, width, channels], arrays in their dtype and shape,
-    tokens, text, or {column: value}. y is the class as int64. Where there are no classes an element
-    is a dictionary of all features.
+    x is the input of a model: images as uint8[height, width, channels], clips as uint8[frames,
+    height, width, channels], arrays in their dtype and shape, tokens, text, or {column: value}. y
+    is the class as int64. Without classes an element is a dictionary of all features.
 
-    dataset: its folder; or {folder: weight}, datasets of equal features and classes that are mixed
-      by these weights, without end.
-    batch_size: records of a batch; the last one of an epoch may have fewer. Without it single ones.
-    shuffle: another order in each epoch, which is that of the seed: of files, and of records among
-      `shuffle_buffer` (as many as take 64 MiB, unless given; records are shuffled as they are
-      written, over all files). Without it, records come in the order of `recordmill.read`.
-    repeat: that many epochs one after another; True: without end. No batch has records of two.
-    inputs: features that make up x: a name, for the value itself, or several, for a dictionary.
-    label: the feature that is y, where it is not the class.
-    as_supervised: False: dictionaries, all the same; True: an error where there is no class.
-    image_size: height and width to resize pictures to, antialiased: 224 or (480, 640).
-    augment: of train, some of `crop`, `flip`, `rotate`, `brightness` and `contrast`, as
-      "flip,crop" or a list: other ones in each epoch.
-    normalize: pixels as float32: `unit` [0, 1], `signed` [-1, 1], `imagenet` less the mean and over
-      the deviation of ImageNet's channels.
-    one_hot: y as float32[classes].
-    class_weights: a sample weight beside x and y, with which every class of train has the same
-      total. Of a dataset that is balanced already they are 1.
-    padding: what is of different length is filled up with zeros, or "", to the longest of its
-      batch; or `ragged`.
-    pad_to: fill up to this length, and cut off what is longer.
-    bucket_boundaries: batches of records of similar length, which is that of the longest input: up
-      to the first of these, from there to the second, and so on.
-    drop_remainder: leave out what fills no batch, or is over when hosts get equally many records.
-    cache: keep what is decoded and resized, in memory, or in files whose names begin with this path
-      and go on with a digest of what is in them.
-    shard: (hosts, index): what this of several hosts is to read, in as many steps as the others;
-      where one has fewer records than another, one more record comes with a sample weight of 0.
-    start: batches, or records without batch_size, that have been taken: goes on after them, in the
-      epoch and the order in which a run with these options would be. In the middle of an epoch this
-      needs `repeat`.
-    verify: check the files' checksums first. Their sizes are checked in any case, and the checksums
-      of records as they are read.
+    dataset: the folder of a dataset; or {folder: weight} for several datasets with equal features
+      and classes, which are sampled by these weights in an endless dataset.
+    batch_size: records per batch; the last batch of an epoch may have fewer. None: single records.
+    shuffle: another order in every epoch, determined by the seed: of files, and of records in a
+      buffer of `shuffle_buffer` records (by default as many as take 64 MiB; records are already
+      shuffled over all files on disk). Without it records have the order of `recordmill.read`.
+    repeat: number of epochs; True for an endless dataset. Batches never span two epochs.
+    inputs: the features that make up x: one name for the value itself, several for a dictionary.
+    label: the feature that is y, if it is not the class.
+    as_supervised: False returns dictionaries in any case; True raises an error without a class.
+    image_size: height and width to which images are resized, with antialiasing: 224 or (480, 640).
+    augment: random changes of images, for train only: some of `crop`, `flip`, `rotate`,
+      `brightness` and `contrast`, as "flip,crop" or a list. They differ between epochs.
+    normalize: pixels as float32: `unit` scales them to [0, 1], `signed` to [-1, 1]; `imagenet`
+      subtracts the mean of ImageNet's channels and divides by their standard deviation.
+    one_hot: return y as float32[classes].
+    class_weights: add a sample weight to (x, y), with which all classes of train have the same
+      total. In a balanced dataset all weights are 1.
+    padding: `pad` fills values of different lengths with zeros, or "", to the longest of the batch;
+      `ragged` returns ragged tensors.
+    pad_to: pad to this length, and cut off longer values.
+    bucket_boundaries: ascending lengths. Batches contain records of similar length (that of the
+      longest input): below the first boundary, from the first to the second, and so on.
+    drop_remainder: leave out records that do not fill a batch, or that hosts cannot share equally.
+    cache: keep decoded and resized records: True in memory; a path in files whose names begin with
+      it and end with a digest of their content.
+    shard: (hosts, index of this host): every host reads its part of the records in the same number
+      of steps. Hosts with fewer records get one more, with a sample weight of 0.
+    start: number of batches (or of records, without batch_size) to skip, in the order that a run
+      with these options has. Within an epoch this needs `repeat`.
+    verify: check the sha256 of all files first. Their sizes, and the checksums of every record that
+      is read, are always checked.
 
-    The dataset knows its length (not with bucket_boundaries). Its iterators can be checkpointed, by
+    The dataset knows its length (except with bucket_boundaries). Its iterators can be saved by
     `tf.train.Checkpoint(iterator=...)`.
 
     Raises:
-      ManifestError: there is no dataset.
-      ConfigError: a ValueError: there is no such split or feature, or options that cannot be.
-      DatasetDamagedError: a file is not there, or not what was written.
+      ManifestError: the folder is not a dataset.
+      ConfigError: the split or a feature does not exist, or options are invalid; a ValueError.
+      DatasetDamagedError: a file is missing, or differs from what was written.
     """
     options = LoadOptions(
         split=split,
@@ -102,20 +100,20 @@ def load(
         seed=seed,
         shuffle_buffer=shuffle_buffer,
         repeat=repeat,
-        inputs=None if inputs is None else names(inputs),
+        inputs=None if inputs is None else parse_names(inputs),
         label=label,
         as_supervised=as_supervised,
-        image_size=sides(image_size),
-        augment=frozenset(names(augment)),
+        image_size=parse_image_size(image_size),
+        augment=frozenset(parse_names(augment)),
         normalize=normalize,
         one_hot=one_hot,
         class_weights=class_weights,
         padding=padding,
         pad_to=pad_to,
-        bucket_boundaries=boundaries(bucket_boundaries),
+        bucket_boundaries=parse_boundaries(bucket_boundaries),
         drop_remainder=drop_remainder,
         cache=os.fspath(cache) if isinstance(cache, os.PathLike) else cache,
-        shard=pair(shard),
+        shard=parse_shard(shard),
         start=start,
     )
     try:
@@ -127,7 +125,7 @@ def load(
         ) from error
     from recordmill.loading.pipeline import Pipeline
 
-    sources = sources_of(weights_of(dataset), options, verify=verify)
-    pipeline = Pipeline(options, sources, is_mix=isinstance(dataset, Mapping))
-    # There is no Python in its steps that is meant for a graph; to look for some takes a second.
+    datasets = open_datasets(parse_datasets(dataset), options, verify=verify)
+    pipeline = Pipeline(options, datasets, is_mix=isinstance(dataset, Mapping))
+    # No step contains Python control flow for AutoGraph, whose conversion would take a second.
     return tf.autograph.experimental.do_not_convert(pipeline.dataset)()

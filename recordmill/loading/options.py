@@ -1,4 +1,4 @@
-"""What `recordmill.load` can be asked for, checked as far as that needs no dataset."""
+"""The options of `recordmill.load`, with all checks that do not need a dataset."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """The keyword arguments of `recordmill.load`, which has what they mean.
+    """The keyword arguments of `recordmill.load`, which documents them.
 
     Raises:
-      ConfigError: they contradict each other, or are none that there are.
+      ConfigError: they are invalid, or contradict each other.
     """
 
     split: str
@@ -55,7 +55,7 @@ class LoadOptions:
             if value is not None:
                 _expect_whole(name, value, least=1)
         if not isinstance(self.split, str):
-            raise ConfigError(f"split: expected the name of one, got {self.split!r}")
+            raise ConfigError(f"split: expected the name of a split, got {self.split!r}")
         for name in ("shuffle", "one_hot", "class_weights", "drop_remainder"):
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -85,7 +85,7 @@ class LoadOptions:
             raise ConfigError("shuffle_buffer needs shuffle=True")
         if self.as_supervised is False and (self.one_hot or self.class_weights or self.label):
             raise ConfigError(
-                "as_supervised=False gives what records hold: leave out label, one_hot and"
+                "as_supervised=False returns the features of records: omit label, one_hot and"
                 " class_weights"
             )
 
@@ -104,9 +104,9 @@ class LoadOptions:
         if self.batch_size is None:
             for name in ("pad_to", "bucket_boundaries"):
                 if getattr(self, name) is not None:
-                    raise ConfigError(f"{name} is about batches: say batch_size")
+                    raise ConfigError(f"{name} applies to batches: set batch_size")
             if self.drop_remainder and self.shard is None:
-                raise ConfigError("drop_remainder is about batches and hosts: say batch_size")
+                raise ConfigError("drop_remainder applies to batches and hosts: set batch_size")
         if self.padding == "ragged" and self.pad_to is not None:
             raise ConfigError("pad_to contradicts padding='ragged'")
         if self.bucket_boundaries is None:
@@ -115,32 +115,32 @@ class LoadOptions:
             _expect_whole("bucket_boundaries", boundary, least=1)
         if self.padding == "ragged":
             raise ConfigError(
-                "padding='ragged' contradicts bucket_boundaries, which fill up to the longest"
+                "padding='ragged' contradicts bucket_boundaries, which pad to the longest record"
             )
         if not self.bucket_boundaries or [*self.bucket_boundaries] != sorted(
             set(self.bucket_boundaries)
         ):
             raise ConfigError(
-                "bucket_boundaries: expected lengths that ascend, such as [32, 64, 128], got"
+                "bucket_boundaries: expected ascending lengths, such as [32, 64, 128], got"
                 f" {[*self.bucket_boundaries]}"
             )
         for name in ("pad_to", "shard", "start"):
             if getattr(self, name):
                 raise ConfigError(
-                    f"{name} contradicts bucket_boundaries: how many batches come of them depends"
-                    " on the lengths"
+                    f"{name} contradicts bucket_boundaries: the number of batches depends on the"
+                    " lengths of records"
                 )
 
 
-def names(value: str | Iterable[str]) -> tuple[str, ...]:
-    """'flip,crop', or several names."""
+def parse_names(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names, given as "flip,crop" or as a list."""
     if isinstance(value, str):
         value = value.split(",") if value else ()
     return tuple(name.strip() for name in value)
 
 
-def sides(value: int | Sequence[int] | None) -> tuple[int, int] | None:
-    """Height and width."""
+def parse_image_size(value: int | Sequence[int] | None) -> tuple[int, int] | None:
+    """Return (height, width), given as one number for both or as a pair."""
     if value is None:
         return None
     both = (value, value) if isinstance(value, int) else tuple(value)
@@ -149,8 +149,8 @@ def sides(value: int | Sequence[int] | None) -> tuple[int, int] | None:
     return both[0], both[1]
 
 
-def pair(value: Sequence[int] | None) -> tuple[int, int] | None:
-    """Hosts, and which of them this is."""
+def parse_shard(value: Sequence[int] | None) -> tuple[int, int] | None:
+    """Return (hosts, index of this host)."""
     if value is None:
         return None
     if not isinstance(value, Sequence) or len(value) != 2:
@@ -158,8 +158,8 @@ def pair(value: Sequence[int] | None) -> tuple[int, int] | None:
     return value[0], value[1]
 
 
-def boundaries(value: Any) -> tuple[int, ...] | None:
-    """Lengths between buckets."""
+def parse_boundaries(value: Any) -> tuple[int, ...] | None:
+    """Return the lengths that separate buckets."""
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Iterable):
@@ -167,19 +167,19 @@ def boundaries(value: Any) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def weights_of(dataset: Any) -> dict[Any, float]:
-    """Datasets by the share that each has in what is mixed; one alone has all of it."""
+def parse_datasets(dataset: Any) -> dict[Any, float]:
+    """Return {folder: weight}, given as such or as a single folder."""
     if isinstance(dataset, str | os.PathLike | Location):
         return {dataset: 1.0}
     if not isinstance(dataset, Mapping):
         raise ConfigError(
-            f"expected the folder of a dataset, or several with their weights, {{'out/': 3,"
-            f" 'other/': 1}}; got {dataset!r}"
+            f"expected the folder of a dataset, or several with their weights, such as"
+            f" {{'out/': 3, 'other/': 1}}; got {dataset!r}"
         )
     weights = {place: float(weight) for place, weight in dataset.items()}
     if not weights or not all(0 < weight < float("inf") for weight in weights.values()):
         raise ConfigError(
-            "expected datasets with a weight above 0 each, such as {'out/': 3, 'other/': 1}, got"
+            "expected a weight above 0 for each dataset, such as {'out/': 3, 'other/': 1}, got"
             f" {dataset!r}"
         )
     return weights

@@ -1,4 +1,4 @@
-"""Serialised Examples to tensors, as the manifest declares them."""
+"""Parses serialized Examples into tensors, as the manifest declares them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from recordmill.format.features import Feature, Features
 Tensors = dict[str, Any]  # tf.Tensor or tf.RaggedTensor by the name of the feature
 
 _DTYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
-# tf.io.decode_raw does not have them: it reads the bits, which are cast then.
-_BITS = {"uint32": tf.int32, "uint64": tf.int64}
+# tf.io.decode_raw does not support these dtypes: the bits are decoded as another, and then cast.
+_BITCAST = {"uint32": tf.int32, "uint64": tf.int64}
 
 
-def parser(features: Features) -> Callable[[Any], Tensors]:
-    """What reads string[n] of serialised Examples, or SequenceExamples: {feature: [n, ...]}, ragged
-    where the length varies from record to record.
+def make_parser(features: Features) -> Callable[[Any], Tensors]:
+    """Return a function from string[n] of serialized Examples or SequenceExamples to tensors.
+
+    It returns {feature: [n, ...]}; features whose length varies between records are ragged.
     """
     spec = {name: _spec(feature) for name, feature in features.items()}
     lists = {name: spec.pop(name) for name, feature in features.items() if feature.sequence}
@@ -52,15 +53,16 @@ def _spec(feature: Feature) -> Any:
             return tf.io.FixedLenSequenceFeature(shape, dtype)
         return tf.io.FixedLenFeature(shape, dtype)
     rest = shape[1:]
-    if None in rest or shape[0] is not None:  # all values of a record, one after another
+    if None in rest or shape[0] is not None:  # then the values stay flat
         rest = ()
     lengths = [tf.io.RaggedFeature.UniformRowLength(size) for size in rest]
     return tf.io.RaggedFeature(dtype, partitions=lengths)
 
 
 def decode_arrays(tensors: Tensors, features: Features) -> Tensors:
-    """Bytes of arrays to arrays, of all records at once; their shape varies in one dimension at
-    most, which is the same for all that come together.
+    """Decode arrays that are stored as bytes, of all records in a batch at once.
+
+    At most one dimension of an array may be unknown, and it must be equal in all of the batch.
     """
     return {
         name: decode_array(value, features[name]) if is_array(features[name]) else value
@@ -69,23 +71,24 @@ def decode_arrays(tensors: Tensors, features: Features) -> Tensors:
 
 
 def is_array(feature: Feature) -> bool:
+    """Return whether a feature holds arrays, stored as bytes."""
     return feature.kind == "raw" and feature.raw_dtype is not None and feature.raw_shape is not None
 
 
 def decode_array(value: Any, feature: Feature, shape: Any = None) -> Any:
-    """string[...] of bytes to arrays [..., *shape].
+    """Decode string[...] of bytes to arrays [..., *shape].
 
-    shape: of an array, where the feature does not say it.
+    shape: of an array, if the feature does not declare all of it.
 
     Raises:
-      ConfigError: TensorFlow has no such numbers.
+      ConfigError: TensorFlow does not have the dtype.
     """
     name = str(feature.raw_dtype)
     dtype = getattr(tf, name, None)
     if not isinstance(dtype, tf.DType):
         raise ConfigError(f"TensorFlow has no arrays of {name}")
-    flat = tf.io.decode_raw(value, _BITS.get(name, dtype))
-    if name in _BITS:
+    flat = tf.io.decode_raw(value, _BITCAST.get(name, dtype))
+    if name in _BITCAST:
         flat = tf.bitcast(flat, dtype)
     if shape is None:
         shape = [-1 if size is None else size for size in feature.raw_shape or ()]
@@ -94,9 +97,7 @@ def decode_array(value: Any, feature: Feature, shape: Any = None) -> Any:
 
 
 def is_uniform(feature: Feature) -> bool:
-    """Whether all records have as many values, or arrays of one shape: what parses them can take
-    many records at once.
-    """
+    """Return whether many records can be decoded at once: all arrays have the same shape."""
     if is_array(feature):
         return None not in (feature.raw_shape or ())
     return True

@@ -1,13 +1,14 @@
-"""Which records of which files a host reads, and in how many steps."""
+"""Distribution of a split's records over hosts, as ranges of records in files."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from recordmill.checking.shard_check import compare, measure
+from recordmill.checking.shard_check import compare_file
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import FileInfo, Manifest, Shard
+from recordmill.format.file_info import FileInfo, stream_info
+from recordmill.format.manifest import Manifest, Shard
 from recordmill.format.split_names import in_order
 from recordmill.reading import worker_sharding
 from recordmill.reading.reader import DatasetDamagedError
@@ -15,8 +16,8 @@ from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Piece:
-    """Records of a file that follow each other: `count` of them after the first `skip`."""
+class FileRange:
+    """Consecutive records of a file: `count` records after the first `skip`."""
 
     path: str
     skip: int
@@ -25,82 +26,89 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostPart:
-    """What one host reads of a split.
+    """The part of a split that one host reads.
 
-    padding: records at its end that only fill up, so that all hosts have equally many; they are
-      the first record of the split, with a sample weight of 0.
-    record_bytes: what a record takes in the files, about.
+    ranges: its records.
+    first: the file of the split's first record; None for an empty split.
+    padding: number of records to append, so that all hosts have equally many. These are copies of
+      the split's first record, with a sample weight of 0.
+    record_bytes: mean bytes of a record in the files.
     """
 
-    pieces: tuple[Piece, ...]
-    first: Piece | None
+    ranges: tuple[FileRange, ...]
+    first: FileRange | None
     padding: int
     record_bytes: float
 
     @property
     def read(self) -> int:
-        """Records without padding."""
-        return sum(piece.count for piece in self.pieces)
+        """Number of records without padding."""
+        return sum(one.count for one in self.ranges)
 
     @property
     def records(self) -> int:
-        """With it."""
+        """Number of records with padding."""
         return self.read + self.padding
 
 
 def shards_of(manifest: Manifest, split: str) -> tuple[Shard, ...]:
-    """Raises ConfigError where there is no such split."""
+    """Return the shards of a split.
+
+    Raises:
+      ConfigError: the split does not exist.
+    """
     if split not in manifest.splits:
         known = ", ".join(in_order(manifest.splits))
         raise ConfigError(f"expected one of the splits {known}, got {split!r}")
     return manifest.splits[split].shards
 
 
-def part_of(
+def host_part(
     dataset: Location,
     shards: Sequence[Shard],
     *,
     shard: tuple[int, int] | None,
     drop_remainder: bool,
 ) -> HostPart:
-    """Cuts a split into ranges for hosts, of which no two are of different length.
+    """Return this host's part of a split; all hosts have equally many records, with padding.
 
-    shard: hosts, and which of them this is. drop_remainder: leave out what is over, instead of
-    padding.
+    shard: (hosts, index of this host); None for a single host.
+    drop_remainder: leave out the remaining records, instead of padding.
     """
-    whole = [Piece(path=str(dataset / one.file), skip=0, count=one.records) for one in shards]
-    records = sum(piece.count for piece in whole)
+    files = [FileRange(path=str(dataset / one.file), skip=0, count=one.records) for one in shards]
+    records = sum(one.count for one in files)
     size = sum(one.bytes for one in shards)
     hosts, index = shard or (1, 0)
     if drop_remainder and shard is not None:
         every, longest = range(records // hosts * hosts), 0
     else:
         every, longest = range(records), -(-records // hosts)
-    mine = worker_sharding.part_of(every, hosts, index)
+    mine = worker_sharding.even_part(every, hosts, index)
     return HostPart(
-        pieces=tuple(_between(whole, mine.start, mine.stop)),
-        first=next((piece for piece in whole if piece.count), None),
+        ranges=tuple(_slice(files, mine.start, mine.stop)),
+        first=next((one for one in files if one.count), None),
         padding=max(0, longest - len(mine)),
         record_bytes=size / records if records else 0,
     )
 
 
-def _between(pieces: Sequence[Piece], first: int, stop: int) -> list[Piece]:
+def _slice(files: Sequence[FileRange], first: int, stop: int) -> list[FileRange]:
+    """Return the records first..stop-1 of whole files."""
     found = []
     at = 0
-    for piece in pieces:
-        skip, end = max(first - at, 0), min(stop - at, piece.count)
+    for one in files:
+        skip, end = max(first - at, 0), min(stop - at, one.count)
         if skip < end:
-            found.append(Piece(path=piece.path, skip=skip, count=end - skip))
-        at += piece.count
+            found.append(FileRange(path=one.path, skip=skip, count=end - skip))
+        at += one.count
     return found
 
 
 def check_files(dataset: Location, shards: Sequence[Shard], *, checksums: bool) -> None:
-    """Whether the files are there as the manifest says, by their sizes or by all of them.
+    """Check that the shards have the sizes, and with `checksums` the content, of the manifest.
 
     Raises:
-      DatasetDamagedError: says of which file this is not so.
+      DatasetDamagedError: names the first file that is missing or differs.
     """
     sizes = {entry.name: entry.size for entry in dataset.list_dir()}
     for shard in shards:
@@ -110,6 +118,6 @@ def check_files(dataset: Location, shards: Sequence[Shard], *, checksums: bool) 
         found = FileInfo(bytes=sizes[shard.file], sha256=shard.sha256)
         if checksums and found == stated:
             with (dataset / shard.file).open_input() as file:
-                found = measure(file)
-        for damage in compare(str(dataset / shard.file), found=found, stated=stated):
+                found = stream_info(file)
+        for damage in compare_file(str(dataset / shard.file), found=found, stated=stated):
             raise DatasetDamagedError(str(damage))

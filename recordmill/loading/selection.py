@@ -1,4 +1,4 @@
-"""Which features of a record become what a model sees, and whether that can be."""
+"""Selects the features of a record that become the inputs and the label of a model."""
 
 from __future__ import annotations
 
@@ -11,62 +11,62 @@ from recordmill.format.manifest import Manifest
 from recordmill.loading.options import LoadOptions
 
 _CHANNELS = (1, 3, 4)
-_RANKS = (3, 4)  # of pictures, and of clips
+_RANKS = (3, 4)  # of images, and of clips
 _OBJECT_LABELS = "image/object/class/label"
-_PLACES = (
+_POSITIONS = (  # features that hold positions in an image
     *(f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")),
     "image/object/segmentation/transform",
 )
-_MOVES = ("crop", "flip", "rotate")  # pixels, and not what says where something is
-_ABOUT_WINDOWS = ("window/series", "window/start")  # where a window is from
+_WARPS = ("crop", "flip", "rotate")  # augmentations after which such positions would be wrong
+_WINDOW_ORIGIN = ("window/series", "window/start")  # features that identify a window
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What a record becomes.
+    """The selected features of records.
 
-    inputs: features that a model gets, in a dictionary unless `bare`. label: the feature that it is
-    to predict; None where records are not divided into the two.
-    shapes: per array whose bytes do not tell its shape, the features that do.
+    inputs: names of the features that make up x.
+    is_single: whether x is the value of the only input, not a dictionary.
+    label: name of the feature that is y; None if elements are dictionaries.
+    features: all features of the dataset.
+    shapes: for each input array whose shape is stored in other features, the names of these.
     """
 
     inputs: tuple[str, ...]
-    bare: bool
+    is_single: bool
     label: str | None
     features: Features
     shapes: Mapping[str, tuple[str, ...]]
 
     @property
     def parsed(self) -> Features:
-        """All that has to be read of a record, by name."""
-        wanted = {*self.inputs, *(name for several in self.shapes.values() for name in several)}
+        """Features to parse: the inputs, the label, and the shapes of arrays."""
+        needed = {*self.inputs, *(name for several in self.shapes.values() for name in several)}
         if self.label is not None:
-            wanted.add(self.label)
-        return {name: one for name, one in self.features.items() if name in wanted}
+            needed.add(self.label)
+        return {name: one for name, one in self.features.items() if name in needed}
 
     @property
-    def pictures(self) -> tuple[str, ...]:
-        """The inputs that are encoded pictures."""
+    def images(self) -> tuple[str, ...]:
+        """Inputs that are encoded images."""
         return tuple(name for name in self.inputs if self.features[name].kind == "image")
 
     @property
     def pixels(self) -> tuple[str, ...]:
-        """The inputs that are uint8[height, width, channels] once they are decoded, or clips of
-        such frames.
-        """
+        """Inputs that are decoded to uint8[height, width, channels], or to clips of such frames."""
         return tuple(name for name in self.inputs if _is_pixels(self.features[name]))
 
     @property
     def is_nullable(self) -> bool:
-        """Whether a record may have no label."""
+        """True if records may lack the label."""
         return self.label is not None and self.features[self.label].shape != ()
 
 
 def select(manifest: Manifest, options: LoadOptions) -> Selection:
-    """What the records of a dataset become.
+    """Select the features of a dataset according to the options.
 
     Raises:
-      ConfigError: what is asked for is not in them.
+      ConfigError: the options do not match the features.
     """
     features = manifest.features
     label = _label(manifest, options)
@@ -80,14 +80,14 @@ def select(manifest: Manifest, options: LoadOptions) -> Selection:
     arrays = [(name, features[name]) for name in inputs]
     selection = Selection(
         inputs=inputs,
-        bare=label is not None and len(inputs) == 1,
+        is_single=label is not None and len(inputs) == 1,
         label=label,
         features=features,
-        shapes={name: _shape_features(name, one) for name, one in arrays if _varies(one)},
+        shapes={name: _shape_features(name, one) for name, one in arrays if _is_open(one)},
     )
     _check_label(manifest, options, selection)
-    _check_pictures(options, selection)
-    _check_places(manifest, options, selection)
+    _check_images(options, selection)
+    _check_positions(manifest, options, selection)
     return selection
 
 
@@ -99,20 +99,20 @@ def _label(manifest: Manifest, options: LoadOptions) -> str | None:
         _expect_known("label", [options.label], features)
         return options.label
     objects = _renamed(manifest, _OBJECT_LABELS)
-    is_asked = bool(options.as_supervised or options.one_hot or options.class_weights)
-    if objects in features and not is_asked:
-        return None  # it is the objects that a model is to find
+    needs_label = bool(options.as_supervised or options.one_hot or options.class_weights)
+    if objects in features and not needs_label:
+        return None  # a model is to detect the objects, not to predict a class
     found = [name for name, one in features.items() if one.kind == "label" and name != objects]
     if len(found) == 1:
         return found[0]
-    if is_asked:
+    if needs_label:
         has = f"several: {', '.join(found)}" if found else "none"
-        raise ConfigError(f"expected records with one label, these have {has}; say label='NAME'")
+        raise ConfigError(f"expected records with one label, these have {has}; set label='NAME'")
     return None
 
 
 def _content(manifest: Manifest, label: str) -> tuple[str, ...]:
-    """What a model usually learns from: pictures, or arrays, or tokens, or all columns."""
+    """Return the default inputs: images, arrays, tokens, text, or all columns."""
     features = manifest.features
     for kind in ("image", "raw"):
         found = tuple(name for name, feature in features.items() if feature.kind == kind)
@@ -123,30 +123,30 @@ def _content(manifest: Manifest, label: str) -> tuple[str, ...]:
             name = _renamed(manifest, name)
             if name in features:
                 return (name,)
-    about = {_renamed(manifest, name) for name in _ABOUT_WINDOWS}
-    left_out = about | {label} if manifest.options.get("kind") == "sensor" else {label}
-    left_out |= {name for name, one in features.items() if one.kind == "label"}
-    found = tuple(sorted(features.keys() - left_out))
+    excluded = {label} | {name for name, one in features.items() if one.kind == "label"}
+    if manifest.options.get("kind") == "sensor":
+        excluded |= {_renamed(manifest, name) for name in _WINDOW_ORIGIN}
+    found = tuple(sorted(features.keys() - excluded))
     if not found:
-        raise ConfigError("records have nothing but a label; say as_supervised=False")
+        raise ConfigError("records have no feature besides a label; set as_supervised=False")
     return found
 
 
 def _renamed(manifest: Manifest, name: str) -> str:
-    """The name of a feature after --rename."""
+    """Return the name of a feature after --rename."""
     return str(manifest.options.get("rename", {}).get(name, name))
 
 
-def _varies(feature: Feature) -> bool:
-    """Whether the bytes of an array do not tell its shape."""
+def _is_open(feature: Feature) -> bool:
+    """Return whether the shape of an array cannot be derived from its bytes."""
     return feature.kind == "raw" and feature.shape_is_open
 
 
 def _shape_features(name: str, feature: Feature) -> tuple[str, ...]:
     if not feature.shape_features:
         raise ConfigError(
-            f"inputs: {name} holds arrays of {_told(feature.raw_shape or ())}, whose shapes its"
-            " records do not tell"
+            f"inputs: {name} holds arrays of {_shape_text(feature.raw_shape or ())}, but records"
+            " do not hold their shapes"
         )
     return feature.shape_features
 
@@ -156,63 +156,63 @@ def _check_label(manifest: Manifest, options: LoadOptions, selection: Selection)
         return
     feature = selection.features[selection.label]
     if selection.label in selection.inputs:
-        raise ConfigError(f"{selection.label!r} is both among the inputs and the label")
+        raise ConfigError(f"{selection.label!r} is both an input and the label")
     if feature.kind != "label" and (options.one_hot or options.class_weights):
         raise ConfigError(
-            f"one_hot and class_weights are for classes, and {selection.label!r} is none"
+            f"one_hot and class_weights need classes, but {selection.label!r} is not a class"
         )
     if (options.one_hot or options.class_weights) and not manifest.labels:
-        raise ConfigError("one_hot and class_weights are for classes, and the dataset names none")
+        raise ConfigError("one_hot and class_weights need classes, but the dataset has none")
     if feature.kind != "label" and (feature.shape != () or feature.dtype == "string"):
         raise ConfigError(
             f"label: expected a feature of one number, {selection.label!r} is {feature.dtype}"
-            f" {_told(feature.shape)}"
+            f" {_shape_text(feature.shape)}"
         )
 
 
-def _check_pictures(options: LoadOptions, selection: Selection) -> None:
+def _check_images(options: LoadOptions, selection: Selection) -> None:
     features = selection.features
-    pictures = selection.pictures
+    images = selection.images
     raw = [name for name in selection.inputs if features[name].kind == "raw"]
-    if options.image_size is not None and not pictures:
-        has = f"{raw[0]} holds arrays as they are" if raw else "there are none among the inputs"
-        raise ConfigError(f"image_size is for encoded pictures: {has}")
+    if options.image_size is not None and not images:
+        has = f"the input {raw[0]} holds arrays" if raw else "the inputs have none"
+        raise ConfigError(f"image_size is for encoded images, but {has}")
     for name in ("augment", "normalize"):
         if getattr(options, name) and not selection.pixels:
-            has = f"{raw[0]} is {features[raw[0]].raw_dtype}" if raw else "there are none"
+            has = f"the input {raw[0]} is {features[raw[0]].raw_dtype}" if raw else "there are none"
             raise ConfigError(
-                f"{name} is for pictures, uint8 height x width x channels, and for clips of them:"
-                f" {has} among the inputs"
+                f"{name} is for images (uint8 height x width x channels) and clips of them, but"
+                f" {has}{'' if raw else ' among the inputs'}"
             )
     if options.normalize == "imagenet":
         for name in selection.pixels:
             if channels_of(features[name]) != 3:
-                raise ConfigError("normalize: the means of imagenet are for three channels")
+                raise ConfigError("normalize: imagenet needs images with three channels")
     if options.batch_size is None or options.padding == "ragged" or options.image_size:
         return
-    for name in pictures:
+    for name in images:
         if None in (features[name].raw_shape or (None,)):
             raise ConfigError(
-                f"the pictures in {name} are of different sizes, or of one that is not declared:"
-                " say image_size, such as image_size=224, or padding='ragged'"
+                f"the images in {name} have different sizes, or their size is not declared:"
+                " set image_size, such as image_size=224, or padding='ragged'"
             )
 
 
-def _check_places(manifest: Manifest, options: LoadOptions, selection: Selection) -> None:
-    moves = [name for name in _MOVES if name in options.augment]
-    places = [
-        name for name in (_renamed(manifest, one) for one in _PLACES) if name in selection.inputs
+def _check_positions(manifest: Manifest, options: LoadOptions, selection: Selection) -> None:
+    warps = [name for name in _WARPS if name in options.augment]
+    positions = [
+        name for name in (_renamed(manifest, one) for one in _POSITIONS) if name in selection.inputs
     ]
-    if moves and places:
+    if warps and positions:
         raise ConfigError(
-            f"augment: {moves[0]} moves pixels, and {places[0]} would say where they were: vary"
-            " pictures when they are written (--augment), take brightness and contrast, or inputs"
+            f"augment: {warps[0]} moves pixels, but would not change {positions[0]}: augment images"
+            " when they are written (--augment), use brightness and contrast only, or choose inputs"
             " without boxes"
         )
 
 
 def channels_of(feature: Feature) -> int:
-    """Of what a picture decodes to."""
+    """Return the number of channels of a decoded image; 3 if it is not declared."""
     return (feature.raw_shape or (None, None, 3))[-1] or 3
 
 
@@ -224,8 +224,8 @@ def _is_pixels(feature: Feature) -> bool:
     return is_array and len(shape) in _RANKS and shape[-1] in _CHANNELS
 
 
-def _expect_known(what: str, asked: Iterable[str], features: Features) -> None:
-    for name in asked:
+def _expect_known(what: str, names: Iterable[str], features: Features) -> None:
+    for name in names:
         if name not in features:
             raise ConfigError(
                 f"{what}: there is no feature {name!r}{did_you_mean(name, features)}; expected some"
@@ -233,5 +233,5 @@ def _expect_known(what: str, asked: Iterable[str], features: Features) -> None:
             )
 
 
-def _told(shape: Iterable[int | None]) -> str:
+def _shape_text(shape: Iterable[int | None]) -> str:
     return "x".join("?" if size is None else str(size) for size in shape) or "one value"

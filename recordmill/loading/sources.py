@@ -1,4 +1,4 @@
-"""The datasets that are loaded: one, or several that are mixed."""
+"""The datasets to load: one, or several that are mixed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.manifest import Manifest, class_weights, load
 from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
-from recordmill.loading.parts import HostPart, check_files, part_of, shards_of
+from recordmill.loading.parts import HostPart, check_files, host_part, shards_of
 from recordmill.loading.selection import Selection, select
 from recordmill.reading.reader import Folder
 from recordmill.storage.files import Location
@@ -18,7 +18,7 @@ from recordmill.storage.files import Location
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadedDataset:
-    """A dataset, what this host reads of it, and its share in what is mixed."""
+    """An opened dataset, this host's part of it, and its weight in the mix."""
 
     place: str
     manifest: Manifest
@@ -27,57 +27,63 @@ class LoadedDataset:
     weight: float
 
 
-def sources_of(
+def open_datasets(
     weights: Mapping[Folder, float], options: LoadOptions, *, verify: bool
 ) -> list[LoadedDataset]:
-    """Looks at datasets, by their folders, before a record is read.
+    """Open and check datasets, given as {folder: weight}, without reading their records.
+
+    verify: check the sha256 of all files, not only their sizes.
 
     Raises:
-      ManifestError: there is no dataset.
-      ConfigError: what is asked for is not in them, or not in all of them alike.
-      DatasetDamagedError: a file is not there, or not what was written.
+      ManifestError: a folder is not a dataset.
+      ConfigError: the options do not match a dataset, or datasets have different features.
+      DatasetDamagedError: a file is missing, or differs from what was written.
     """
-    sources = [_source(place, weight, options, verify) for place, weight in weights.items()]
-    for other in sources[1:]:
-        _check_alike(sources[0], other)
-    return sources
+    found = [_open(folder, weight, options, verify) for folder, weight in weights.items()]
+    for other in found[1:]:
+        _check_compatible(found[0], other)
+    return found
 
 
-def _source(folder: Folder, weight: float, options: LoadOptions, verify: bool) -> LoadedDataset:
+def _open(folder: Folder, weight: float, options: LoadOptions, verify: bool) -> LoadedDataset:
     location = folder if isinstance(folder, Location) else Location.parse(os.fspath(folder))
     manifest = load(location)
     shards = shards_of(manifest, options.split)
     selection = select(manifest, options)
     check_files(location, shards, checksums=verify)
-    part = part_of(location, shards, shard=options.shard, drop_remainder=options.drop_remainder)
+    part = host_part(location, shards, shard=options.shard, drop_remainder=options.drop_remainder)
     return LoadedDataset(
         place=str(location), manifest=manifest, selection=selection, part=part, weight=weight
     )
 
 
-def _check_alike(one: LoadedDataset, other: LoadedDataset) -> None:
-    """Raises ConfigError."""
+def _check_compatible(one: LoadedDataset, other: LoadedDataset) -> None:
+    """Check that two datasets can be mixed.
+
+    Raises:
+      ConfigError: their selected features, or their classes, differ.
+    """
     here, there = one.selection.parsed, other.selection.parsed
     chosen = one.selection.inputs
     for name in sorted({*here, *there}, key=lambda name: (name not in chosen, name)):
         if here.get(name) != there.get(name):
             raise ConfigError(
-                f"datasets that are mixed have equal features; {name!r} is not the same in"
-                f" {one.place} and {other.place}: say inputs that are in both"
+                f"mixed datasets need equal features, but {name!r} differs between {one.place} and"
+                f" {other.place}: choose inputs that are equal in both"
             )
     if one.manifest.labels != other.manifest.labels or (
         one.manifest.label_offset != other.manifest.label_offset
     ):
         raise ConfigError(
-            f"datasets that are mixed have equal classes, those of {one.place} and {other.place}"
-            " differ: write them with one --labels-file"
+            f"mixed datasets need equal classes, but those of {one.place} and {other.place} differ:"
+            " write them with the same --labels-file"
         )
 
 
-def weights_of_classes(sources: Sequence[LoadedDataset], split: str) -> list[float]:
-    """By the number of the class: with them all have the same total in what is drawn of train.
+def mixed_class_weights(sources: Sequence[LoadedDataset], split: str) -> list[float]:
+    """Return weights, in the order of class numbers, that give all classes the same total.
 
-    Of datasets without train they are those of the split.
+    The totals are those of records sampled from train, or from `split` in datasets without train.
     """
     shares = dict.fromkeys(sources[0].manifest.labels, 0.0)
     for source in sources:

@@ -1,7 +1,7 @@
-"""Serialised records in the order of an epoch.
+"""Datasets of serialized records in the order of an epoch.
 
-An epoch is a function of its seed: nothing here keeps a state between epochs, so that an iterator
-can be checkpointed, and an epoch be entered in its middle.
+An epoch is a function of its seed. No state is kept between epochs, so that iterators can be saved,
+and that an epoch can be started in the middle.
 """
 
 from __future__ import annotations
@@ -13,58 +13,58 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.format.framing import Compression
-from recordmill.loading.parts import HostPart, Piece
+from recordmill.loading.parts import FileRange, HostPart
 
-# Of records that wait to be drawn from. They come in an order that is random already, as a dataset
-# is written; this makes it another one in each epoch.
+# Limits of the shuffle buffer. Records are already shuffled on disk; the buffer only gives every
+# epoch another order.
 _BUFFER_RECORDS = 10_000
 _BUFFER_BYTES = 64 << 20
-_OPEN_FILES = 8  # read in turn in an epoch that is shuffled
-_TURN = 16  # records of a file, before it is the turn of the next
+_OPEN_FILES = 8  # files that a shuffled epoch reads in turn
+_BLOCK_RECORDS = 16  # records of a file before the next file is read
 _READ_BYTES = 1 << 20
-_SEED = 87654321  # what TensorFlow takes where there is none of tf.random.set_seed
+_SEED = 87654321  # TensorFlow's default of tf.random.set_seed
 
 
 def epoch(
     part: HostPart, *, compression: Compression, seed: Any = None, buffer: int | None = None
 ) -> Any:
-    """Dataset of payloads, string[]: all records of a part, without padding.
+    """Return a dataset of payloads, string[]: all records of a part, without padding.
 
-    seed: int64[], of a random order; without it that of the files. buffer: records that are drawn
-    from, for such an order.
+    seed: int64[], for a random order; None for the order of the files.
+    buffer: size of the shuffle buffer in records; None for the default.
     """
-    records = _read(part.pieces, compression, seed)
+    records = _read(part.ranges, compression, seed)
     if seed is None:
         return records
-    size = buffer or buffer_of(part)
+    size = buffer or default_buffer(part)
     return records.shuffle(size, seed=seed + 1, reshuffle_each_iteration=False)
 
 
 def padding(part: HostPart, *, compression: Compression) -> Any:
-    """Dataset of payloads: those that only fill up."""
+    """Return a dataset of payloads: the padding of a part."""
     first = [] if part.first is None else [part.first]
     return _read(first, compression).take(1).repeat(part.padding)
 
 
-def buffer_of(part: HostPart) -> int:
-    """How many records to draw from: those that take 64 MiB, and 10,000 at most."""
+def default_buffer(part: HostPart) -> int:
+    """Return the size of the shuffle buffer: records of 64 MiB, at most 10,000."""
     most = min(_BUFFER_RECORDS, int(_BUFFER_BYTES / max(part.record_bytes, 1)))
     return max(1, min(most, part.read))
 
 
-def _read(pieces: Sequence[Piece], compression: Compression, seed: Any = None) -> Any:
-    """Dataset of payloads."""
-    if not pieces:
+def _read(ranges: Sequence[FileRange], compression: Compression, seed: Any = None) -> Any:
+    """Return a dataset of payloads: the records of the ranges."""
+    if not ranges:
         return tf.data.Dataset.from_tensor_slices(tf.zeros([0], tf.string))
     files = tf.data.Dataset.from_tensor_slices(
         (
-            [os.fsencode(piece.path) for piece in pieces],
-            tf.constant([piece.skip for piece in pieces], tf.int64),
-            tf.constant([piece.count for piece in pieces], tf.int64),
+            [os.fsencode(one.path) for one in ranges],
+            tf.constant([one.skip for one in ranges], tf.int64),
+            tf.constant([one.count for one in ranges], tf.int64),
         )
     )
     if seed is not None:
-        files = files.shuffle(len(pieces), seed=seed, reshuffle_each_iteration=False)
+        files = files.shuffle(len(ranges), seed=seed, reshuffle_each_iteration=False)
     kind = "GZIP" if compression == "gzip" else ""
 
     def records(path: Any, skip: Any, count: Any) -> Any:
@@ -73,14 +73,15 @@ def _read(pieces: Sequence[Piece], compression: Compression, seed: Any = None) -
 
     return files.interleave(
         records,
-        cycle_length=1 if seed is None else min(len(pieces), _OPEN_FILES),
-        block_length=1 if seed is None else _TURN,
+        cycle_length=1 if seed is None else min(len(ranges), _OPEN_FILES),
+        block_length=1 if seed is None else _BLOCK_RECORDS,
     )
 
 
-def mixed(streams: Sequence[Callable[[Any], Any]], weights: Sequence[float], seed: Any) -> Any:
-    """Dataset without end that draws from several: each is a function from the seed of an epoch,
-    and begins anew when it ends.
+def mix(streams: Sequence[Callable[[Any], Any]], weights: Sequence[float], seed: Any) -> Any:
+    """Return an endless dataset that samples from several datasets.
+
+    streams: functions from the seed of an epoch to the dataset of that epoch.
     """
     endless = []
     for number, stream in enumerate(streams):
@@ -92,30 +93,34 @@ def mixed(streams: Sequence[Callable[[Any], Any]], weights: Sequence[float], see
 def epochs(
     one: Callable[[Any, Any], Any], *, seed: int, repeat: bool | int, epoch: int, skip: int
 ) -> Any:
-    """Dataset of all epochs, or of one, which is another one each time that it is iterated.
+    """Return a dataset of all epochs; without `repeat`, of one that differs in every iteration.
 
-    one: an epoch by its seed (int64[]) and how many of its batches to leave out (int64[]).
-    epoch, skip: the epoch to begin with, and the batch in it.
+    one: a function from the seed of an epoch (int64[]) and the number of batches to skip (int64[],
+      or None) to the dataset of that epoch.
+    epoch, skip: the first epoch, and the number of batches to skip in it.
     """
 
-    def alone(drawn: Any, skip: Any) -> Any:
-        tf.compat.v1.get_default_graph().seed = None  # that of tf.random.set_seed has no part in it
+    def seeded(drawn: Any, skip: Any) -> Any:
+        tf.compat.v1.get_default_graph().seed = None  # tf.random.set_seed must have no influence
         return one(drawn, skip)
 
-    seeds = _drawn(seed).take(1)
+    seeds = _random_numbers(seed).take(1)
     for _ in range(epoch):
         next(iter(seeds))
     if repeat is not False:
         seeds = seeds.repeat(None if repeat is True else repeat - epoch)
     if not skip:
-        return seeds.flat_map(lambda drawn: alone(drawn, None))
+        return seeds.flat_map(lambda drawn: seeded(drawn, None))
     return seeds.enumerate().flat_map(
-        lambda number, drawn: alone(drawn, tf.where(number == 0, tf.constant(skip, tf.int64), 0))
+        lambda number, drawn: seeded(drawn, tf.where(number == 0, tf.constant(skip, tf.int64), 0))
     )
 
 
-def _drawn(seed: int) -> Any:
-    """`tf.data.Dataset.random`, another number in each iteration, whatever `tf.random.set_seed`."""
+def _random_numbers(seed: int) -> Any:
+    """Return a dataset of random int64 that differ in every iteration.
+
+    Unlike those of `tf.data.Dataset.random` they do not depend on `tf.random.set_seed`.
+    """
     numbers = tf.raw_ops.RandomDatasetV2(
         seed=_SEED,
         seed2=seed,

@@ -1,7 +1,8 @@
-"""How far two groups of records are apart, column by column, by their statistics.
+"""Distances between the distributions of two sets of records, per column, from their statistics.
 
-The distance is that of tensorflow_metadata's `infinity_norm`: of the frequencies of categories, or
-of ten buckets of numbers that hold equally many of the reference, the largest difference.
+The distance is tensorflow_metadata's `infinity_norm`: the largest difference between the relative
+frequencies of a category, or of one of ten buckets of numbers, each of which holds a tenth of the
+reference.
 """
 
 from __future__ import annotations
@@ -16,25 +17,27 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.format.split_names import TRAIN
-from recordmill.profile.statistics_file import WHOLE, ColumnView, SliceView
+from recordmill.profile.statistics_file import ALL_EXAMPLES, ColumnView, SliceView
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["skew", "drift"]
 
 _BUCKETS = 10
 _TOLERANCE = 1e-9
-_TINY = float(np.finfo(np.float64).tiny)  # the bucket of 0 has bounds nearer to 0 than this
+_TINY = float(np.finfo(np.float64).tiny)  # the boundaries of 0's bucket are closer to 0 than this
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distance:
-    """How far a column of some records is from the same column of the reference.
+    """Distance of a column from the same column of a reference.
 
-    kind: skew is between splits, drift between datasets. reference, records: which are compared, by
-    the name of their slice.
-    infinity_norm: 0 to 1. jensen_shannon: divergence, 0 to 1 (bits). where: the value or the bucket
-    that differs most, its share in the reference and here. missing: the share of records without
-    the column, in the reference and here.
+    kind: "skew" between splits, "drift" between datasets.
+    reference, records: names of the compared slices.
+    infinity_norm: 0 to 1.
+    jensen_shannon: divergence in bits, 0 to 1.
+    where: the value or bucket with the largest difference.
+    shares: fractions of values in `where`: (of the reference, of the records).
+    missing: fractions of records without the column: (of the reference, of the records).
     """
 
     kind: Kind
@@ -48,17 +51,23 @@ class Distance:
     missing: tuple[float, float]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the distance as plain data."""
         return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """distances: the largest first. other: columns that cannot be compared, and why."""
+    """Comparison of two sets of records.
+
+    distances: per column, the largest first.
+    other: (column, reason) for columns that cannot be compared.
+    """
 
     distances: tuple[Distance, ...] = ()
     other: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the comparison as plain data."""
         return {
             "distances": [one.to_json() for one in self.distances],
             "other": [{"column": column, "why": why} for column, why in self.other],
@@ -66,8 +75,8 @@ class Comparison:
 
 
 def skew(slices: Mapping[str, SliceView]) -> Comparison:
-    """Of each other split from train, or from the first by name where there is no train."""
-    splits = sorted(name for name in slices if name != WHOLE)
+    """Compare every split with train, or with the first split by name if there is no train."""
+    splits = sorted(name for name in slices if name != ALL_EXAMPLES)
     if len(splits) < 2:
         return Comparison()
     reference = TRAIN if TRAIN in splits else splits[0]
@@ -80,10 +89,10 @@ def skew(slices: Mapping[str, SliceView]) -> Comparison:
 
 
 def drift(before: Mapping[str, SliceView], now: Mapping[str, SliceView]) -> Comparison:
-    """Of a dataset from an earlier one, all splits together."""
-    if WHOLE not in before or WHOLE not in now:
+    """Compare a dataset with an earlier one, all splits together."""
+    if ALL_EXAMPLES not in before or ALL_EXAMPLES not in now:
         return Comparison()
-    return compare(before, now, kind="drift", reference=WHOLE, records=WHOLE)
+    return compare(before, now, kind="drift", reference=ALL_EXAMPLES, records=ALL_EXAMPLES)
 
 
 def compare(
@@ -94,19 +103,19 @@ def compare(
     reference: str,
     records: str,
 ) -> Comparison:
-    """Of a slice of one dataset from a slice of another, column by column."""
-    ones, others = before[reference].columns, now[records].columns
+    """Compare the columns of a slice (`records` of `now`) with a reference (of `before`)."""
+    ones, twos = before[reference].columns, now[records].columns
     distances, other = [], []
-    for name in sorted({*ones, *others}):
-        if name not in others:
-            other.append((name, "is not there any more"))
+    for name in sorted({*ones, *twos}):
+        if name not in twos:
+            other.append((name, "no longer exists"))
         elif name not in ones:
             other.append((name, "is new"))
         else:
-            one_view, two_view = ones[name], others[name]
+            one_view, two_view = ones[name], twos[name]
             shares = _shares(one_view, two_view)
             if shares is None:
-                other.append((name, _why_not(one_view, two_view)))
+                other.append((name, _reason(one_view, two_view)))
                 continue
             names, one, two = shares
             most = int(np.argmax(np.abs(one - two)))
@@ -135,20 +144,23 @@ def _missing(column: ColumnView) -> float:
     return column.missing / records if records else 0.0
 
 
-def _why_not(before: ColumnView, now: ColumnView) -> str:
+def _reason(before: ColumnView, now: ColumnView) -> str:
+    """Return why two columns cannot be compared."""
     if not before.values or not now.values:
-        return "has no value on one side"
+        return "has no values in one of the two"
     if (before.categories is None) != (now.categories is None):
-        return "was numbers and is text, or the reverse"
-    return "is of bytes"
+        return "has numbers in one of the two and texts in the other"
+    return "holds bytes"
 
 
 def _shares(before: ColumnView, now: ColumnView) -> tuple[list[str], Floats, Floats] | None:
-    """(names, shares before, shares now) of categories or buckets; None where there are none."""
+    """Return (names, shares before, shares now) of categories or buckets.
+
+    Returns None if the columns cannot be compared.
+    """
     if not before.values or not now.values:
         return None
     if before.categories is not None and now.categories is not None:
-        # A longer list on one side would say nothing of the other.
         names = sorted({*before.categories, *now.categories})
         pairs = [(before.categories.get(n, 0.0), now.categories.get(n, 0.0)) for n in names]
         if not names:
@@ -168,7 +180,7 @@ def _shares(before: ColumnView, now: ColumnView) -> tuple[list[str], Floats, Flo
 
 
 def _edges(reference: ColumnView) -> list[float]:
-    """Between buckets of the reference that hold a tenth of it each; infinite at the ends."""
+    """Return boundaries of buckets that hold a tenth of the reference each, with -inf and inf."""
     edges: list[float] = []
     buckets = reference.buckets or ()
     total = sum(held for _, _, held in buckets)
@@ -185,7 +197,7 @@ def _edges(reference: ColumnView) -> list[float]:
 
 
 def _held_below(column: ColumnView, edges: list[float]) -> Floats:
-    """How many values are less than each edge; within a bucket they are spread evenly."""
+    """Return the number of values below each edge; buckets are assumed to be filled evenly."""
     places, held = [], [0.0]
     for low, high, count in column.buckets or ():
         places += [low, high]
@@ -206,7 +218,7 @@ def _bucket_names(edges: list[float]) -> Iterator[str]:
 
 
 def _with_others(one: Floats, two: Floats) -> tuple[Floats, Floats]:
-    """Shares that sum to 1: where not all are known, those not known of both come together."""
+    """Return shares that sum to 1: categories that are not in both lists become one category."""
     rests = 1 - one.sum(), 1 - two.sum()
     if max(rests) < _TOLERANCE:
         return one, two
@@ -218,7 +230,7 @@ def _with_others(one: Floats, two: Floats) -> tuple[Floats, Floats]:
 
 
 def _jensen_shannon(one: Floats, two: Floats) -> float:
-    """The divergence of shares, in bits."""
+    """Return the Jensen-Shannon divergence of two distributions, in bits."""
     middle = (one + two) / 2
     total = 0.0
     for part in (one, two):

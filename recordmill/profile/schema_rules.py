@@ -1,7 +1,7 @@
-"""What a tensorflow_metadata Schema asks of the columns of an input, as plain data.
+"""Reads the rules of a tensorflow_metadata Schema for the columns of an input, as plain data.
 
-Source: tensorflow_metadata/proto/v0/schema.proto, and TFDV's validation of statistics by it. What
-is not understood is an error, as a limit that nobody looks at is worse than none.
+Source: tensorflow_metadata/proto/v0/schema.proto, and TFDV's validation of statistics against it.
+Unsupported fields are errors, because a rule that is silently not checked is worse than none.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ FLAG = "--schema"
 
 Type = Literal["INT", "FLOAT", "BYTES"]
 _TYPES: Mapping[int, Type] = {1: "BYTES", 2: "INT", 3: "FLOAT"}
-# Those of a feature that data need not have, and of one that it has. Source: TFDV's feature_util.
+# Lifecycle stages of features that are not validated, and that are. Source: TFDV's feature_util.
 _IGNORED = {"PLANNED", "ALPHA", "DEPRECATED", "DEBUG_ONLY", "DISABLED"}
-_VALID = {"UNKNOWN_STAGE", "BETA", "PRODUCTION"}
+_VALIDATED = {"UNKNOWN_STAGE", "BETA", "PRODUCTION"}
 _INT64 = (-(2**63), 2**63 - 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Range:
-    """Numbers from least to most, either of which may be any. whole: integers, compared as such;
-    others are compared as float32, as the schema has them. nan, infinite: whether these may be.
+class NumberDomain:
+    """A range of numbers, least..most; None means no limit.
+
+    whole: whether numbers are integers; other numbers are compared as float32, as in the schema.
+    nan, infinite: whether NaN, and infinite values, are allowed.
     """
 
     whole: bool
@@ -39,23 +41,31 @@ class Range:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Words:
-    """Texts that may be."""
+class StringDomain:
+    """The allowed texts."""
 
     values: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Truth:
-    """0 and 1, or of a column of texts these two."""
+class BoolDomain:
+    """0 and 1, or in a column of texts the two texts for them."""
 
     true: str | None = None
     false: str | None = None
 
+    @property
+    def has_texts(self) -> bool:
+        """True if a column of texts can have this domain."""
+        return bool(self.true or self.false)
+
+
+Domain = NumberDomain | StringDomain | BoolDomain
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Limit:
-    """How far a column may be from the one it is compared with."""
+class DistanceLimit:
+    """The largest allowed distances of a column; None means no limit."""
 
     infinity_norm: float | None = None
     jensen_shannon: float | None = None
@@ -63,11 +73,13 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnRules:
-    """What is asked of one column.
+    """The rules for one column.
 
-    min_fraction, min_count: of the records that have it; with a fraction of 1 each has to. values:
-    how many each of these has, at least and at most. mass: the fraction of all values that are in
-    the domain; with 1 each has to be. unique: different values, at least and at most.
+    min_fraction, min_count: least fraction and number of records that have a value; with a fraction
+      of 1 the column is required.
+    values: (least, most) values of a record that has any.
+    mass: least fraction of all values that are in the domain; with 1 all of them must be.
+    unique: (least, most) distinct values.
     """
 
     name: str
@@ -75,24 +87,26 @@ class ColumnRules:
     min_fraction: float = 0.0
     min_count: int = 0
     values: tuple[int, int | None] = (0, None)
-    domain: Range | Words | Truth | None = None
+    domain: Domain | None = None
     mass: float = 1.0
     unique: tuple[int, int | None] = (0, None)
-    drift: Limit = Limit()
-    skew: Limit = Limit()
+    drift: DistanceLimit = DistanceLimit()
+    skew: DistanceLimit = DistanceLimit()
 
     @property
     def required(self) -> bool:
+        """True if every record must have a value."""
         return self.min_fraction >= 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rules:
-    """What is asked of an input.
+class SchemaRules:
+    """The rules for an input.
 
-    columns: by name, in the order of the schema. ignored: columns that may be there or not.
-    records: of the dataset, at least and at most. sha256: of the schema, comments and order of its
-    fields left aside.
+    columns: by name, in the order of the schema.
+    ignored: columns that are not validated, and may be missing.
+    records: (least, most) records of the dataset.
+    sha256: of the schema's content, without comments and the order of fields.
     """
 
     columns: Mapping[str, ColumnRules]
@@ -101,8 +115,12 @@ class Rules:
     sha256: str = ""
 
 
-def load(path: str) -> Rules:
-    """Reads a schema in text format. Raises ConfigError."""
+def load(path: str) -> SchemaRules:
+    """Read a schema in text format from a file.
+
+    Raises:
+      ConfigError: the file cannot be read, or the schema is invalid.
+    """
     try:
         text = Location.parse(path).read_bytes().decode()
     except (StorageError, UnicodeDecodeError) as error:
@@ -121,8 +139,12 @@ class _SyntaxError(ConfigError):
         self.line = line
 
 
-def parse(text: str) -> Rules:
-    """The rules of a schema in text format. Raises ConfigError for what is not understood."""
+def parse(text: str) -> SchemaRules:
+    """Parse a schema in text format.
+
+    Raises:
+      ConfigError: the schema is invalid, or has unsupported fields.
+    """
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -146,20 +168,20 @@ def parse(text: str) -> Rules:
         if not feature.name:
             raise ConfigError("expected a name in each feature, got one without")
         if feature.name in columns or feature.name in ignored:
-            raise ConfigError(f"feature {feature.name!r} stands here a second time")
+            raise ConfigError(f"feature {feature.name!r} is defined twice")
         stage = schema_pb2.LifecycleStage.Name(feature.lifecycle_stage)
         if feature.deprecated or stage in _IGNORED:
             ignored.add(feature.name)
-        elif stage in _VALID:
+        elif stage in _VALIDATED:
             columns[feature.name] = _column(feature, shared)
         else:
             raise ConfigError(
-                f"feature {feature.name!r}: nothing here knows lifecycle_stage {stage}; expected"
-                f" one of {', '.join(sorted(_VALID | _IGNORED))}"
+                f"feature {feature.name!r}: unsupported lifecycle_stage {stage}; expected"
+                f" one of {', '.join(sorted(_VALIDATED | _IGNORED))}"
             )
     constraints = schema.dataset_constraints
     _only(constraints, "dataset_constraints", ("min_examples_count", "max_examples_count"))
-    return Rules(
+    return SchemaRules(
         columns=columns,
         ignored=frozenset(ignored),
         records=_bounds(constraints, "min_examples_count", "max_examples_count"),
@@ -168,35 +190,39 @@ def parse(text: str) -> Rules:
 
 
 def _only(message: Any, where: str, known: tuple[str, ...], *, harmless: Any = ()) -> None:
-    """Raises ConfigError for a field that nothing here looks at; harmless: that need not be."""
+    """Check that a message has only known fields; harmless: fields that can be ignored.
+
+    Raises:
+      ConfigError: it has another field.
+    """
     for field, _ in message.ListFields():
         if field.name not in (*known, *harmless):
             raise ConfigError(
-                f"{where}{': ' if where else ''}nothing here knows {field.name}; expected some of"
-                f" {', '.join(known)}: take it out of the schema"
+                f"{where}{': ' if where else ''}unsupported field {field.name}; expected some of"
+                f" {', '.join(known)}: remove it from the schema"
             )
 
 
 def _bounds(message: Any, least: str, most: str) -> tuple[int, int | None]:
-    """At least and at most, of two fields that may be unset."""
+    """Return (least, most) from two optional fields."""
     bounds = (
         getattr(message, least) if message.HasField(least) else 0,
         getattr(message, most) if message.HasField(most) else None,
     )
     if bounds[1] is not None and bounds[1] < bounds[0]:
-        raise ConfigError(f"expected {least} up to {most}, got {bounds[0]} and {bounds[1]}")
+        raise ConfigError(f"expected {least} <= {most}, got {bounds[0]} and {bounds[1]}")
     return bounds
 
 
 def _shared_domains(schema: Any) -> dict[str, Any]:
-    """The domains that features name, by name."""
+    """Return the domains that features refer to, by name."""
     shared: dict[str, Any] = {}
     for domain in (*schema.string_domain, *schema.int_domain, *schema.float_domain):
         if not domain.name or domain.name in shared:
             raise ConfigError(
-                f"expected domains of the schema to have a name each, got {domain.name!r} twice"
+                f"expected different names of the schema's domains, got {domain.name!r} twice"
                 if domain.name
-                else "expected domains of the schema to have a name each, got one without"
+                else "expected a name in each domain of the schema, got one without"
             )
         shared[domain.name] = domain
     return shared
@@ -259,7 +285,7 @@ def _value_count(feature: Any) -> tuple[int, int | None]:
     return 0, None
 
 
-def _domain(feature: Any, shared: Mapping[str, Any]) -> Range | Words | Truth | None:
+def _domain(feature: Any, shared: Mapping[str, Any]) -> Domain | None:
     which = feature.WhichOneof("domain_info")
     if which is None:
         return None
@@ -279,26 +305,26 @@ def _domain(feature: Any, shared: Mapping[str, Any]) -> Range | Words | Truth | 
             return _range(found, whole=False)
         case "StringDomain":
             _only(found, "string_domain", ("name", "value"), harmless=("is_categorical",))
-            return Words(values=tuple(found.value))
+            return StringDomain(values=tuple(found.value))
         case "BoolDomain":
             _only(found, "bool_domain", ("name", "true_value", "false_value"))
-            return Truth(
+            return BoolDomain(
                 true=found.true_value if found.HasField("true_value") else None,
                 false=found.false_value if found.HasField("false_value") else None,
             )
-        case "NaturalLanguageDomain":  # any text, which columns of text are
+        case "NaturalLanguageDomain":  # allows any text
             _only(found, "natural_language_domain", ())
     return None
 
 
-def _range(domain: Any, *, whole: bool) -> Range:
+def _range(domain: Any, *, whole: bool) -> NumberDomain:
     least = domain.min if domain.HasField("min") else None
     most = domain.max if domain.HasField("max") else None
     if whole and (least, most) == _INT64:
         least = most = None
     if least is not None and most is not None and not least <= most:
-        raise ConfigError(f"expected a min up to max, got {least:g} and {most:g}")
-    return Range(
+        raise ConfigError(f"expected min <= max, got {least:g} and {most:g}")
+    return NumberDomain(
         whole=whole,
         least=least,
         most=most,
@@ -307,25 +333,35 @@ def _range(domain: Any, *, whole: bool) -> Range:
     )
 
 
-def _refuse_contradiction(domain: Range | Words | Truth | None, kind: Type | None) -> None:
-    """Raises ConfigError for a domain that no value of the type can be in."""
+def _refuse_contradiction(domain: Domain | None, kind: Type | None) -> None:
+    """Check that values of a type can be in a domain.
+
+    Raises:
+      ConfigError: none can.
+    """
     wrong = (
-        (isinstance(domain, Words) and kind not in (None, "BYTES"))
-        or (isinstance(domain, Range) and domain.whole and kind == "FLOAT")
-        or (isinstance(domain, Truth) and kind == "BYTES" and not (domain.true or domain.false))
+        (isinstance(domain, StringDomain) and kind not in (None, "BYTES"))
+        or (isinstance(domain, NumberDomain) and domain.whole and kind == "FLOAT")
+        or (isinstance(domain, BoolDomain) and kind == "BYTES" and not domain.has_texts)
     )
     if wrong:
-        names = {Words: "string_domain", Range: "int_domain", Truth: "bool_domain without texts"}
-        raise ConfigError(f"values of type {kind} are in no {names[type(domain)]}: change either")
+        names = {
+            StringDomain: "string_domain",
+            NumberDomain: "int_domain",
+            BoolDomain: "bool_domain without texts",
+        }
+        raise ConfigError(
+            f"values of type {kind} cannot be in {names[type(domain)]}: change one of the two"
+        )
 
 
-def _limit(comparator: Any, name: str) -> Limit:
+def _limit(comparator: Any, name: str) -> DistanceLimit:
     _only(comparator, name, ("infinity_norm", "jensen_shannon_divergence"))
     divergence = comparator.jensen_shannon_divergence
     _only(comparator.infinity_norm, f"{name}.infinity_norm", ("threshold",))
     _only(divergence, f"{name}.jensen_shannon_divergence", ("threshold",))
     has_norm = comparator.infinity_norm.HasField("threshold")
-    return Limit(
+    return DistanceLimit(
         infinity_norm=comparator.infinity_norm.threshold if has_norm else None,
         jensen_shannon=divergence.threshold if divergence.HasField("threshold") else None,
     )

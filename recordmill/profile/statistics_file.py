@@ -1,4 +1,4 @@
-"""statistics.pb of a dataset, read: what of it can be compared."""
+"""Reads statistics.pb of a dataset: the part of it that datasets and splits are compared by."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.storage.files import Location, StorageError
 
 STATISTICS = "statistics.pb"
-WHOLE = "All Examples"  # the slice of all splits, by the name that TFDV has for it
-FINE = "fine_histogram"  # the custom statistic with buckets whose bounds datasets share
+ALL_EXAMPLES = "All Examples"  # TFDV's name for the slice of all splits
+FINE_HISTOGRAM = "fine_histogram"  # a custom statistic: its bucket boundaries are always the same
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnView:
-    """What is known of a column. records: that have it; missing: that have not. values: of all.
+    """Statistics of one column.
 
-    categories: {text: how often it comes}, the most frequent, None where it is no text. buckets:
-    (least, most, values) of numbers, ascending, None where it is no number; odd: {what: how many}
-    of those that are in none, as they are not finite.
+    records, missing: numbers of records with and without a value. values: number of all values.
+    categories: {text: count} of the most frequent texts; None for columns without texts.
+    buckets: ascending (low, high, count) of a histogram; None for columns without numbers.
+    odd: {"NaN" or "infinite": count} of the numbers that are in no bucket.
     """
 
     records: int
@@ -34,16 +35,19 @@ class ColumnView:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SliceView:
-    """Records of a dataset, and their columns by name."""
+    """Statistics of a set of records, such as a split: their number, and their columns by name."""
 
     records: int
     columns: Mapping[str, ColumnView]
 
 
 def parse(content: bytes) -> dict[str, SliceView]:
-    """{slice: what is known of it}: all splits together, and each of them; classes are left out.
+    """Parse statistics into {slice: statistics}, for all splits together and for each split.
 
-    Raises ValueError where it is no such message.
+    Slices of single classes are left out.
+
+    Raises:
+      ValueError: the content is not a DatasetFeatureStatisticsList.
     """
     from google.protobuf.message import DecodeError
     from tensorflow_metadata.proto.v0 import statistics_pb2
@@ -64,9 +68,10 @@ def parse(content: bytes) -> dict[str, SliceView]:
 
 
 def read(dataset: Location, manifest: Manifest) -> dict[str, SliceView] | None:
-    """Those of a dataset; None where it has none.
+    """Read the statistics of a dataset; return None if it has no statistics.
 
-    Raises ManifestError where they cannot be understood.
+    Raises:
+      ManifestError: they are invalid.
     """
     if STATISTICS not in manifest.files:
         return None
@@ -77,7 +82,11 @@ def read(dataset: Location, manifest: Manifest) -> dict[str, SliceView] | None:
 
 
 def load_compared(path: str) -> bytes:
-    """The statistics of another dataset, as its file has them. Raises ConfigError."""
+    """Return the content of statistics.pb of the dataset to compare with.
+
+    Raises:
+      ConfigError: there is no such dataset, or it has no valid statistics.
+    """
     place = Location.parse(path)
     try:
         if STATISTICS in load(place).files:
@@ -87,8 +96,7 @@ def load_compared(path: str) -> bytes:
     except (ManifestError, StorageError, ValueError) as error:
         raise ConfigError(f"--compare-with {path}: {error}") from error
     raise ConfigError(
-        f"--compare-with {path}: the dataset has no {STATISTICS}; expected one that was made with"
-        " --statistics: make it again"
+        f"--compare-with {path}: the dataset has no {STATISTICS}: write it again with --statistics"
     )
 
 
@@ -98,7 +106,7 @@ def _name(feature: Any) -> str:
 
 def _column(feature: Any) -> ColumnView:
     kind = feature.WhichOneof("stats")
-    if kind is None:  # nothing is told of it
+    if kind is None:  # the column has no statistics
         return ColumnView(records=0, missing=0, values=0)
     common = getattr(feature, kind).common_stats
     counted = {
@@ -116,7 +124,7 @@ def _column(feature: Any) -> ColumnView:
     odd = {}
     buckets: tuple[tuple[float, float, float], ...] = ()
     for custom in feature.custom_stats:
-        if custom.name == FINE:
+        if custom.name == FINE_HISTOGRAM:
             buckets = tuple(
                 (one.low_value, one.high_value, one.sample_count)
                 for one in custom.histogram.buckets

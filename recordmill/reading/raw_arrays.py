@@ -1,6 +1,6 @@
-"""Arrays that records of others hold as bytes: `uint8:28x28x1`, or `uint8:?x28`, of any height.
+"""Declarations of arrays stored as bytes: `uint8:28x28x1`, or `uint8:?x28` for any height.
 
-What their bytes mean nothing in the records says, so that it has to be told.
+Records of other tools do not describe such bytes, so `recordmill adopt --raw` declares them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,27 @@ import numpy as np
 from recordmill.format.decode import Value
 
 _SHAPE = re.compile(r"(?:\?|[0-9]+)(?:x(?:\?|[0-9]+))*")
-_KINDS = "biufc"  # of numpy: bool, integers, floats, complex
+_KINDS = "biufc"  # numpy's kinds: bool, integers, floats, complex
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RawArray:
-    """dtype: numpy's name of it. shape: None where a size varies from record to record."""
+    """The dtype and shape of arrays.
+
+    dtype: numpy's name of it, such as "uint8".
+    shape: with None for a dimension that varies from record to record.
+    """
 
     dtype: str
     shape: tuple[int | None, ...]
 
     @classmethod
     def parse(cls, text: str) -> RawArray:
-        """Reads `DTYPE:AxBxC`. Raises ValueError."""
+        """Parse `DTYPE:AxBxC`, with ? for a dimension that varies.
+
+        Raises:
+          ValueError: the text is invalid, or more than one dimension varies.
+        """
         name, _, sizes = text.partition(":")
         try:
             dtype = np.dtype(name)
@@ -37,7 +45,7 @@ class RawArray:
                 f"expected DTYPE:SHAPE, such as uint8:28x28x1 or float32:?x3; got {text!r}"
             )
         if sizes.count("?") > 1:
-            raise ValueError(f"bytes tell one size that varies, not more; got {text!r}")
+            raise ValueError(f"expected at most one dimension that varies (?), got {text!r}")
         shape = tuple(None if size == "?" else int(size) for size in sizes.split("x"))
         return cls(dtype=name, shape=shape)
 
@@ -45,7 +53,11 @@ class RawArray:
         return f"{self.dtype}:{'x'.join('?' if n is None else str(n) for n in self.shape)}"
 
     def check(self, name: str, value: Value) -> None:
-        """Raises ValueError where a record's value is no such array."""
+        """Check the value of feature `name` in one record.
+
+        Raises:
+          ValueError: it is not one array of this dtype and shape.
+        """
         if not isinstance(value, list) or len(value) != 1:
             count = "no value" if value is None or not len(value) else f"{len(value)} values"
             got = count if value is None or isinstance(value, list) else f"{value.dtype}"

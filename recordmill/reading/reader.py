@@ -1,4 +1,4 @@
-"""Reads a dataset without TensorFlow: in order, or one record through the index."""
+"""Reads a dataset without TensorFlow: in order, or single records through the index."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ from recordmill.storage.files import Location, shown
 Folder = str | os.PathLike[str] | Location
 Source = Folder | Sequence[Folder]
 
-_VERIFY = "run `recordmill verify` for all that is damaged"
+_VERIFY = "run `recordmill verify` to find all damage"
 
 
 class DatasetDamagedError(FileDamagedError):
-    """A shard is not what was written."""
+    """A shard that differs from what was written."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a record is, and what the index says of it. number: within its file.
+class RecordPlace:
+    """The place of a record in a dataset, and its row of the index.
 
+    number: of the record within its file, from 0.
+    label: the class as text; None for an unlabelled record.
     copy: 0 for the record itself, 1 and up for its oversampled copies.
     """
 
@@ -58,58 +60,64 @@ class _Shard:
 def read(
     source: Source, split: str | None = None, *, features: Collection[str] | None = None
 ) -> Iterator[TypedRecord]:
-    """Yields the records of a split, or of all, in the order of the shards, every checksum checked.
+    """Return an iterator over records in the order of the shards. Every checksum is checked.
 
-    source: the folder of a dataset; else a TFRecord file that need not belong to one, a pattern of
-      names (`logs/*.tfrecord`), or several of both.
-    features: those that a record is to have; None for all.
+    source: the folder of a dataset; or a TFRecord file outside of any dataset, a pattern of names
+      (`logs/*.tfrecord`), or a list of files and patterns.
+    split: the split to read; None for all splits.
+    features: names of the features to return; None for all.
 
-    A record is {feature: value}, as the dataset declares them: a NumPy scalar or bytes where the
-    shape is (), else an array (of objects, where it holds bytes); pictures are as they are encoded.
-    Of a file, where nothing is declared, a value is always an array: `decode_held` in
-    `recordmill.reading.tfrecord_files` says more.
+    A record is {feature: value}. Values of a dataset have the declared dtypes and shapes: a NumPy
+    scalar or bytes for the shape (), otherwise an array (of dtype object for bytes); images stay
+    encoded. In files without a dataset nothing is declared, and a value is always an array; see
+    `recordmill.reading.tfrecord_files.decode_undeclared`.
 
     Raises:
-      ManifestError: there is no dataset.
-      ValueError: there is no such split, or no such feature.
-      FileDamagedError: says which record of which file is damaged; of a dataset, a
+      ManifestError: the source is not a dataset.
+      ValueError: the split or a feature does not exist.
+      FileDamagedError: names the damaged record and its file; for a dataset it is a
         DatasetDamagedError.
     """
     if isinstance(source, str | os.PathLike | Location):
         place = _location(source)
-        # Looked for first: who may read a dataset need not be allowed to list what is around it.
+        # The manifest is looked up first: listing the folder around it may not be permitted.
         files = None if (place / MANIFEST).exists() else find_files(place)
         if files is None:
             return iter(Records(place, split, features=features))
     else:
-        files = [file for one in source for file in _named(_location(one))]
+        files = [file for one in source for file in _existing_files(_location(one))]
         if not files:
             raise ValueError("expected the folder of a dataset, or TFRecord files; got none")
     if split is not None:
-        raise ValueError(f"files by themselves have no splits; got the split {split!r}")
+        raise ValueError(f"TFRecord files without a dataset have no splits; got split {split!r}")
     return read_files(files, features=features)
 
 
 def read_payloads(dataset: Folder, split: str | None = None) -> Iterator[bytes]:
-    """Yields the records as they are stored, serialised Examples or SequenceExamples, as `read`."""
+    """Return an iterator over the serialized Examples or SequenceExamples, in the order of `read`.
+
+    split: the split to read; None for all splits. Raises as `read`.
+    """
     return Records(dataset, split).payloads()
 
 
 class Records(Sequence[TypedRecord]):
-    """The records of a split, or of all, by their number in the order of `read`.
+    """The records of a split, or of all splits, by their number in the order of `read`.
 
-    Each is read where it stands, through the index, its checksums checked; a shard in gzip from its
-    start. Those that follow each other are read in one go: by iterating, as a slice, or `between`
-    two numbers. What is held is where records begin, 8 bytes each, of shards that were asked for.
-    What PyTorch's DataLoader and Grain take as a source: it holds nothing open, so it can be
-    pickled, forked, and read by many threads.
+    A record is read from its offset, which the index holds; in a gzip shard the records before it
+    are inflated, too. Checksums are always checked. Iteration, slices and `between` read
+    consecutive records in one pass. The offsets of every accessed shard are kept in memory: 8 bytes
+    per record.
+
+    It serves as a source for PyTorch's DataLoader and for Grain: it keeps no file open, and so can
+    be pickled, forked, and read by many threads.
 
     Raises:
-      ManifestError: there is no dataset.
-      ValueError: there is no such split, or no such feature.
-      IndexError: there is no such record.
+      ManifestError: the folder is not a dataset.
+      ValueError: the split or a feature does not exist.
+      IndexError: a record number is out of range.
       DatasetDamagedError: a record is damaged.
-      IndexDamagedError: the index of a shard is.
+      IndexDamagedError: the index of a shard is damaged.
     """
 
     def __init__(
@@ -126,7 +134,7 @@ class Records(Sequence[TypedRecord]):
         self._ends = [*itertools.accumulate(one.info.records for one in self._shards)]
         self._files = [self._location / one.info.file for one in self._shards]
         self._decode = RecordDecoder(self.manifest.features, only=features)
-        self._edges: dict[int, npt.NDArray[np.int64]] = {}
+        self._offsets: dict[int, npt.NDArray[np.int64]] = {}
 
     def __repr__(self) -> str:
         split = "" if self._split is None else f", {self._split!r}"
@@ -152,14 +160,16 @@ class Records(Sequence[TypedRecord]):
         return self.between(0, len(self))
 
     def between(self, first: int, stop: int) -> Iterator[TypedRecord]:
-        """Yields the records from `first` to before `stop`, of those that there are, in order."""
-        for shard, rows in self._stretches(first, stop):
-            for row, payload in zip(rows, self._stretch(shard, rows), strict=True):
+        """Yield the records first..stop-1 in order; numbers out of range are left out."""
+        for shard, rows in self._row_ranges(first, stop):
+            for row, payload in zip(rows, self._read_rows(shard, rows), strict=True):
                 yield self._decoded(payload, shard, row)
 
     def blocks(self, part: range, *, size: int) -> list[range]:
-        """Cuts records into ranges that can be read by themselves as fast as all in one go: of up
-        to `size` records, in gzip those of a shard.
+        """Split the record numbers `part` into ranges that can be read independently at full speed.
+
+        Ranges have up to `size` records; in gzip shards, which can only be read from their start,
+        a range is a whole shard.
         """
         if self.manifest.compression == "none":
             return [part[at : at + size] for at in range(0, len(part), size)]
@@ -169,49 +179,49 @@ class Records(Sequence[TypedRecord]):
 
     @property
     def mean_bytes(self) -> float:
-        """What a record takes in the files, on average."""
+        """Mean bytes of a record in the files."""
         return sum(one.info.bytes for one in self._shards) / max(len(self), 1)
 
     def payload(self, number: SupportsIndex) -> bytes:
-        """A record as it is stored: a serialised Example, or SequenceExample."""
+        """Return a record as it is stored: a serialized Example or SequenceExample."""
         return self._payload(*self._find(number))
 
     def payloads(self, first: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """Yields those of the records from `first` to before `stop`, or to the last, in order."""
-        for shard, rows in self._stretches(first, len(self) if stop is None else stop):
-            yield from self._stretch(shard, rows)
+        """Yield the records first..stop-1 as they are stored, in order; by default to the last."""
+        for shard, rows in self._row_ranges(first, len(self) if stop is None else stop):
+            yield from self._read_rows(shard, rows)
 
     def decode(self, payload: bytes, number: SupportsIndex) -> TypedRecord:
-        """The record of that number, given as it is stored."""
+        """Decode the payload of record `number`; errors name that record."""
         return self._decoded(payload, *self._find(number))
 
-    def place(self, number: SupportsIndex) -> Place:
-        """Where a record is, and what the index says of it."""
+    def place(self, number: SupportsIndex) -> RecordPlace:
+        """Return the place of a record: split, file, number in it, key, label, copy."""
         shard, row = self._find(number)
         return next(self._places(shard, row, 1))
 
-    def places(self) -> Iterator[Place]:
-        """Those of all records, in their order."""
+    def places(self) -> Iterator[RecordPlace]:
+        """Yield the places of all records in order."""
         for shard, one in enumerate(self._shards):
             yield from self._places(shard, 0, one.info.records)
 
-    def _places(self, shard: int, first: int, count: int) -> Iterator[Place]:
+    def _places(self, shard: int, first: int, count: int) -> Iterator[RecordPlace]:
         one = self._shards[shard]
         rows = self._index(shard, ["key", "label", "copy"]).slice(first, count)
         columns = (rows[name].to_pylist() for name in ("key", "label", "copy"))
         for number, (key, label, copy) in enumerate(zip(*columns, strict=True), start=first):
-            yield Place(
+            yield RecordPlace(
                 split=one.split, file=one.info.file, number=number, key=key, label=label, copy=copy
             )
 
     def _find(self, number: SupportsIndex) -> tuple[int, int]:
-        """The shard of a record, and its row there."""
-        asked = operator.index(number)
-        place = asked + len(self) if asked < 0 else asked
+        """Return the shard of a record, and its row in the shard."""
+        given = operator.index(number)
+        place = given + len(self) if given < 0 else given
         if not 0 <= place < len(self):
             of = "" if self._split is None else f" of {self._split}"
             known = f"expected a record{of} from 0 to {len(self) - 1}"
-            raise IndexError(f"{known if len(self) else f'there are no records{of}'}, got {asked}")
+            raise IndexError(f"{known if len(self) else f'there are no records{of}'}, got {given}")
         shard = bisect.bisect_right(self._ends, place)
         return shard, place - (self._ends[shard - 1] if shard else 0)
 
@@ -219,68 +229,75 @@ class Records(Sequence[TypedRecord]):
         try:
             return self._decode(payload)
         except ExampleError as error:
-            _damaged(self._shards[shard].info.file, row, str(error), error)
+            _raise_damaged(self._shards[shard].info.file, row, str(error), error)
 
     def _payload(self, shard: int, row: int) -> bytes:
         if self.manifest.compression != "none":
-            return next(self._stretch(shard, range(row, row + 1)))
-        edges = self._edges_of(shard)
-        start, end = int(edges[row]), int(edges[row + 1])
+            return next(self._read_rows(shard, range(row, row + 1)))
+        offsets = self._offsets_of(shard)
+        start, end = int(offsets[row]), int(offsets[row + 1])
         data = self._files[shard].read_range(start, end - start)
         file = self._shards[shard].info.file
         if not data:
-            _damaged(file, row, "it is not there")
+            _raise_damaged(file, row, "it is missing")
         try:
             return payload_of(data)
         except FrameError as error:
-            _damaged(file, row, error.what, error)
+            _raise_damaged(file, row, error.what, error)
 
-    def _stretches(self, first: int, stop: int) -> Iterator[tuple[int, range]]:
-        """The shards that have the records from `first` to before `stop`, and their rows there."""
+    def _row_ranges(self, first: int, stop: int) -> Iterator[tuple[int, range]]:
+        """Yield the shards of the records first..stop-1, and the rows of these in the shard."""
         for shard, (start, end) in enumerate(itertools.pairwise([0, *self._ends])):
             rows = range(max(first, start) - start, min(stop, end) - start)
-            if rows or first <= start == end <= stop:  # one without records has to be so
+            if rows or first <= start == end <= stop:  # an empty shard is read, to check it
                 yield shard, rows
 
-    def _stretch(self, shard: int, rows: range) -> Iterator[bytes]:
-        """Reads rows of a shard from where the first of them begins, or in gzip from the start."""
+    def _read_rows(self, shard: int, rows: range) -> Iterator[bytes]:
+        """Yield rows of a shard, read from the offset of the first; in gzip from the file's start.
+
+        If the rows include the shard's last one, nothing may follow it in the file.
+        """
         info = self._shards[shard].info
-        begun = rows.start if self.manifest.compression == "none" else 0
+        start = rows.start if self.manifest.compression == "none" else 0
         with self._files[shard].open_input() as stream:
-            if begun:
-                stream.seek(int(self._edges_of(shard)[begun]))
+            if start:
+                stream.seek(int(self._offsets_of(shard)[start]))
             frames = read_frames(stream, compression=self.manifest.compression)
-            number = begun
+            number = start
             try:
-                for frame in itertools.islice(frames, rows.stop - begun):
+                for frame in itertools.islice(frames, rows.stop - start):
                     if number >= rows.start:
                         yield frame.payload
                     number += 1
-                goes_on = rows.stop == info.records == number and next(frames, None) is not None
+                has_more = rows.stop == info.records == number and next(frames, None) is not None
             except FrameError as error:
-                _damaged(info.file, begun + error.record, error.what, error)
+                _raise_damaged(info.file, start + error.record, error.what, error)
         if number < rows.stop:
             missing = max(number, rows.start)
-            _damaged(info.file, missing, f"it is not there, of {info.records} of the file")
-        if goes_on:
-            _damaged(info.file, number, f"expected no more than {info.records} in the file")
+            what = f"it is missing; the manifest says {info.records} records"
+            _raise_damaged(info.file, missing, what)
+        if has_more:
+            what = f"the file has more than the {info.records} records of the manifest"
+            _raise_damaged(info.file, number, what)
 
-    def _edges_of(self, shard: int) -> npt.NDArray[np.int64]:
-        """Where the frames of a shard begin, and where the last one ends."""
-        if shard not in self._edges:
+    def _offsets_of(self, shard: int) -> npt.NDArray[np.int64]:
+        """Return the offsets of a shard's frames, and the end of the last: int64[records + 1]."""
+        if shard not in self._offsets:
             index = self._index(shard, ["offset", "length"])
-            offsets, lengths = (np.asarray(index[name]) for name in index.column_names)
-            edges = np.append(0, np.cumsum(lengths))
-            if (edges[:-1] != offsets).any():
-                raise IndexDamagedError("its frames do not stand one after another")
-            self._edges[shard] = edges
-        return self._edges[shard]
+            starts, lengths = (np.asarray(index[name]) for name in index.column_names)
+            offsets = np.append(0, np.cumsum(lengths))
+            if (offsets[:-1] != starts).any():
+                raise IndexDamagedError(
+                    f"{self._shards[shard].index}: its records are not contiguous"
+                )
+            self._offsets[shard] = offsets
+        return self._offsets[shard]
 
     def _index(self, shard: int, columns: Sequence[str]) -> pa.Table:
         one = self._shards[shard]
         index = read_index(self._location / one.index, columns=columns)
         if len(index) != one.info.records:
-            what = f"it has {len(index)} rows, {one.info.records} are expected"
+            what = f"expected {one.info.records} rows, got {len(index)}"
             raise IndexDamagedError(f"{one.index}: {what}")
         return index
 
@@ -288,13 +305,14 @@ class Records(Sequence[TypedRecord]):
 def open(  # noqa: A001, as gzip and wave do
     dataset: Folder, split: str | None = None, *, features: Collection[str] | None = None
 ) -> Records:
-    """The records of a split, or of all, by their number: `recordmill.open("out/")[123456]`.
+    """Open a dataset for access to records by number: `recordmill.open("out/")[123456]`.
 
-    features: those that a record is to have; None for all.
+    split: the split to read; None for all splits.
+    features: names of the features to return; None for all.
 
     Raises:
-      ManifestError: there is no dataset.
-      ValueError: there is no such split, or no such feature.
+      ManifestError: the folder is not a dataset.
+      ValueError: the split or a feature does not exist.
     """
     return Records(dataset, split, features=features)
 
@@ -303,16 +321,16 @@ def _location(dataset: Folder) -> Location:
     return dataset if isinstance(dataset, Location) else Location.parse(os.fspath(dataset))
 
 
-def _named(place: Location) -> list[Location]:
+def _existing_files(place: Location) -> list[Location]:
     found = find_files(place)
     if found is None:
-        what = "a folder, or not there"
+        what = "a folder or does not exist"
         raise ValueError(f"expected TFRecord files, got {shown(place)}, which is {what}")
     return found
 
 
 def _shards(manifest: Manifest, split: str | None) -> list[_Shard]:
-    """Those of a split, or of all, in their order."""
+    """Return the shards of a split, or of all splits, in order."""
     if split is not None and split not in manifest.splits:
         known = ", ".join(in_order(manifest.splits))
         raise ValueError(f"expected one of the splits {known}, got {split!r}")
@@ -325,5 +343,5 @@ def _shards(manifest: Manifest, split: str | None) -> list[_Shard]:
     ]
 
 
-def _damaged(file: str, record: int, what: str, cause: Exception | None = None) -> NoReturn:
+def _raise_damaged(file: str, record: int, what: str, cause: Exception | None = None) -> NoReturn:
     raise DatasetDamagedError(f"{file}, record {record}: {what}; {_VERIFY}") from cause

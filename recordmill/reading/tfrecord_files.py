@@ -1,4 +1,4 @@
-"""TFRecord files that belong to no dataset: every record by what it holds itself."""
+"""Reads TFRecord files without a dataset: types are taken from each record, not from a manifest."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from recordmill.format.decode import (
     decode_example,
     decode_steps,
     is_sequence_example,
-    own_array,
+    writable_array,
 )
-from recordmill.format.framing import HEAD, FrameError, compression_of, read_frames
+from recordmill.format.framing import HEADER_BYTES, FrameError, compression_of, read_frames
 from recordmill.storage.files import Location, MissingError, shown
 
 _PATTERN = re.compile(r"[*?\[]")
 
 
 class FileDamagedError(RunError):
-    """A file does not hold whole records, or not such as can be read."""
+    """A file with a damaged or undecodable record."""
 
 
 def find_files(place: Location) -> list[Location] | None:
-    """The file that stands there, or those whose names fit a pattern, by name; None where no file
-    stands there, and it is no pattern.
+    """Return the file at a place, or the files whose names match a pattern, sorted by name.
 
-    `*`, `?` and `[...]` count in the last part of a place, unless there is one of that very name.
+    `*`, `?` and `[...]` in the last part of the place form a pattern, unless a file of exactly that
+    name exists. Returns None if the place is a folder, or is missing and not a pattern.
 
     Raises:
-      MissingError: no file fits the pattern.
-      StorageError: if the storage refuses.
+      MissingError: no file matches the pattern.
+      StorageError: the storage fails.
     """
     if place.exists():
         return None if place.is_dir() else [place]
@@ -46,63 +46,65 @@ def find_files(place: Location) -> list[Location] | None:
         if entry.kind == "file" and fnmatch.fnmatchcase(entry.name, place.name)
     ]
     if not found:
-        raise MissingError(f"there is no file {shown(place)}: check the pattern")
+        raise MissingError(f"no file matches {shown(place)}: check the pattern")
     return found
 
 
 def read_files(
     files: Iterable[Location], *, features: Collection[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yields the records of files one after another, every checksum checked, gzip or not.
+    """Yield the records of files, gzip or not, one file after another, checking every checksum.
 
-    A record is {feature: value}, by name, of those that are asked for: `decode_held` says what.
+    features: names of the features to return, without those that a record lacks; None for all.
+
+    A record is {feature: value}, as `decode_undeclared` returns it.
 
     Raises:
-      FileDamagedError: says which record of which file is damaged.
-      StorageError: a file is not there, or the storage refuses.
+      FileDamagedError: names the damaged record and its file.
+      StorageError: a file is missing, or the storage fails.
     """
     for file in files:
         number = 0
         try:
             with file.open_input() as stream:
                 for frame in read_frames(stream, compression=compression_of(_head(stream))):
-                    record = decode_held(frame.payload)
-                    yield record if features is None else _chosen(record, features)
+                    record = decode_undeclared(frame.payload)
+                    yield record if features is None else _selected(record, features)
                     number += 1
         except FrameError as error:
             what = f"{error.what}{'' if error.record else '; is it a TFRecord file?'}"
             raise FileDamagedError(f"{shown(file)}, record {error.record}: {what}") from error
         except ExampleError as error:
-            what = f"no tf.train.Example: {error}"
+            what = f"not a tf.train.Example: {error}"
             raise FileDamagedError(f"{shown(file)}, record {number}: {what}") from error
 
 
-def decode_held(payload: bytes) -> dict[str, Any]:
-    """What an Example holds, of which nothing is declared: {feature: value}, by name.
+def decode_undeclared(payload: bytes) -> dict[str, Any]:
+    """Decode an Example or SequenceExample without declared features: {feature: value}, by name.
 
-    A value is always an array of one dimension: int64, float32, or objects that are bytes. None is
-    one whose kind the record does not say. Of a SequenceExample the features of the context are
-    such values, too, and a feature list is a list of them, one per step.
+    A value is an array of one dimension: int64, float32, or objects (bytes). It is None if the
+    record holds no list of values. The context of a SequenceExample has values of the same form;
+    a feature list is a Python list of such values, one per step.
 
     Raises:
-      ExampleError: it is neither.
+      ExampleError: the payload is neither.
     """
     found: dict[str, Any] = {
-        name: own_array(value) for name, value in decode_example(payload).items()
+        name: writable_array(value) for name, value in decode_example(payload).items()
     }
     if is_sequence_example(payload):
         for name, steps in decode_steps(payload).items():
             if name in found:
                 raise ExampleError(f"has {name!r} both in its context and as a feature list")
-            found[name] = [own_array(value) for value in steps]
+            found[name] = [writable_array(value) for value in steps]
     return dict(sorted(found.items()))
 
 
-def _chosen(record: dict[str, Any], features: Collection[str]) -> dict[str, Any]:
+def _selected(record: dict[str, Any], features: Collection[str]) -> dict[str, Any]:
     return {name: record[name] for name in features if name in record}
 
 
 def _head(stream: BinaryIO) -> bytes:
-    head = stream.read(HEAD)
+    head = stream.read(HEADER_BYTES)
     stream.seek(-len(head), os.SEEK_CUR)
     return head

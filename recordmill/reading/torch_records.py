@@ -1,4 +1,4 @@
-"""Records for PyTorch: an IterableDataset that deals them to hosts and to DataLoader's workers."""
+"""Records for PyTorch: an IterableDataset that shards them over hosts and DataLoader workers."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ import numpy as np
 from recordmill.errors import ConfigError
 from recordmill.format.typed_records import TypedRecord
 from recordmill.reading.reader import Folder, Records
-from recordmill.reading.worker_sharding import cut, part_of, shuffled, shuffled_blocks
+from recordmill.reading.worker_sharding import even_part, shuffled, shuffled_blocks, slice_ranges
 
 try:
     import torch
     from torch.utils.data import IterableDataset, get_worker_info
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "recordmill.torch_dataset is for PyTorch: install torch; recordmill.read does without"
+        "recordmill.torch_dataset needs PyTorch: install torch; recordmill.read works without it"
     ) from error
 
-# About what a worker reads at once, and what it draws from, in files.
-_BLOCK_BYTES = 4 << 20
-_BUFFER_BYTES = 32 << 20
-_BUFFER_RECORDS = 1 << 14
+_BLOCK_BYTES = 4 << 20  # bytes of files that a worker reads at once when shuffling
+_BUFFER_BYTES = 32 << 20  # bytes of files in the shuffle buffer of a worker
+_BUFFER_RECORDS = 1 << 14  # at most so many records in that buffer
 
 Transform = Callable[[TypedRecord], Any]
 
 
 class TorchRecords(IterableDataset):
-    """The records of a split that fall to this host; each worker of a DataLoader has its part.
+    """This host's records of a split, of which each worker of a DataLoader reads a part.
 
-    A record is {feature: value} as `recordmill.read` has it, but for arrays of bytes, which are
-    lists, as `default_collate` takes them.
+    A record is {feature: value} as `recordmill.read` returns it, except that arrays of bytes are
+    lists, which `default_collate` accepts.
     """
 
     def __init__(
@@ -46,45 +45,45 @@ class TorchRecords(IterableDataset):
         transform: Transform | None,
     ) -> None:
         self.records = records
-        self._part = part_of(range(len(records)), *shard)
+        self._part = even_part(range(len(records)), *shard)
         self._shuffle = shuffle
         self._seed = seed
         self._transform = transform
-        # Workers that outlive an epoch see what is set here.
+        # In shared memory, so that persistent workers see the epoch that is set here.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
-        """Records of this host, in all workers together."""
+        """Return the number of this host's records, over all workers."""
         return len(self._part)
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch begins next: with `shuffle` each has an order of its own.
+        """Set the number of the next epoch: with `shuffle` every epoch has another order.
 
         Raises:
-          ConfigError: it is below 0.
+          ConfigError: the number is below 0.
         """
-        self._epoch.fill_(_whole("epoch", epoch))
+        self._epoch.fill_(_nonnegative_int("epoch", epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        # Not in the generator: it would look at the epoch when the first record is asked for.
+        # Read here, because a generator would read it only at the first record.
         return self._iterate(int(self._epoch))
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         info = get_worker_info()
         workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
-        part = part_of(range(len(self)), workers, worker)
+        part = even_part(range(len(self)), workers, worker)
         if self._shuffle:
             blocks = self.records.blocks(self._part, size=self._count(_BLOCK_BYTES))
             order = shuffled_blocks(blocks, seed=self._seed, epoch=epoch)
         else:
             order = [self._part]
-        payloads = self._payloads(cut(order, part))
+        payloads = self._payloads(slice_ranges(order, part))
         if self._shuffle:
-            held = min(self._count(_BUFFER_BYTES), _BUFFER_RECORDS)
-            payloads = shuffled(payloads, held, seed=self._seed, epoch=epoch, worker=worker)
+            size = min(self._count(_BUFFER_BYTES), _BUFFER_RECORDS)
+            payloads = shuffled(payloads, size, seed=self._seed, epoch=epoch, worker=worker)
         for number, payload in payloads:
             record = self.records.decode(payload, number)
-            record = {name: _listed(value) for name, value in record.items()}
+            record = {name: _collatable(value) for name, value in record.items()}
             yield record if self._transform is None else self._transform(record)
 
     def _payloads(self, ranges: Sequence[range]) -> Iterator[tuple[int, bytes]]:
@@ -92,7 +91,7 @@ class TorchRecords(IterableDataset):
             yield from zip(one, self.records.payloads(one.start, one.stop), strict=True)
 
     def _count(self, size: int) -> int:
-        """How many records take so many bytes, about."""
+        """Return about how many records take `size` bytes."""
         return max(1, int(size / max(self.records.mean_bytes, 1)))
 
 
@@ -106,40 +105,41 @@ def torch_dataset(
     transform: Transform | None = None,
     features: Collection[str] | None = None,
 ) -> TorchRecords:
-    """A split as a `torch.utils.data.IterableDataset`: every record once in every epoch.
+    """Return a split as a `torch.utils.data.IterableDataset` with every record once per epoch.
 
-    shuffle: read in an order that `set_epoch` changes, a function of the seed and the epoch: blocks
-      of records at random, and of these each record from a buffer of up to 32 MB in a worker. On
-      disk records are shuffled already, so that none of this is needed for the first epoch.
-    shard: hosts, and which of them this is, from 0. Each has records of its own, by their number on
-      disk, and so has each worker of a DataLoader: how many they are differs by one at most.
-    transform: what makes of a record what a batch is made of, in the worker. Where workers are
-      spawned it has to be a function of a module.
-    features: those that a record is to have; None for all.
+    split: the split to read; None for all splits.
+    shuffle: read in an order that is a function of the seed and of the epoch, which `set_epoch`
+      sets: blocks of records in random order, and their records through a shuffle buffer of up to
+      32 MB per worker. Records are already shuffled on disk, so the first epoch does not need it.
+    shard: (hosts, index of this host). Every host, and every worker of its DataLoader, reads a
+      contiguous part of the records; the sizes of these parts differ by at most one.
+    transform: a function from record to sample, called in the worker. If workers are spawned, it
+      must be a module-level function.
+    features: names of the features to return; None for all.
 
     Raises:
-      ModuleNotFoundError: there is no PyTorch.
-      ManifestError: there is no dataset.
-      ValueError: there is no such split, or no such feature.
-      ConfigError: a shard or a seed that there is not.
+      ModuleNotFoundError: PyTorch is not installed.
+      ManifestError: the folder is not a dataset.
+      ValueError: the split or a feature does not exist.
+      ConfigError: the shard or the seed is invalid.
     """
     if len(shard) != 2:
         raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {shard!r}")
-    hosts, index = (_whole("shard", number) for number in shard)
+    hosts, index = (_nonnegative_int("shard", number) for number in shard)
     if index >= hosts:
         raise ConfigError(
-            f"shard: expected (hosts, index), with an index below {hosts}, got {shard!r}"
+            f"shard: expected (hosts, index) with an index below {hosts}, got {shard!r}"
         )
     return TorchRecords(
         Records(dataset, split, features=features),
         shuffle=shuffle,
-        seed=_whole("seed", seed),
+        seed=_nonnegative_int("seed", seed),
         shard=(hosts, index),
         transform=transform,
     )
 
 
-def _whole(name: str, value: Any) -> int:
+def _nonnegative_int(name: str, value: Any) -> int:
     try:
         number = operator.index(value)
     except TypeError:
@@ -149,7 +149,7 @@ def _whole(name: str, value: Any) -> int:
     return number
 
 
-def _listed(value: Any) -> Any:
+def _collatable(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype == object:
         return value.tolist()
     return value

@@ -1,7 +1,7 @@
-"""Which records a worker of a training job reads in an epoch, and in which order.
+"""Distribution of records over the hosts and workers of a training job, and their order.
 
-Everything is a function of the seed, the epoch, and how many hosts and workers there are, so that
-they need not speak with each other for every record to be read exactly once.
+Everything is a function of the seed, the epoch, and the numbers of hosts and workers, so that every
+record is read exactly once without communication between them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 T = TypeVar("T")
 
 
-def part_of(whole: range, parts: int, number: int) -> range:
-    """Part `number`, from 0, of so many equal ones; their sizes differ by one at most."""
+def even_part(whole: range, parts: int, number: int) -> range:
+    """Return part `number` (from 0) of `parts` parts, whose sizes differ by at most one."""
     return whole[len(whole) * number // parts : len(whole) * (number + 1) // parts]
 
 
-def cut(ranges: Sequence[range], part: range) -> list[range]:
-    """What ranges that are laid one after another have between two places, in their order."""
+def slice_ranges(ranges: Sequence[range], part: range) -> list[range]:
+    """Return a slice of concatenated ranges, as ranges: their items at the positions `part`."""
     found = []
     at = 0
     for one in ranges:
@@ -30,22 +30,22 @@ def cut(ranges: Sequence[range], part: range) -> list[range]:
 
 
 def shuffled_blocks(blocks: Sequence[range], *, seed: int, epoch: int) -> list[range]:
-    """All blocks in the order of an epoch: the same for all workers of a host."""
+    """Return all blocks in the order of an epoch, which is the same for all workers of a host."""
     return [
         blocks[number] for number in np.random.default_rng((seed, epoch)).permutation(len(blocks))
     ]
 
 
 def shuffled(items: Iterator[T], size: int, *, seed: int, epoch: int, worker: int) -> Iterator[T]:
-    """Yields all items, each taken at random from `size` that are held."""
+    """Yield all items, each drawn at random from a buffer of `size` items."""
     rng = np.random.default_rng((seed, epoch, 1 + worker))
-    held: list[T] = []
+    buffer: list[T] = []
     for item in items:
-        if len(held) < size:
-            held.append(item)
+        if len(buffer) < size:
+            buffer.append(item)
             continue
         place = int(rng.integers(size))
-        yield held[place]
-        held[place] = item
-    for place in rng.permutation(len(held)).tolist():
-        yield held[place]
+        yield buffer[place]
+        buffer[place] = item
+    for place in rng.permutation(len(buffer)).tolist():
+        yield buffer[place]

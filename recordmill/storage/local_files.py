@@ -1,4 +1,4 @@
-"""Local files by plain `os` calls: any name (surrogateescape), and faster than pyarrow."""
+"""Local files through `os`: faster than pyarrow, and with names that are not UTF-8, too."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from recordmill.storage.stores import DirectoryEntry, Kind
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# What filesystems answer that have no hard links.
+# Errors of filesystems without hard links.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class LocalFiles:
-    """The local `Store`; raises plain OSError."""
+    """The `Store` of local files; it raises OSError."""
 
     def stat(self, path: str) -> DirectoryEntry | None:
         try:
@@ -36,7 +36,7 @@ class LocalFiles:
                 try:
                     entries.append(_entry(item.name, item.stat()))
                 except FileNotFoundError:
-                    # Taken away since it was listed, or a link that leads nowhere.
+                    # Deleted since it was listed, or a dangling link.
                     with contextlib.suppress(FileNotFoundError):
                         entries.append(_entry(item.name, item.stat(follow_symlinks=False)))
         return sorted(entries, key=lambda entry: entry.name)
@@ -48,7 +48,7 @@ class LocalFiles:
         return io.FileIO(path, "wb")
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        # Not `open`, which takes longer than all the rest where little is read.
+        # Not `open`, which takes longer than reading a few bytes.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return read_exactly(descriptor, offset, length)
@@ -96,9 +96,9 @@ class LocalFiles:
 
 
 def read_exactly(descriptor: int, offset: int, length: int) -> bytes:
-    """bytes[<= length] at `offset`; shorter only at the end of the file."""
+    """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
     data = os.pread(descriptor, length, offset)
-    # One call reads at most 2 GiB (read(2)), and network mounts may give less than asked.
+    # One call reads at most 2 GiB (read(2)), and network mounts may return less than requested.
     while len(data) < length:
         more = os.pread(descriptor, length - len(data), offset + len(data))
         if not more:
@@ -113,7 +113,7 @@ def _entry(name: str, status: os.stat_result) -> DirectoryEntry:
 
 
 def _write_temporary(path: str, data: ReadableBuffer) -> str:
-    """Writes beside `path` and returns the name; on disk before it gets its real name."""
+    """Write to a temporary file in the folder of `path`, sync it to disk, and return its name."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -128,7 +128,7 @@ def _write_temporary(path: str, data: ReadableBuffer) -> str:
 
 
 def _create_in_place(path: str, data: bytes) -> bool:
-    """One creator wins, but a reader may see the content come about."""
+    """Create the file where hard links are missing: readers may see partial content."""
     try:
         with open(path, "xb") as file:
             file.write(data)

@@ -1,4 +1,4 @@
-"""Storage trouble in one sentence: what was being done, to which place, why, what to do."""
+"""Errors of storage, as one sentence: the operation, the place, the cause, and what to do."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _ADVICE = {
     errno.EPERM: ("operation not permitted", f"check its owner and mode, {AGAIN}"),
     errno.EIO: ("input/output error", f"check the disk or the mount, {AGAIN}"),
     errno.ESTALE: ("the mount has gone stale", f"mount it again, {AGAIN}"),
-    errno.ENOENT: ("it or its folder is not there", f"see who removed it, {AGAIN}"),
-    errno.ENOTDIR: ("a file stands where a folder is needed", f"move that file, {AGAIN}"),
-    errno.EISDIR: ("a folder stands where a file is needed", f"move that folder, {AGAIN}"),
-    errno.ENOTEMPTY: ("the folder is not empty", f"see who writes there, {AGAIN}"),
-    errno.ELOOP: ("its symbolic links form a loop", f"mend the links, {AGAIN}"),
+    errno.ENOENT: ("it or its folder does not exist", f"check the path, {AGAIN}"),
+    errno.ENOTDIR: ("a file is where a folder is needed", f"move that file, {AGAIN}"),
+    errno.EISDIR: ("a folder is where a file is needed", f"move that folder, {AGAIN}"),
+    errno.ENOTEMPTY: ("the folder is not empty", f"check what else writes there, {AGAIN}"),
+    errno.ELOOP: ("its symbolic links form a loop", f"fix the links, {AGAIN}"),
     errno.ENAMETOOLONG: ("the name is too long for that filesystem", f"shorten it, {AGAIN}"),
     errno.EMFILE: ("too many open files", f"raise the limit (ulimit -n), {AGAIN}"),
     errno.ENFILE: ("too many open files on this machine", f"close some programs, {AGAIN}"),
 }
-_OTHERWISE = f"check that the place can be reached and used, {AGAIN}"
+_OTHER_ADVICE = f"check that the storage is reachable, {AGAIN}"
 _CLASSES = {
     FileNotFoundError: errno.ENOENT,
     PermissionError: errno.EACCES,
@@ -50,31 +50,36 @@ _AWS_CODES = {
 
 
 class StorageError(RunError):
-    """The storage refused an operation."""
+    """An operation on storage failed."""
 
 
 class MissingError(StorageError):
-    """What was to be read or listed is not there."""
+    """A file or folder does not exist."""
 
 
 class ChangedInputError(RunError):
-    """An input file is no longer what the listing saw."""
+    """An input file changed after it was listed."""
 
 
 @contextlib.contextmanager
-def explained(doing: str, place: object) -> Iterator[None]:
-    """Raises what storage raises as StorageError: 'cannot <doing> <place>: <why>; <what to do>'."""
+def raise_storage_errors(doing: str, place: object) -> Iterator[None]:
+    """Convert errors of `os` and pyarrow: 'cannot <doing> <place>: <why>; <what to do>'.
+
+    Raises:
+      MissingError: the file or folder does not exist.
+      StorageError: any other error.
+    """
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         code = error_code(error)
-        why, advice = _ADVICE.get(code, (reason(error), _OTHERWISE))
+        why, advice = _ADVICE.get(code, (short_cause(error), _OTHER_ADVICE))
         kind = MissingError if code == errno.ENOENT else StorageError
         raise kind(f"cannot {doing} {shown(place)}: {why}; {advice}") from error
 
 
 def error_code(error: BaseException) -> int:
-    """The errno of what `os` or pyarrow raised, 0 where there is none."""
+    """Return the errno of an error of `os` or pyarrow, or 0 if it has none."""
     for kind, code in _CLASSES.items():
         if isinstance(error, kind):
             return code
@@ -84,8 +89,8 @@ def error_code(error: BaseException) -> int:
     return _AWS_CODES.get(aws[1], 0) if aws else 0
 
 
-def reason(error: BaseException) -> str:
-    """Why, in few words: pyarrow's messages run over many lines."""
+def short_cause(error: BaseException) -> str:
+    """Return a short cause of an error; pyarrow's messages have many lines."""
     code = error_code(error)
     if code in _ADVICE:
         return _ADVICE[code][0]
@@ -93,10 +98,10 @@ def reason(error: BaseException) -> str:
         return os.strerror(code).lower()
     text = str(error)
     if aws := _AWS_ERROR.search(text):
-        return f"the store answers '{aws[1].lower().replace('_', ' ')}'"
+        return f"the store reports '{aws[1].lower().replace('_', ' ')}'"
     return (text.splitlines() or [type(error).__name__])[0]
 
 
 def shown(place: object) -> str:
-    """A path as text that can be printed: bytes that are not UTF-8 as backslash escapes."""
+    """Return a path as printable text, with backslash escapes for bytes that are not UTF-8."""
     return os.fsencode(str(place)).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What a filesystem must be able to do, and the one kind that is not local: pyarrow's."""
+"""The operations of a filesystem, and their implementation by pyarrow's filesystems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Guard = AbstractContextManager[None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DirectoryEntry:
-    """What stands in a folder; links are followed. size: bytes; mtime_ns: since the epoch."""
+    """A file or folder; links are followed. size: bytes; mtime_ns: since the epoch."""
 
     name: str
     kind: Kind
@@ -32,7 +32,7 @@ class DirectoryEntry:
 
 
 class Store(Protocol):
-    """Operations on paths; they raise OSError or pa.ArrowException, `Location` says it in words."""
+    """Operations on paths. They raise OSError or pa.ArrowException; `Location` converts these."""
 
     def stat(self, path: str) -> DirectoryEntry | None: ...
     def list_dir(self, path: str) -> list[DirectoryEntry]: ...
@@ -48,10 +48,10 @@ class Store(Protocol):
 
 
 class ArrowFiles:
-    """A `Store` over any pyarrow filesystem; paths are relative to `base`.
+    """The `Store` of a pyarrow filesystem; paths are relative to `base`.
 
-    has_folders: whether a folder must be made before a file in it (HDFS). Object stores have none;
-    pyarrow would write an empty marker object for each.
+    has_folders: whether a folder must exist before a file is written to it, as on HDFS. Object
+      stores have no folders; pyarrow would write an empty marker object for each.
     """
 
     def __init__(self, filesystem: Any, base: str, *, has_folders: bool) -> None:
@@ -60,29 +60,29 @@ class ArrowFiles:
         self._has_folders = has_folders
 
     def path(self, path: str) -> str:
-        """The path as the pyarrow filesystem wants it."""
+        """Return the path for the pyarrow filesystem."""
         return f"{self.base}/{path}".rstrip("/") if path else self.base or "/"
 
     def stat(self, path: str) -> DirectoryEntry | None:
         info = self.filesystem.get_file_info(self.path(path))
-        return None if info.type == fs.FileType.NotFound else entry(info)
+        return None if info.type == fs.FileType.NotFound else directory_entry(info)
 
     def list_dir(self, path: str) -> list[DirectoryEntry]:
         found = self.filesystem.get_file_info(fs.FileSelector(self.path(path)))
-        return sorted((entry(info) for info in found), key=lambda item: item.name)
+        return sorted((directory_entry(info) for info in found), key=lambda item: item.name)
 
     def open_input(self, path: str) -> BinaryIO:
         stream: BinaryIO = self.filesystem.open_input_file(self.path(path))
         return stream
 
     def open_output(self, path: str) -> BinaryIO:
-        # By itself pyarrow would pack what has .gz in its name.
+        # By default pyarrow would compress a file with .gz in its name.
         stream: BinaryIO = self.filesystem.open_output_stream(self.path(path), compression=None)
         return stream
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         with self.filesystem.open_input_file(self.path(path)) as file:
-            data: bytes = patiently(file.read_at, length, offset)
+            data: bytes = call_with_retries(file.read_at, length, offset)
             return data
 
     def write_bytes(self, path: str, data: ReadableBuffer) -> None:
@@ -103,7 +103,7 @@ class ArrowFiles:
             except pa.ArrowNotImplementedError:
                 self.filesystem.copy_file(old, new)
                 self.filesystem.delete_file(old)
-        except OSError:  # a missing source is not always a FileNotFoundError: S3 says NO_SUCH_KEY
+        except OSError:  # for a missing source S3 raises no FileNotFoundError, but NO_SUCH_KEY
             if self.stat(source) is not None or self.stat(target) is None:
                 raise
 
@@ -119,8 +119,8 @@ class ArrowFiles:
             self.filesystem.create_dir(self.path(path), recursive=True)
 
 
-def entry(info: Any) -> DirectoryEntry:
-    """A pyarrow FileInfo as an Entry."""
+def directory_entry(info: Any) -> DirectoryEntry:
+    """Convert a pyarrow FileInfo."""
     return DirectoryEntry(
         name=info.base_name,
         kind="dir" if info.type == fs.FileType.Directory else "file",
@@ -129,29 +129,37 @@ def entry(info: Any) -> DirectoryEntry:
     )
 
 
-# What a store says when it may answer the next time.
-_PASSING = ("INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "REQUEST_TIMEOUT")
-_PAUSES = (0.1, 0.5, 2.0)  # s
+# Temporary errors of object stores.
+_TEMPORARY = (
+    "INTERNAL_FAILURE",
+    "REQUEST_TIMEOUT",
+    "SERVICE_UNAVAILABLE",
+    "SLOW_DOWN",
+    "THROTTLING",
+)
+_PAUSES = (0.1, 0.5, 2.0)  # seconds
 
 
-def patiently(call: Callable[..., T], *arguments: Any) -> T:
-    """Calls again where a store had no answer for the moment.
+def call_with_retries(call: Callable[..., T], *arguments: Any) -> T:
+    """Call a function, again after a pause if a store reports a temporary error.
 
-    pyarrow does so by itself, but not where what it was to read is shorter than the words of the
-    error that came in its place.
+    pyarrow retries by itself, except when a range to read is shorter than the error's response.
     """
     for pause in _PAUSES:
         try:
             return call(*arguments)
         except OSError as error:
-            if not any(word in str(error) for word in _PASSING):
+            if not any(word in str(error) for word in _TEMPORARY):
                 raise
         time.sleep(pause)
     return call(*arguments)
 
 
-class ExplainedStream(io.RawIOBase):
-    """A raw stream of any store; `guard()` is a context that turns its errors into ours."""
+class GuardedStream(io.RawIOBase):
+    """A raw stream of a store, with every operation inside a context that converts its errors.
+
+    guard: returns such a context.
+    """
 
     def __init__(self, raw: Any, guard: Callable[[], Guard], *, reads: bool) -> None:
         self._raw = raw
@@ -169,11 +177,11 @@ class ExplainedStream(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         with self._guard():
-            return int(patiently(self._raw.readinto, buffer))
+            return int(call_with_retries(self._raw.readinto, buffer))
 
     def readall(self) -> bytes:
         with self._guard():
-            return bytes(patiently(self._raw.read))
+            return bytes(call_with_retries(self._raw.read))
 
     def write(self, data: ReadableBuffer) -> int:
         with self._guard():

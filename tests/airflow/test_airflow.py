@@ -2,14 +2,14 @@
 
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.paths import ROOT
+
 AIRFLOW = ROOT / "build" / "airflow" / "bin" / "airflow"
 
 

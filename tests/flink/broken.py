@@ -18,10 +18,10 @@ class BrokenEncoder(ImageEncoder):
 
 def install() -> None:
     """Makes `recordmill images` use it."""
-    real = images.kind
+    real = images.data_type
 
-    def kind(config: Any) -> Any:
+    def data_type(config: Any) -> Any:
         found = real(config)
         return dataclasses.replace(found, encoder=BrokenEncoder(**vars(found.encoder)))
 
-    images.kind = kind
+    images.data_type = data_type

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.flink_cluster import FlinkCluster
-from tests.flink.jobs import CLOTHING, LARGE, Job
+from tests.flink.jobs import LARGE, Job
+from tests.paths import SMALL_CLOTHING
 
 GZIP = (*LARGE, "--compression", "gzip")
 
@@ -27,6 +28,6 @@ def undisturbed(tmp_path_factory) -> Job:
 @pytest.fixture(scope="session")
 def large(tmp_path_factory) -> Job:
     """Balanced, augmented, gzipped, of 3,457 photos, by the local runner."""
-    job = Job(tmp_path_factory.mktemp("large") / "out", *GZIP, source=CLOTHING)
+    job = Job(tmp_path_factory.mktemp("large") / "out", *GZIP, source=SMALL_CLOTHING)
     job.finish()
     return job

@@ -12,11 +12,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.flink_cluster import JOB_SERVER, ROOT, FlinkCluster, kill, processes, wait_until
+from tests.paths import DEMO
 from tests.soak.command import content
 
-EXAMPLES = ROOT / "examples" / "clothing"
-CLOTHING = ROOT.parent / "shared" / "data" / "clothing"
-# Balanced, augmented, of 3,457 photos.
+# Balanced and augmented, of small photos.
 LARGE = ("--size", "48", "--augment", "flip,crop")
 # Enough shards of enough pictures that a job can be caught writing.
 LONG = ("--size", "512", "--balance-target", "60", "--num-shards", "train=24,test=2")
@@ -45,7 +44,7 @@ class Job:
         self,
         output: pathlib.Path | str,
         *options: str,
-        source: pathlib.Path | str = EXAMPLES,
+        source: pathlib.Path | str = DEMO,
         kind: str = "images",
     ) -> None:
         self.output = output

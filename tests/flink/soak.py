@@ -23,7 +23,6 @@ from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_unti
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from tests.flink.jobs import (
-    CLOTHING,
     FOLDER,
     LARGE,
     LONG,
@@ -32,7 +31,7 @@ from tests.flink.jobs import (
     kill_workers,
     replace_taskmanager,
 )
-from tests.soak.command import end
+from tests.soak.command import PHOTOS, end
 
 _STEP = 4  # shards that are finished before the first kill; before each one after, so many more
 
@@ -48,11 +47,11 @@ def compare(folder: pathlib.Path, parallelisms: Sequence[int]) -> list[str]:
     ):
         for compression in ("none", "gzip"):
             options = (*LARGE, "--compression", compression)
-            expected = Job(folder / f"direct-{compression}", *options, source=CLOTHING)
+            expected = Job(folder / f"direct-{compression}", *options, source=PHOTOS)
             _print_row("local runner", compression, 2, _finish(expected), expected)
             for slots in parallelisms:
                 for name in ("embedded", "loopback", "process", "external"):
-                    job = Job(folder / "out", *options, source=CLOTHING)
+                    job = Job(folder / "out", *options, source=PHOTOS)
                     flags = ["--parallelism", str(slots)]
                     if name == "external":
                         flags += ["--environment-config", pool]

@@ -2,8 +2,8 @@
 
 from recordmill.storage.files import Location
 from tests.flink.jobs import Job
+from tests.recordmill.storage.test_s3 import files, fill
 from tests.s3_server import CREDENTIALS, s3_server
-from tests.test_s3 import files, fill
 
 
 def test_the_same_dataset_as_in_a_folder(flink, undisturbed, monkeypatch):

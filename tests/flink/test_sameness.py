@@ -1,6 +1,7 @@
 """The same bytes on Flink as on this machine, wherever Flink and its workers run."""
 
 import pathlib
+import re
 import socket
 
 import numpy as np
@@ -9,11 +10,8 @@ import pytest
 from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from tests.films import make_film
 from tests.flink.conftest import GZIP
-from tests.flink.jobs import CLOTHING, Job, command
-from tests.test_table import AIR
-from tests.texts import SMS
-
-FACES = CLOTHING.parent / "facemask_coco"
+from tests.flink.jobs import Job, command
+from tests.paths import AIR, BOXES, SMALL_CLOTHING, SMS
 
 
 def test_embedded(undisturbed, tmp_path):
@@ -30,10 +28,22 @@ def test_on_a_cluster(environment, flink, undisturbed, tmp_path):
     assert not (tmp_path / "out" / ".recordmill").exists()
 
 
+def test_flinks_page_shows_the_eight_steps(flink, undisturbed, tmp_path):
+    before = set(flink.cluster.jobs())
+    job = Job(tmp_path / "out").on(flink, "loopback")
+    job.finish()
+    (number,) = set(flink.cluster.jobs()) - before
+    plan = flink.cluster._call("GET", f"/v1/jobs/{number}/plan")["plan"]
+    described = " ".join(node["description"] for node in plan["nodes"])
+    steps = ["Read", "Check", "AssignSplits", "Analyze", "Rebalance", "Reshuffle"]
+    for step in [*steps, "WriteToTFRecord", "Publish"]:
+        assert re.search(rf"\b{step}\b", described), f"{step} is not in: {described}"
+
+
 def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_path):
     with worker_pool() as address:
         options = ("--environment-config", address, "--parallelism", "2", "--spill-above", "1")
-        job = Job(tmp_path / "out", *GZIP, source=CLOTHING).on(flink, "external", *options)
+        job = Job(tmp_path / "out", *GZIP, source=SMALL_CLOTHING).on(flink, "external", *options)
         job.finish()
         assert job.files == large.files
         assert command("verify", "--dataset", str(job.output)).code == 0
@@ -65,16 +75,16 @@ def test_boxes_and_pictures_of_several_classes(flink, tmp_path):
     options = (
         *(
             "--annotations",
-            str(FACES / "custom_val.json"),
+            str(BOXES / "annotations.json"),
             "--stratify",
             "--augment",
             "flip,rotate",
         ),
         *("--balance-target", "repeat:0.5", "--spill-above", "1"),
     )
-    direct = Job(tmp_path / "direct", *options, source=FACES)
+    direct = Job(tmp_path / "direct", *options, source=BOXES)
     direct.finish()
-    job = Job(tmp_path / "flink", *options, source=FACES).on(flink, "loopback")
+    job = Job(tmp_path / "flink", *options, source=BOXES).on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
 

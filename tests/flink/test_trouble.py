@@ -78,7 +78,7 @@ def test_a_stopped_command_cancels_its_job(frail, long, tmp_path):
     process.send_signal(signal.SIGTERM)
     result = ended(process)
     assert result.code == 143, result.err
-    assert result.last.endswith("stopped by SIGTERM; the same command continues")
+    assert result.last.endswith("stopped by SIGTERM; run the same command again to continue")
     assert state(frail) == "CANCELED"
     expect_nothing_left(frail)
     assert not (out / "dataset.json").exists()
@@ -116,7 +116,7 @@ def test_a_detached_job_publishes_itself(flink, long, tmp_path):
     # Whoever comes now is told.
     second = job.run()
     assert second.code == 1
-    assert f"the Flink job {name} at {flink.cluster.url} holds it" in second.last
+    assert f"the Flink job {name} at {flink.cluster.url} holds the lock" in second.last
     said = command("status", "--output", str(out), "--json")
     assert said.code == 0, said.err
     assert json.loads(said.out)["state"] in ("RUNNING", "CREATED")
@@ -166,7 +166,7 @@ def test_a_detached_job_that_is_refused_has_failed(flink, tmp_path):
     assert "5 of 5 inputs were rejected" in by_job.out
     assert by_output.out.startswith("refused: 5 of 5 inputs were rejected")
     again = command("cancel", "--flink-master", flink.master, "--job", name)
-    assert again.out == f"job {name} had ended before: it is FAILED\n", again.err
+    assert again.out == f"job {name} had already ended: FAILED\n", again.err
 
 
 def test_too_many_rejects_are_a_verdict(flink, tmp_path):
@@ -203,7 +203,7 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
     size = source.stat().st_size
     assert result.last == (
         f"recordmill images: error: {photos}/a/1.jpg changed while the job ran (was {size} bytes,"
-        f" is {size + 1}): run the same command again, it lists the input anew"
+        f" is {size + 1}): run the same command again, it lists the input again"
     )
     assert "java" not in result.err
 

@@ -1,16 +1,210 @@
+"""Patches of Beam: their effect, and the versions and the switch that they depend on."""
+
+import gc
+import json
+import os
 import pickle
+import subprocess
+import sys
+from types import ModuleType
 
-from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
+import apache_beam as beam
+import pytest
+from apache_beam.options import pipeline_options
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.transforms import core
 
-from recordmill.runners.beam_options import CachedViewOptions
+from recordmill.runners import beam_patches, direct
+from tests.paths import DEMO, ROOT
+
+PATCHED = {
+    "apache_beam.options.pipeline_options": (PipelineOptions, "view_as"),
+    "apache_beam.transforms.core": (core, "get_function_args_defaults"),
+    "apache_beam.runners.portability.fn_api_runner.fn_runner": (
+        fn_runner.ParallelBundleManager,
+        "process_bundle",
+    ),
+}
+"""Module of Beam: (object, attribute) that a patch changes."""
+
+PERMANENT = (
+    "from recordmill.runners.beam_patches import permanent_imports\nwith permanent_imports():"
+)
+STATE = f"""
+{PERMANENT}
+    import recordmill.pipelines.run
+import sys
+from tests.runners.test_beam_patches import PATCHED
+for holder, name in PATCHED.values():
+    print(hasattr(getattr(holder, name), "__wrapped__"))
+"""
 
 
-def test_a_view_is_made_once_and_shares_the_values():
-    options = CachedViewOptions(["--direct_num_workers=3", "--streaming"])
+def printed(program: str, **environment: str) -> list[str]:
+    """Return the lines that a program prints in a new interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+
+
+def loaded(program: str, **environment: str) -> set[str]:
+    """Return the names of all modules that a new interpreter has loaded after a program."""
+    return set(printed(f"{program}\nimport sys\nprint(*sys.modules, sep='\\n')", **environment))
+
+
+@pytest.fixture
+def unpatched(monkeypatch):
+    """Beam as in a new process, whether or not this process has patched it."""
+    for holder, name in PATCHED.values():
+        function = getattr(holder, name)
+        monkeypatch.setattr(holder, name, getattr(function, "__wrapped__", function))
+    monkeypatch.setattr(beam_patches, "_applied", set())
+    monkeypatch.delenv(beam_patches.SWITCH, raising=False)
+    beam_patches.enabled.cache_clear()
+    yield
+    beam_patches.enabled.cache_clear()
+
+
+def attributes() -> list[object]:
+    return [getattr(holder, name) for holder, name in PATCHED.values()]
+
+
+def test_every_patch_is_listed_here():
+    assert PATCHED.keys() == beam_patches._PATCHES.keys()
+
+
+@pytest.mark.parametrize(("value", "patched"), [("1", "True"), ("", "True"), ("0", "False")])
+def test_the_switch_leaves_beam_unchanged(value, patched):
+    assert printed(STATE, RECORDMILL_BEAM_PATCHES=value) == [patched] * len(PATCHED)
+
+
+def test_the_switch_leaves_the_imports_of_beam_unchanged():
+    program = f"{PERMANENT} import recordmill.pipelines.run"
+    omitted = {"beartype", "pymongo", "apache_beam.io.gcp.bigquery"}
+    unchanged = loaded("import recordmill.pipelines.run")
+    assert unchanged >= omitted, "this version of Beam imports other modules"
+    assert loaded(program, RECORDMILL_BEAM_PATCHES="1").isdisjoint(omitted)
+    assert loaded(program, RECORDMILL_BEAM_PATCHES="0") >= unchanged
+
+
+@pytest.mark.parametrize("name", ["apache_beam.io.gcp.bigquery", "apache_beam.io.mongodbio"])
+def test_omitted_modules_can_be_imported_later(name):
+    program = (
+        f"{PERMANENT} import recordmill.pipelines.run\nimport {name} as it; print(len(dir(it)))"
+    )
+    assert int(*printed(program, RECORDMILL_BEAM_PATCHES="1")) > 20
+
+
+def test_other_versions_of_beam_are_not_patched(unpatched, monkeypatch):
+    before = attributes()
+    monkeypatch.setattr(beam_patches.importlib.metadata, "version", lambda name: "2.78.0")
+    with beam_patches.permanent_imports():
+        pass
+    assert attributes() == before
+    beam_patches.enabled.cache_clear()
+    monkeypatch.undo()
+    assert beam_patches.enabled() == (os.environ.get(beam_patches.SWITCH) != "0")
+
+
+def test_patches_apply_once(unpatched):
+    before = attributes()
+    beam_patches.apply_patches()
+    patched = attributes()
+    assert all(new is not old for new, old in zip(patched, before, strict=True))
+    beam_patches.apply_patches()
+    assert attributes() == patched
+
+
+@pytest.mark.parametrize("module", PATCHED)
+def test_a_missing_attribute_means_no_patch(unpatched, monkeypatch, module):
+    before = attributes()
+    monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    beam_patches.apply_patches()
+    unchanged = [new is old for new, old in zip(attributes(), before, strict=True)]
+    assert unchanged == [name == module for name in PATCHED]
+
+
+def fail_to_import() -> None:
+    with beam_patches.permanent_imports():
+        assert not gc.isenabled()
+        raise ImportError
+
+
+def test_garbage_collection_is_back_after_the_imports():
+    with pytest.raises(ImportError):
+        fail_to_import()
+    assert gc.isenabled()
+
+
+def test_datasets_are_the_same_without_patches(tmp_path):
+    digests = []
+    for value in "01":
+        output = tmp_path / value
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "recordmill", "images", "--input", DEMO / "hat"),
+                *("--output", output, "--size", "16", "--quiet"),
+            ],
+            cwd=ROOT, env=os.environ | {beam_patches.SWITCH: value}, check=True,
+        )  # fmt: skip
+        digests.append(json.loads((output / "dataset.json").read_text())["digest"])
+    assert digests[0] == digests[1]
+
+
+def test_a_view_of_options_is_created_once_and_shares_the_values(unpatched):
+    beam_patches.cache_option_views(pipeline_options)
+    options = PipelineOptions(["--direct_num_workers=3", "--streaming"])
     view = options.view_as(DirectOptions)
     assert (view.direct_num_workers, options.view_as(StandardOptions).streaming) == (3, True)
     assert options.view_as(DirectOptions) is view
+    assert PipelineOptions([]).view_as(DirectOptions) is not view
     view.direct_num_workers = 5
     assert options.get_all_options()["direct_num_workers"] == 5
     copy = pickle.loads(pickle.dumps(options))
     assert copy.view_as(DirectOptions).direct_num_workers == 5
+
+
+def test_beam_finds_the_parameters_of_methods(unpatched):
+    class Adds(beam.DoFn):
+        def process(self, element, *others, window=1, timestamp=beam.DoFn.TimestampParam):
+            yield element
+
+    class AddsMore(beam.DoFn):
+        def process(self, element, bound=2):
+            yield element
+
+    find = core.get_function_args_defaults
+    dofns = Adds(), AddsMore(), Adds()
+    expected = [find(dofn.process) for dofn in dofns]
+    beam_patches.cache_argument_defaults(core)
+    for _ in range(2):
+        found = [core.get_function_args_defaults(dofn.process) for dofn in dofns]
+        assert found == expected
+        found[0][0].append("to a copy")
+    assert core.get_function_args_defaults(Adds.process) == find(Adds.process)
+
+
+def test_bundles_without_elements_are_not_processed(unpatched, monkeypatch):
+    processed = []
+    process = fn_runner.BundleManager.process_bundle
+
+    def counted(self, inputs, *args, **kwargs):
+        if not isinstance(self, fn_runner.ParallelBundleManager):
+            processed.append(sum(bool(part) for part in inputs.values()))
+        return process(self, inputs, *args, **kwargs)
+
+    def build(pipeline: beam.Pipeline) -> None:
+        pipeline | beam.Create([1]) | beam.Map(str)
+
+    monkeypatch.setattr(fn_runner.BundleManager, "process_bundle", counted)
+    counts = []
+    for value in "01":
+        monkeypatch.setenv(beam_patches.SWITCH, value)
+        beam_patches.enabled.cache_clear()
+        processed.clear()
+        direct.run(build, workers=4)
+        counts.append(len(processed))
+    assert counts[1] < counts[0]
+    assert all(processed)

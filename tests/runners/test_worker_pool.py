@@ -16,6 +16,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, e
 from recordmill.errors import ConfigError
 from recordmill.runners.workers import boot, versions
 from recordmill.runners.workers.pool import WorkerPool
+from tests.paths import ROOT
 
 _TIMEOUT = 60  # s
 
@@ -100,7 +101,7 @@ def test_workers_end_when_the_pool_is_killed(tmp_path):
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program],
-        cwd=pathlib.Path(__file__).parents[2], text=True,
+        cwd=ROOT, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stdout is not None
@@ -166,7 +167,7 @@ def test_a_worker_removes_the_folders_of_dead_ones(tmp_path, monkeypatch):
     )
     live = subprocess.Popen(
         [sys.executable, "-c", program, tmp_path],
-        cwd=pathlib.Path(__file__).parents[2], text=True,
+        cwd=ROOT, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert live.stdout is not None

@@ -12,11 +12,24 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from benchmarks.measure import ROOT, SHARED, members, python
+from benchmarks.measure import members, python
+from tests.paths import ROOT, SMALL_CLOTHING
 
 _GRACE = 30  # seconds in which the encoder processes of a killed run must end
 
+# Larger data of the same layout, used if it lies beside the repository.
+_LARGER = ROOT.parent / "shared" / "data"
+
 Content = Mapping[str, str]
+
+
+def larger(name: str, committed: pathlib.Path) -> pathlib.Path:
+    """Return the larger folder of that name if it is there, else the committed one."""
+    folder = _LARGER / name
+    return folder if folder.is_dir() else committed
+
+
+PHOTOS = larger("clothing", SMALL_CLOTHING)
 
 
 class DifferenceError(AssertionError):
@@ -33,7 +46,7 @@ class ImagesCommand:
     output: pathlib.Path
     size: int
     options: Sequence[str] = ()
-    source: pathlib.Path = SHARED / "clothing"
+    source: pathlib.Path = PHOTOS
     hash_seed: str = "random"
 
     @property

@@ -28,13 +28,15 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
-from benchmarks.measure import ROOT, SHARED, FailedError, python
+from benchmarks.measure import FailedError, python
 from recordmill.errors import RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.imaging.pixels import Picture, process
-from tests.soak.command import end
+from recordmill.transforms.imaging.pixels import EncodedImage, process
+from tests.paths import CLOTHING, ODD, ROOT
+from tests.soak.command import end, larger
 
-_FOLDERS = ("odd_images/pillow", "odd_images/exif", "photos")
+_ODD = (larger("odd_images/pillow", ODD / "pillow"), larger("odd_images/exif", ODD / "exif"))
+_PHOTOS = larger("photos", CLOTHING)
 _BATCH = 500  # cases per process
 _MEMORY = 6 << 30  # bytes of address space: a few times the 512 MiB of the largest allowed picture
 _SECONDS = 60  # that one case may take
@@ -61,15 +63,14 @@ class Case:
 
 @functools.cache
 def sources() -> tuple[pathlib.Path, ...]:
-    return tuple(
-        path for name in _FOLDERS for path in sorted((SHARED / name).iterdir()) if path.is_file()
-    )
+    folders = (*_ODD, _PHOTOS)
+    return tuple(path for one in folders for path in sorted(one.rglob("*")) if path.is_file())
 
 
 def make_case(seed: int, number: int) -> Case:
     """The case of this number; the odd pictures as often as the photos."""
     random = np.random.default_rng([seed, number])
-    paths = [path for path in sources() if (path.parent.name == "photos") == (number % 2 == 0)]
+    paths = [path for path in sources() if path.is_relative_to(_PHOTOS) == (number % 2 == 0)]
     path = paths[random.integers(len(paths))]
     other = sources()[random.integers(len(sources()))]
     data = path.read_bytes()
@@ -162,7 +163,7 @@ def run_case(seed: int, number: int) -> str:
     return "picture"
 
 
-def check(picture: Picture, options: ImageOptions) -> None:
+def check(picture: EncodedImage, options: ImageOptions) -> None:
     """Raises AssertionError unless a picture is what it says."""
     shape = (picture.height, picture.width, picture.channels)
     assert picture.channels == options.channels, shape

@@ -17,11 +17,9 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 
-from benchmarks.measure import SHARED
-from tests.soak.command import DifferenceError, ImagesCommand, content, end, expect_same
+from tests.soak.command import PHOTOS, DifferenceError, ImagesCommand, content, end, expect_same
 
-_CLOTHING = SHARED / "clothing"
-_LISTED = ("--input-root", str(_CLOTHING))
+_LISTED = ("--input-root", str(PHOTOS))
 # (what is different, further options, PYTHONHASHSEED); the first is what the others are held to.
 _OVER_FOLDER: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("workers 2", ("--workers", "2"), "random"),
@@ -37,7 +35,7 @@ _ORDERS = ("sorted", "shuffled", "reversed")
 
 def write_listings(folder: pathlib.Path) -> dict[str, pathlib.Path]:
     """The same files in three orders: {order: CSV}."""
-    paths = sorted(path.relative_to(_CLOTHING) for path in _CLOTHING.rglob("*.jpg"))
+    paths = sorted(path.relative_to(PHOTOS) for path in PHOTOS.rglob("*.jpg"))
     shuffled = random.Random(0).sample(paths, len(paths))
     written = {}
     for order, rows in zip(_ORDERS, (paths, shuffled, paths[::-1]), strict=True):

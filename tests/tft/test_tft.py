@@ -11,9 +11,8 @@ from recordmill.pipelines.cli import main
 from tests.flink.conftest import flink  # noqa: F401  (a fixture)
 from tests.flink.jobs import Job
 from tests.image_runs import Made
+from tests.paths import IMBALANCED, SMS
 from tests.tensorflow_reads import parse
-from tests.test_table import MAMMOGRAPHY
-from tests.texts import SMS
 
 FUNCTION = "tests.tft.preprocessing:words_and_weights"
 OPTIONS = ("--preprocessing-fn", FUNCTION, "--splits", "train=0.8,test=0.2")
@@ -97,8 +96,8 @@ def test_nothing_is_done_twice(made, messages):
     [
         (("tests.tft.preprocessing:missing",), "has no function 'missing'"),
         (("tests.tft.nowhere:f",), "cannot import tests.tft.nowhere"),
-        ((FUNCTION, "--tokenizer", "words"), "--tokenizer: is about features that are made here"),
-        ((FUNCTION, "--pack", "9"), "--pack: is about features that are made here"),
+        ((FUNCTION, "--tokenizer", "words"), "--tokenizer: has no effect with --preprocessing-fn"),
+        ((FUNCTION, "--pack", "9"), "--pack: has no effect with --preprocessing-fn"),
         (("tests.tft.preprocessing:fails",), "--preprocessing-fn tests.tft.preprocessing:fails"),
     ],
 )
@@ -120,7 +119,7 @@ def test_columns_of_tables_go_through_a_function_too(tmp_path):
     columns = ("area", "grey", "gradient", "noise", "contrast", "moment")
     options = ("--columns", ",".join((*columns, "label")), "--splits", "train=0.8,test=0.2")
     ours, theirs = (
-        Job(tmp_path / name, *options, *more, source=MAMMOGRAPHY, kind="table")
+        Job(tmp_path / name, *options, *more, source=IMBALANCED, kind="table")
         for name, more in (
             ("ours", ("--zscore", ",".join(columns))),
             ("theirs", ("--preprocessing-fn", "tests.tft.preprocessing:scaled")),

@@ -13,8 +13,8 @@ KINDS = ("pictures", "raw", "text", "packed-text", "table", "table-with-gaps", "
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tfxio_reads_records_by_the_schema(kind, shared_data, tmp_path):
-    made = make(kind, shared=shared_data, place=tmp_path)
+def test_tfxio_reads_records_by_the_schema(kind, tmp_path):
+    made = make(kind, place=tmp_path)
     schema = text_format.Parse((made.folder / "schema.pbtxt").read_text(), schema_pb2.Schema())
     pattern = str(made.folder / "train.tfrecord-*")
     source = TFExampleRecord(pattern, schema=schema, telemetry_descriptors=["test"])

@@ -9,8 +9,8 @@ from tests.all_kinds import KINDS, make
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_data_loaders_have_what_read_has(kind, shared_data, tmp_path) -> None:
-    made = make(kind, shared=shared_data, place=tmp_path)
+def test_data_loaders_have_what_read_has(kind, tmp_path) -> None:
+    made = make(kind, place=tmp_path)
     records = recordmill.open(made.folder, "train")
     keys = [(place.key, place.copy) for place in records.places()]
     assert len(set(keys)) == len(keys)

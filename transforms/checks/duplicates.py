@@ -1,8 +1,8 @@
-"""Of the rows that are the same one stays, that of the smallest key.
+"""Removal of duplicates: of equal rows, the one with the smallest key stays.
 
-Rows that may be the same meet in buckets; what travels of them is a name of 16 bytes and the key.
-Beside them travels each part, by itself, to meet there what is to go of it: on Flink a second
-reader of the parts would cost memory.
+Rows are grouped into buckets by the hash that is equal for duplicates; only this hash (16 bytes),
+the key and the place of a row pass through the shuffle. The handle of each part takes the same way,
+in a bucket of its own, because a second consumer of the parts would cost memory on Flink.
 """
 
 import dataclasses
@@ -17,21 +17,22 @@ import pyarrow.compute as pc
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import outcome, read_part, write_kept
+from recordmill.transforms.staged.listing import read_excluded, read_part, write_checked_part
 from recordmill.transforms.staged.row_reader import SAME
 from recordmill.transforms.staged.spill import Piece
 
-OPTION = "dedup"  # that filters them
+OPTION = "dedup"  # the option that filters duplicates
 
-_PART = "part"  # the column of the bucket after all others
+_PART = "part"  # the column of the bucket of parts, which comes after all buckets of rows
 
-# Of a part: (True, it as JSON), or (False, rows that are to go as int64 bytes).
+# A message to a part: (True, the part as JSON), or (False, rows to drop as int64 bytes).
 BucketMessage = tuple[bool, bytes]
 
 
-def candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
-    """(bucket, piece) of a part's rows: what tells which are the same, the key, and the place; and
-    of the part.
+def duplicate_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
+    """Yield (bucket, piece) for the rows of a part, and for the part itself.
+
+    The rows of a piece have the columns same, key, name (of the part) and row (its index there).
     """
     yield spill.BUCKETS, spill.inline(pa.RecordBatch.from_pydict({_PART: [to_json(part)]}))
     rows = read_part(part.name, staging=staging, columns=(batch.KEY, SAME))
@@ -46,45 +47,48 @@ def candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Pie
     yield from spill.into_buckets(found, "same", staging)
 
 
-def surplus(
-    met: tuple[int, Iterable[Piece]], *, staging: Staging
+def find_duplicates(
+    bucket: tuple[int, Iterable[Piece]], *, staging: Staging
 ) -> Iterator[tuple[str, BucketMessage]]:
-    """(name of a part, what is told of it)."""
-    found = batch.concat([spill.load(piece, staging=staging) for piece in met[1]])
-    if met[0] == spill.BUCKETS:
+    """Yield (name of a part, message): the rows to drop from it, or the part itself."""
+    number, pieces = bucket
+    found = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
+    if number == spill.BUCKETS:
         for part in found[_PART].to_pylist():
             yield json.loads(part)["name"], (True, part)
         return
     ordered = found.sort_by([("same", "ascending"), ("key", "ascending")])
     same = ordered["same"]
-    goes = ordered.slice(1).filter(pc.equal(same.slice(1), same.slice(0, len(same) - 1)))
-    codes, names = batch.encode(goes["name"])
-    rows = np.asarray(goes["row"])
+    dropped = ordered.slice(1).filter(pc.equal(same.slice(1), same.slice(0, len(same) - 1)))
+    codes, names = batch.encode(dropped["name"])
+    rows = np.asarray(dropped["row"])
     for code, name in enumerate(names.to_pylist()):
         yield name, (False, rows[codes == code].tobytes())
 
 
-def keep_distinct(met: tuple[str, Iterable[BucketMessage]], *, staging: Staging) -> StagedPart:
-    """Writes the rows of a part that stay, with the outcome so far; or gives it as it is."""
-    told = list(met[1])
-    part = StagedPart(**json.loads(next(data for is_part, data in told if is_part)))
-    goes = [np.frombuffer(data, np.int64) for is_part, data in told if not is_part]
-    if not goes:
+def keep_distinct(
+    part_messages: tuple[str, Iterable[BucketMessage]], *, staging: Staging
+) -> StagedPart:
+    """Write a part without its duplicates; a part without any is returned unchanged."""
+    messages = list(part_messages[1])
+    part = StagedPart(**json.loads(next(data for is_part, data in messages if is_part)))
+    dropped = [np.frombuffer(data, np.int64) for is_part, data in messages if not is_part]
+    if not dropped:
         return part
     rows = read_part(part.name, staging=staging)
-    stays = np.ones(len(rows), np.bool_)
-    stays[np.concatenate(goes)] = False
+    distinct = np.ones(len(rows), np.bool_)
+    distinct[np.concatenate(dropped)] = False
     staging.place("distinct").make_dirs()
-    rejects, filtered = outcome(part, staging=staging)
-    count = int((~stays).sum())
-    return write_kept(
-        rows.filter(pa.array(stays)),
+    rejects, filtered = read_excluded(part, staging=staging)
+    count = int((~distinct).sum())
+    return write_checked_part(
+        rows.filter(pa.array(distinct)),
         staging,
         f"distinct/{part.name.rpartition('/')[2]}",
         rejects=rejects,
         filtered={**filtered, OPTION: count},
         unread=part.unread,
-        spoilt=part.spoilt,
+        invalid=part.invalid,
         skipped=part.skipped,
         extra=part.extra,
     )
@@ -92,7 +96,7 @@ def keep_distinct(met: tuple[str, Iterable[BucketMessage]], *, staging: Staging)
 
 @dataclasses.dataclass(eq=False)
 class DropDuplicates(beam.PTransform):
-    """Parts of rows in, parts in which none is the same as another out."""
+    """Drop duplicates: parts of rows in, the same parts without duplicates out."""
 
     staging: Staging
 
@@ -103,13 +107,15 @@ class DropDuplicates(beam.PTransform):
         return (
             parts
             | "Candidates"
-            >> beam.FlatMap(candidates, staging=self.staging).with_output_types(tuple[int, Piece])
-            | "MeetBySame" >> beam.GroupByKey()
-            | "Surplus"
-            >> beam.FlatMap(surplus, staging=self.staging).with_output_types(
+            >> beam.FlatMap(duplicate_candidates, staging=self.staging).with_output_types(
+                tuple[int, Piece]
+            )
+            | "GroupByBucket" >> beam.GroupByKey()
+            | "FindDuplicates"
+            >> beam.FlatMap(find_duplicates, staging=self.staging).with_output_types(
                 tuple[str, BucketMessage]
             )
-            | "MeetByPart" >> beam.GroupByKey()
+            | "GroupByPart" >> beam.GroupByKey()
             | "KeepDistinct"
             >> beam.Map(keep_distinct, staging=self.staging).with_output_types(StagedPart)
         )

@@ -1,6 +1,7 @@
-"""Groups that the input itself tears apart: it names splits for their rows, and not all the same.
+"""Detection of group leakage: groups whose rows the input itself assigns to several splits.
 
-Found over 8-byte hashes as repeated keys are, so that only groups that may be torn are ever named.
+Groups are compared by 8-byte hashes first, as keys are in `unique_keys`; only the names of groups
+whose hashes have several splits are shuffled.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,14 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.listing_scans import Read
+from recordmill.transforms.staged.batches import RowScan
 
 _PARTITIONS = 64
-_ENOUGH = 100  # torn groups of a partition that are followed up: one is a verdict
+_MAX_FOUND = 100  # leaking groups of a partition that are followed up; one refuses the input
 
 
 def partition_groups(rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-    """(partition, its distinct hashes of group and split as uint64[n, 2] bytes) of a batch."""
+    """Yield (partition, distinct pairs of hashes) for the grouped rows of a batch.
+
+    The pairs are uint64[n, 2] as bytes: hash of the group, hash of the split.
+    """
     grouped = _grouped(rows)
     pairs = [_hashes(grouped[name]) for name in (batch.GROUP, batch.SPLIT)]
     found = np.unique(np.stack(pairs, axis=1), axis=0)
@@ -37,17 +41,20 @@ def _hashes(column: pa.Array) -> npt.NDArray[np.uint64]:
     return batch.hash_strings(values)[codes]
 
 
-def torn(met: tuple[int, Iterable[bytes]]) -> list[str]:
-    """Hashes of the groups of a partition that have several splits, as decimal text; some of them,
-    where there are many.
+def leaking_groups(partition: tuple[int, Iterable[bytes]]) -> list[str]:
+    """Return the hashes of the groups of a partition that have several splits.
+
+    Hashes are decimal text, because Beam's coder for integers ends at 2^63; at most 100 of them.
     """
-    pairs = np.frombuffer(b"".join(met[1]), np.uint64).reshape(-1, 2)
+    pairs = np.frombuffer(b"".join(partition[1]), np.uint64).reshape(-1, 2)
     groups, splits = np.unique(np.unique(pairs, axis=0)[:, 0], return_counts=True)
-    return [str(value) for value in groups[splits > 1][:_ENOUGH].tolist()]
+    return [str(value) for value in groups[splits > 1][:_MAX_FOUND].tolist()]
 
 
-def splits_of(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """(group, (split, key of a row)) of the rows whose group's hash is among those given."""
+def splits_of_groups(
+    rows: pa.RecordBatch, hashes: Sequence[str]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield (group, (split, smallest key of it)) for the groups whose hash is in `hashes`."""
     if hashes:
         grouped = _grouped(rows)
         hits = np.isin(_hashes(grouped[batch.GROUP]), np.array(list(map(int, hashes)), np.uint64))
@@ -58,15 +65,15 @@ def splits_of(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str
         yield from ((group, (split, key)) for (group, split), key in sorted(first.items()))
 
 
-def _first_of_each(group: str, rows: Iterable[tuple[str, str]]) -> tuple[str, Mapping[str, str]]:
-    """{split: the first of the keys}."""
+def _first_keys(group: str, rows: Iterable[tuple[str, str]]) -> tuple[str, Mapping[str, str]]:
+    """Return (group, {split: smallest key})."""
     return group, dict(sorted(rows, reverse=True))
 
 
-def _complain(
-    _: bytes, found: Sequence[tuple[str, Mapping[str, str]]], *, instead: str
+def _leakage_message(
+    _: bytes, found: Sequence[tuple[str, Mapping[str, str]]], *, remedy: str
 ) -> list[str]:
-    """The sentence for the user, where groups are torn."""
+    """Return a sentence about leaking groups; none if there are none."""
     groups = sorted((group, sorted(rows.items())) for group, rows in found if len(rows) > 1)
     if not groups:
         return []
@@ -76,34 +83,35 @@ def _complain(
     )
     return [
         f"expected every group in one split, got {len(groups)}"
-        f"{' or more' if len(groups) >= _ENOUGH else ''} whose rows the input puts into several:"
-        f" {shown}{', ...' if len(groups) > 5 else ''}; name one split for each group, or {instead}"
+        f"{' or more' if len(groups) >= _MAX_FOUND else ''} whose rows the input puts into several:"
+        f" {shown}{', ...' if len(groups) > 5 else ''}; name one split for each group, or {remedy}"
     ]
 
 
-def find_torn_groups(read: Read, *, instead: str) -> beam.PCollection[str]:
-    """A sentence about the groups that stand in several splits, if there are any.
+def find_group_leakage(scan: RowScan, *, remedy: str) -> beam.PCollection[str]:
+    """Return a sentence about the groups that span several splits; none if there are none.
 
-    read: gives the batches for a pass, with their splits. instead: what else one can do about it.
+    scan: reads the rows of all batches, with their splits. remedy: ends the sentence with what else
+      the user can do.
     """
     hashes = beam.pvalue.AsList(
-        read("HashGroups")
+        scan("HashGroups")
         | "PartitionGroups" >> beam.FlatMap(partition_groups).with_output_types(tuple[int, bytes])
-        | "MeetByGroup" >> beam.GroupByKey()
-        | "Torn" >> beam.FlatMap(torn).with_output_types(str)
+        | "GroupByGroupHash" >> beam.GroupByKey()
+        | "LeakingGroups" >> beam.FlatMap(leaking_groups).with_output_types(str)
     )
     found = (
-        read("CompareGroups", hashes)
-        | "SplitsOfTorn"
-        >> beam.FlatMap(splits_of, hashes).with_output_types(tuple[str, tuple[str, str]])
-        | "MeetByName" >> beam.GroupByKey()
-        | "DistinctSplits" >> beam.MapTuple(_first_of_each)
+        scan("CompareGroups", hashes)
+        | "SplitsOfGroups"
+        >> beam.FlatMap(splits_of_groups, hashes).with_output_types(tuple[str, tuple[str, str]])
+        | "GroupByName" >> beam.GroupByKey()
+        | "DistinctSplits" >> beam.MapTuple(_first_keys)
     )
     return (
         found.pipeline
         | "OnceForGroups" >> beam.Impulse()
-        | "ComplainOfGroups"
-        >> beam.FlatMap(_complain, beam.pvalue.AsList(found), instead=instead).with_output_types(
-            str
-        )
+        | "ReportGroups"
+        >> beam.FlatMap(
+            _leakage_message, beam.pvalue.AsList(found), remedy=remedy
+        ).with_output_types(str)
     )

@@ -1,4 +1,4 @@
-"""Records against the rules of a schema: which are out of it, and why."""
+"""Check of records against the rules of a schema."""
 
 from __future__ import annotations
 
@@ -12,21 +12,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError
-from recordmill.profile.schema_rules import ColumnRules, Range, Rules, Truth, Words
+from recordmill.profile.schema_rules import (
+    BoolDomain,
+    ColumnRules,
+    NumberDomain,
+    SchemaRules,
+    StringDomain,
+)
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Check, Headers, OutcomeCollector, RowOutcome
+from recordmill.transforms.model.data_type import Headers, OutcomeCollector, RowCheck, RowOutcome
 from recordmill.transforms.statistics.column_statistics import numbers_of, spread
 from recordmill.transforms.statistics.dataset_statistics import columns_of
 
 Mask = npt.NDArray[np.bool_]
 
-_SHOWN = 60  # characters of a value
-_LISTED = 5  # values of a domain
+_MAX_SHOWN = 60  # characters of a value in a message
+_MAX_LISTED = 5  # values of a domain in a message
 
 
 class RuleViolation(NamedTuple):
-    """Records of which a column is out of its rules. values: how many values are. hard: each such
-    record is out of the schema; otherwise it is the dataset that is judged.
+    """Records that violate the rules of a column.
+
+    rows: bool[n]. why: returns the reason for a row. values: number of values outside the domain.
+    hard: whether each such record violates the schema; otherwise only the share of such values in
+      the dataset is limited.
     """
 
     rows: Mask
@@ -35,8 +44,8 @@ class RuleViolation(NamedTuple):
     hard: bool = True
 
 
-def faults_of(column: pa.Array, rules: ColumnRules) -> Iterator[RuleViolation]:
-    """What is wrong with a column, as far as it is, the missing first."""
+def column_violations(column: pa.Array, rules: ColumnRules) -> Iterator[RuleViolation]:
+    """Yield the violations of a column: missing values, number of values, values out of domain."""
     valid, sizes, values = spread(column)
     if rules.required and not valid.all():
         yield RuleViolation(~valid, lambda row: "no value, where the schema has min_fraction 1", 0)
@@ -45,10 +54,10 @@ def faults_of(column: pa.Array, rules: ColumnRules) -> Iterator[RuleViolation]:
     if most is not None:
         wrong |= valid & (sizes > most)
     if wrong.any():
-        yield RuleViolation(wrong, lambda row: _count_told(int(sizes[row]), least, most), 0)
+        yield RuleViolation(wrong, lambda row: _count_message(int(sizes[row]), least, most), 0)
     if rules.domain is None or not len(values):
         return
-    outside, told = _outside(values, rules.domain)
+    outside, message = _outside(values, rules.domain)
     if not outside.any():
         return
     of_row = np.repeat(np.arange(len(column)), sizes)
@@ -58,40 +67,40 @@ def faults_of(column: pa.Array, rules: ColumnRules) -> Iterator[RuleViolation]:
 
     def why(row: int) -> str:
         place = places[np.searchsorted(of_row[places], row)]
-        return told(int(place))
+        return message(int(place))
 
     yield RuleViolation(rows, why, len(places), hard=rules.mass >= 1)
 
 
-def _count_told(count: int, least: int, most: int | None) -> str:
+def _count_message(count: int, least: int, most: int | None) -> str:
     if least == most:
-        asked = str(least)
+        allowed = str(least)
     else:
-        asked = f"{least} or more" if most is None else f"{least} to {most}"
-    return f"{count} value{'' if count == 1 else 's'}, where the schema has {asked}"
+        allowed = f"{least} or more" if most is None else f"{least} to {most}"
+    return f"{count} value{'' if count == 1 else 's'}, where the schema has {allowed}"
 
 
-_Domain = Range | Words | Truth
-_Told = Callable[[int], str]  # of the place of a value
+_Domain = NumberDomain | StringDomain | BoolDomain
+_Message = Callable[[int], str]  # from the index of a value
 _Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
-def _outside(values: pa.Array, domain: _Domain) -> tuple[Mask, _Told]:
-    """Which values are out of a domain, bool[n], and how that is said of one."""
+def _outside(values: pa.Array, domain: _Domain) -> tuple[Mask, _Message]:
+    """Return bool[n], true for values outside a domain, and the message for each by its index."""
     if not (pa.types.is_primitive(values.type) or pa.types.is_boolean(values.type)):
         bad = _texts_outside(values, domain)
-        return bad, lambda place: _told_text(values[place].as_py(), domain)
-    assert not isinstance(domain, Words)  # `refuse_columns` lets no such schema pass
+        return bad, lambda place: _text_message(values[place].as_py(), domain)
+    assert not isinstance(domain, StringDomain)  # `check_columns` lets no such schema pass
     numbers, range_ = numbers_of(values), domain
     bad = _numbers_outside(numbers, range_)
-    return bad, lambda place: _told_number(numbers[place].item(), range_)
+    return bad, lambda place: _number_message(numbers[place].item(), range_)
 
 
 def _texts_outside(values: pa.Array, domain: _Domain) -> Mask:
-    """Each different text is looked at once."""
+    """Return bool[n], true for texts outside a domain; each distinct text is parsed once."""
     coded = values.cast(pa.large_binary()).dictionary_encode()
     texts = coded.dictionary
-    if isinstance(domain, Range):
+    if isinstance(domain, NumberDomain):
         found = [_number(text, whole=domain.whole) for text in texts.to_pylist()]
         bad = np.array([number is None for number in found], np.bool_)
         numbers = [number for number in found if number is not None]
@@ -104,13 +113,13 @@ def _texts_outside(values: pa.Array, domain: _Domain) -> Mask:
     return outside
 
 
-def _words(domain: Words | Truth) -> list[str]:
-    words = domain.values if isinstance(domain, Words) else (domain.true, domain.false)
+def _words(domain: StringDomain | BoolDomain) -> list[str]:
+    words = domain.values if isinstance(domain, StringDomain) else (domain.true, domain.false)
     return [word for word in words if word is not None]
 
 
 def _number(text: bytes, *, whole: bool) -> float | None:
-    """Of a text; None where it is none, or is an integer of more than 64 bits."""
+    """Parse a number; None if the text is not a number, or an integer beyond 64 bits."""
     try:
         number = int(text) if whole else float(text)
     except ValueError:
@@ -120,8 +129,8 @@ def _number(text: bytes, *, whole: bool) -> float | None:
     return number
 
 
-def _numbers_outside(numbers: _Numbers, domain: Range | Truth) -> Mask:
-    if isinstance(domain, Truth):
+def _numbers_outside(numbers: _Numbers, domain: NumberDomain | BoolDomain) -> Mask:
+    if isinstance(domain, BoolDomain):
         return np.asarray((numbers != 0) & (numbers != 1))
     if domain.whole:
         bad = _beyond(numbers, domain.least, domain.most)
@@ -146,29 +155,29 @@ def _beyond(
     return bad
 
 
-def _told_text(value: object, domain: _Domain) -> str:
-    """Why a text, or bytes, is not in a domain."""
-    shown = _cut(repr(value))
+def _text_message(value: object, domain: _Domain) -> str:
+    """Return why a text or bytes value is outside a domain."""
+    shown = _truncated(repr(value))
     text = value if isinstance(value, bytes) else str(value).encode()
-    if isinstance(domain, Range):
+    if isinstance(domain, NumberDomain):
         number = _number(text, whole=domain.whole)
         if number is None:
-            return f"{shown} is no {'integer' if domain.whole else 'number'}"
-        return _told_number(number, domain)
+            return f"{shown} is not {'an integer' if domain.whole else 'a number'}"
+        return _number_message(number, domain)
     words = _words(domain)
-    listed = ", ".join(repr(_cut(word)) for word in words[:_LISTED])
-    more = f" and {len(words) - _LISTED} others" if len(words) > _LISTED else ""
+    listed = ", ".join(repr(_truncated(word)) for word in words[:_MAX_LISTED])
+    more = f" and {len(words) - _MAX_LISTED} others" if len(words) > _MAX_LISTED else ""
     return f"{shown}, where the schema has {listed or 'no value'}{more}"
 
 
-def _told_number(value: object, domain: Range | Truth) -> str:
+def _number_message(value: object, domain: NumberDomain | BoolDomain) -> str:
     shown = f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(domain, Truth):
+    if isinstance(domain, BoolDomain):
         return f"{shown}, where the schema has 0 and 1"
     if (shown == "nan" and not domain.nan) or (shown[-3:] == "inf" and not domain.infinite):
         return f"{shown}, which the schema disallows"
     if domain.whole and isinstance(value, float) and not value.is_integer():
-        return f"{shown} is no integer"
+        return f"{shown} is not an integer"
     least, most = (
         None if bound is None else str(bound if domain.whole else np.float32(bound))
         for bound in (domain.least, domain.most)
@@ -180,33 +189,34 @@ def _told_number(value: object, domain: Range | Truth) -> str:
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def _truncated(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def all_faults(
-    columns: Mapping[str, pa.Array], rules: Rules
+def schema_violations(
+    columns: Mapping[str, pa.Array], rules: SchemaRules
 ) -> Iterator[tuple[str, RuleViolation]]:
-    """(column, fault) of all columns that are asked for, in the order of the schema."""
+    """Yield (column, violation) for the columns of a schema, in its order."""
     for name, one in rules.columns.items():
-        for fault in faults_of(columns[name], one):
+        for fault in column_violations(columns[name], one):
             yield name, fault
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SchemaCheck:
-    """Rejects the records that are out of a schema, after another check if there is one.
+    """Rejects records that violate a schema.
 
-    headers: reads what files that rows name say of themselves, where the schema asks for it.
+    labelled: whether records have classes. first: another check that runs before this one.
+    headers: reads the headers of files that rows refer to, if the schema has rules for them.
     """
 
-    rules: Rules
+    rules: SchemaRules
     labelled: bool
-    first: Check | None = None
+    first: RowCheck | None = None
     headers: Headers | None = None
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
-        """Runs in an encoder process."""
+        """Check rows, in an encoder process."""
         before = (
             RowOutcome(kept=np.arange(len(rows))) if self.first is None else self.first.check(rows)
         )
@@ -215,28 +225,28 @@ class SchemaCheck:
         if self.headers is not None:
             read, made = self.headers.read(left)
             left = left.take(pa.array(read.kept))
-            before = _then(before, read)
-        return _then(before, self._own(left, made))
+            before = _chained(before, read)
+        return _chained(before, self._check_schema(left, made))
 
-    def _own(self, rows: pa.RecordBatch, made: pa.RecordBatch | None) -> RowOutcome:
+    def _check_schema(self, rows: pa.RecordBatch, made: pa.RecordBatch | None) -> RowOutcome:
         bad: dict[int, str] = {}
         columns = columns_of(rows, made, labelled=self.labelled)
-        for name, fault in all_faults(columns, self.rules):
-            for row in np.flatnonzero(fault.rows).tolist() if fault.hard else ():
-                bad.setdefault(row, f"column {name!r}: {fault.why(row)}")
+        for name, violation in schema_violations(columns, self.rules):
+            for row in np.flatnonzero(violation.rows).tolist() if violation.hard else ():
+                bad.setdefault(row, f"column {name!r}: {violation.why(row)}")
         if not bad:
             return RowOutcome(kept=np.arange(len(rows)))
-        sorter = OutcomeCollector("check")
+        collector = OutcomeCollector("check")
         for row, key in enumerate(rows[batch.KEY].to_pylist()):
             if row in bad:
-                sorter.leave_out(key, RecordError(Reason.OUT_OF_SCHEMA, bad[row]))
+                collector.leave_out(key, RecordError(Reason.OUT_OF_SCHEMA, bad[row]))
             else:
-                sorter.keep(row)
-        return sorter.result()
+                collector.keep(row)
+        return collector.result()
 
 
-def _then(before: RowOutcome, after: RowOutcome) -> RowOutcome:
-    """The outcome of two checks, the second of which saw what the first kept."""
+def _chained(before: RowOutcome, after: RowOutcome) -> RowOutcome:
+    """Return the outcome of two checks, where the second got the rows that the first kept."""
     return RowOutcome(
         kept=before.kept[after.kept],
         rejects=[*before.rejects, *after.rejects],

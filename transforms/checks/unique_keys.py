@@ -1,4 +1,4 @@
-"""Proof that no key repeats, over 8-byte hashes: only keys whose hashes are equal ever meet."""
+"""Check that keys are unique, by 8-byte hashes: only keys with equal hashes are compared."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.listing_scans import Read
+from recordmill.transforms.staged.batches import RowScan
 
 _PARTITIONS = 64
-_ENOUGH = 100  # repeated hashes of a partition that are followed up: one is a verdict
+_MAX_FOUND = 100  # repeated hashes of a partition that are followed up; one refuses the input
 
 
 def partition_hashes(rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-    """(partition, its hashes as uint64 bytes) of a batch."""
+    """Yield (partition, hashes of keys as uint64 bytes) for a batch."""
     found = np.sort(batch.hashes(rows))
     parts = batch.scale(found, _PARTITIONS)
     edges = np.searchsorted(parts, np.arange(_PARTITIONS + 1)).tolist()
@@ -25,18 +25,18 @@ def partition_hashes(rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
             yield part, found[start:end].tobytes()
 
 
-def repeated(met: tuple[int, Iterable[bytes]]) -> list[str]:
-    """Hashes that occur more than once in a partition; some of them, where there are many.
+def repeated_hashes(partition: tuple[int, Iterable[bytes]]) -> list[str]:
+    """Return the hashes that occur more than once in a partition, at most 100 of them.
 
-    As decimal text, because Beam's coder for ints ends at 2^63.
+    They are decimal text, because Beam's coder for integers ends at 2^63.
     """
-    hashes = np.sort(np.frombuffer(b"".join(met[1]), np.uint64))
+    hashes = np.sort(np.frombuffer(b"".join(partition[1]), np.uint64))
     twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-    return [str(value) for value in twice[:_ENOUGH].tolist()]
+    return [str(value) for value in twice[:_MAX_FOUND].tolist()]
 
 
-def keys_of(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """(key, 1) of the rows whose hash is among those given."""
+def keys_with_hashes(rows: pa.RecordBatch, hashes: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield (key, 1) for the rows whose hash is in `hashes`."""
     if hashes:
         hits = pc.is_in(
             pa.array(batch.hashes(rows)), value_set=pa.array(list(map(int, hashes)), pa.uint64())
@@ -49,43 +49,47 @@ def _is_repeated(counted: tuple[str, int]) -> bool:
     return counted[1] > 1
 
 
-def complain(counted: Iterable[tuple[str, int]]) -> list[str]:
-    """The sentence for the user, where keys repeat."""
+def repeated_keys_message(counted: Iterable[tuple[str, int]]) -> list[str]:
+    """Return a sentence about repeated keys; none if there are none.
+
+    counted: (key, number of rows that have it).
+    """
     keys = sorted(counted)
     if not keys:
         return []
     shown = ", ".join(f"{key!r} ({n} times)" for key, n in keys[:5])
     return [
-        f"expected every key once, got {len(keys)}{' or more' if len(keys) >= _ENOUGH else ''}"
+        f"expected every key once, got {len(keys)}{' or more' if len(keys) >= _MAX_FOUND else ''}"
         f" that repeat: {shown}{', ...' if len(keys) > 5 else ''}; name a column of unique values"
-        " with --key-column, or take the repeated rows out"
+        " with --key-column, or remove the repeated rows"
     ]
 
 
-def _complain(_: bytes, counted: Sequence[tuple[str, int]]) -> list[str]:
-    return complain(counted)
+def _message(_: bytes, counted: Sequence[tuple[str, int]]) -> list[str]:
+    return repeated_keys_message(counted)
 
 
 def find_repeated_keys(
-    hashes: beam.PCollection[tuple[int, bytes]], read: Read
+    hashes: beam.PCollection[tuple[int, bytes]], scan: RowScan
 ) -> beam.PCollection[str]:
-    """A sentence about the keys that repeat, if there are any.
+    """Return a sentence about the keys that repeat; none if there are none.
 
-    hashes: of all batches, as `partition_hashes` gives them. read: gives the batches for a pass.
+    hashes: results of `partition_hashes` for all batches. scan: reads the rows of all batches.
     """
     hashes = beam.pvalue.AsList(
         hashes
-        | "MeetByHash" >> beam.GroupByKey()
-        | "Repeated" >> beam.FlatMap(repeated).with_output_types(str)
+        | "GroupByPartition" >> beam.GroupByKey()
+        | "RepeatedHashes" >> beam.FlatMap(repeated_hashes).with_output_types(str)
     )
     counted = (
-        read("CompareKeys", hashes)
-        | "KeysOfRepeated" >> beam.FlatMap(keys_of, hashes).with_output_types(tuple[str, int])
+        scan("CompareKeys", hashes)
+        | "KeysWithHashes"
+        >> beam.FlatMap(keys_with_hashes, hashes).with_output_types(tuple[str, int])
         | "CountKeys" >> beam.CombinePerKey(sum)
         | "OnlyRepeated" >> beam.Filter(_is_repeated)
     )
     return (
         counted.pipeline
         | "OnceForKeys" >> beam.Impulse()
-        | "Complain" >> beam.FlatMap(_complain, beam.pvalue.AsList(counted)).with_output_types(str)
+        | "ReportKeys" >> beam.FlatMap(_message, beam.pvalue.AsList(counted)).with_output_types(str)
     )

@@ -1,6 +1,4 @@
-"""What of a schema records do not keep, counted: where such records stay, or the dataset is judged
-as a whole.
-"""
+"""Counts of schema violations over a dataset, and the rules that apply to it as a whole."""
 
 from __future__ import annotations
 
@@ -13,22 +11,23 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.profile.drift import Comparison, Distance
-from recordmill.profile.schema_rules import ColumnRules, Limit, Rules
-from recordmill.transforms.checks.schema_check import all_faults
+from recordmill.profile.schema_rules import ColumnRules, DistanceLimit, SchemaRules
+from recordmill.transforms.checks.schema_check import schema_violations
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
 
-_EXAMPLES = 3  # of a column
+_EXAMPLES = 3  # records that are quoted for a column
 
-_Found = tuple[int, tuple[tuple[str, str], ...]]  # records; (key, why) of the first
+_Found = tuple[int, tuple[tuple[str, str], ...]]  # number of records; (key, reason) of examples
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Violations:
-    """Records out of a schema.
+    """Counts of the records that violate a schema.
 
-    records: how many. columns: {column: (records, those of the smallest keys)}. outside: {column:
-    values out of its domain}.
+    records: number of them. columns: {column: (number of records, examples)}; a record counts for
+      its first violation, and the examples have the smallest keys.
+    outside: {column: values outside its domain}, for columns whose rule limits only their share.
     """
 
     records: int = 0
@@ -36,26 +35,27 @@ class Violations:
     outside: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, keys: pa.Array, columns: Mapping[str, pa.Array], rules: Rules) -> Violations:
-        """Of one part."""
+    def of(cls, keys: pa.Array, columns: Mapping[str, pa.Array], rules: SchemaRules) -> Violations:
+        """Count the violations of one part. keys: string[n]. columns: {name: array of length n}."""
         bad = np.zeros(len(keys), np.bool_)
         outside: Counter[str] = Counter()
         found: dict[str, list[_Found]] = {}
-        for name, fault in all_faults(columns, rules):
-            if not fault.hard:
-                outside[name] += fault.values
+        for name, violation in schema_violations(columns, rules):
+            if not violation.hard:
+                outside[name] += violation.values
                 continue
-            rows = np.flatnonzero(fault.rows & ~bad)  # of a record the first fault is told
-            bad |= fault.rows
+            rows = np.flatnonzero(violation.rows & ~bad)  # only the first violation of a record
+            bad |= violation.rows
             named = zip(keys.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True)
-            examples = [(key, fault.why(row)) for key, row in heapq.nsmallest(_EXAMPLES, named)]
+            smallest = heapq.nsmallest(_EXAMPLES, named)
+            examples = [(key, violation.why(row)) for key, row in smallest]
             found.setdefault(name, []).append((len(rows), tuple(examples)))
         columns_found = {name: _joined(some) for name, some in found.items()}
         return cls(records=int(bad.sum()), columns=columns_found, outside=outside)
 
     @classmethod
     def sum(cls, several: Iterable[Violations]) -> Violations:
-        """Adds them up, in whatever order they come."""
+        """Add up counts; their order does not matter."""
         parts = list(several)
         outside: Counter[str] = Counter()
         found: dict[str, list[_Found]] = {}
@@ -69,8 +69,8 @@ class Violations:
             outside=outside,
         )
 
-    def told(self) -> str | None:
-        """As a sentence without its end; None where there is nothing to tell."""
+    def summary(self) -> str | None:
+        """Return a sentence without its full stop; None if no record violates the schema."""
         if not self.records:
             return None
         columns = "; ".join(
@@ -78,7 +78,7 @@ class Violations:
             for name, (count, examples) in sorted(self.columns.items())
             if count
         )
-        return f"{_counted(self.records)} out of the schema, by column {columns}"
+        return f"{_counted(self.records)} the schema, by column {columns}"
 
 
 def _joined(several: list[_Found]) -> _Found:
@@ -87,21 +87,24 @@ def _joined(several: list[_Found]) -> _Found:
 
 
 def _counted(records: int) -> str:
-    return "1 record is" if records == 1 else f"{records} records are"
+    return "1 record violates" if records == 1 else f"{records} records violate"
 
 
-def of_dataset(whole: SliceStatistics, violations: Violations, rules: Rules) -> Iterator[str]:
-    """A sentence, without its end, for all that the schema asks of the dataset and it has not."""
+def dataset_violations(
+    whole: SliceStatistics, violations: Violations, rules: SchemaRules
+) -> Iterator[str]:
+    """Yield a sentence, without full stop, for each rule on the whole dataset that is violated."""
     least, most = rules.records
     if whole.records < least or (most is not None and whole.records > most):
         yield f"{whole.records} records, where the schema has {_between(least, most)}"
     for name, one in rules.columns.items():
         found = whole.columns[name]
-        for what in _of_column(found, one, whole.records, violations.outside.get(name, 0)):
-            yield f"column {name!r}: {what}"
+        outside = violations.outside.get(name, 0)
+        for violation in _column_violations(found, one, whole.records, outside):
+            yield f"column {name!r}: {violation}"
 
 
-def _of_column(
+def _column_violations(
     found: ColumnStatistics, rules: ColumnRules, records: int, outside: int
 ) -> Iterator[str]:
     if found.records < rules.min_fraction * records and not rules.required:
@@ -127,16 +130,16 @@ def _between(least: int, most: int | None) -> str:
     return f"at least {least}" if most is None else f"{least} to {most}"
 
 
-def too_far(comparison: Comparison, rules: Rules) -> Iterator[str]:
-    """A sentence, without its end, for each column that is further away than the schema allows."""
+def drift_violations(comparison: Comparison, rules: SchemaRules) -> Iterator[str]:
+    """Yield a sentence, without full stop, for each column with skew or drift over its limit."""
     for one in comparison.distances:
         if one.column in rules.columns:
-            asked = rules.columns[one.column]
-            limit = asked.skew if one.kind == "skew" else asked.drift
-            yield from _beyond(one, limit)
+            column = rules.columns[one.column]
+            limit = column.skew if one.kind == "skew" else column.drift
+            yield from _over_limit(one, limit)
 
 
-def _beyond(one: Distance, limit: Limit) -> Iterator[str]:
+def _over_limit(one: Distance, limit: DistanceLimit) -> Iterator[str]:
     whose = (
         f"between {one.reference} and {one.records}"
         if one.kind == "skew"

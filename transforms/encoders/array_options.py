@@ -1,4 +1,4 @@
-"""How arrays come out."""
+"""Options of the arrays that are written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ Nan = Literal["keep", "reject", "zero"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayOptions:
-    """array_format: the bytes of the array, or a list of its numbers. dtype: what it is cast to,
-    its own where None. cast: whether casts may round. nan: what becomes of NaN.
+    """Format, dtype and NaN policy of the arrays that are written.
+
+    array_format: `raw`, the bytes of the array, or `values`, a list of its numbers.
+    dtype: dtype to cast to; None keeps the dtype of the array.
+    cast: `safe` casts keep every number exactly; `same-kind` casts may round.
+    nan: keep NaN, reject arrays with NaN, or replace NaN by zero.
 
     Raises:
-      ConfigError: a value that cannot work.
+        ConfigError: a value is invalid.
     """
 
     array_format: ArrayFormat = "raw"

@@ -1,7 +1,7 @@
-"""Arrays as Examples: the bytes of an array, or its numbers, for rows that say where they stand.
+"""Arrays as Examples: the bytes or the numbers of the arrays that rows refer to.
 
-Features are named after `array`, as those of pictures are after `image`: `array/encoded` beside
-`image/encoded`, `array/class/label` beside `image/class/label`.
+Features are named `array/...`, like those of images: `array/encoded` corresponds to
+`image/encoded`, `array/class/label` to `image/class/label`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.format.features import DType, Feature, Features
-from recordmill.format.row_assembly import offsets_of
+from recordmill.format.flat_arrays import offsets_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
@@ -27,13 +27,13 @@ from recordmill.transforms.model.ragged import binary_array, fixed_lists, string
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.arrays.array_file import ArrayFile
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.arrays import ARRAY, AT, FILE, NAME, TO, Declared
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
-from recordmill.transforms.sources.arrays.npy import Stored
+from recordmill.transforms.sources.arrays.array_source import ARRAY, AT, FILE, NAME, TO, ArraySpec
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.arrays.npy import StoredArray
 
 Array = npt.NDArray[Any]
 
-# The lists that an Example has, for the dtypes that they hold exactly.
+# List types of an Example, by the dtypes that they hold exactly.
 _LISTS: Mapping[str, DType] = {
     **dict.fromkeys(("bool", "int8", "int16", "int32", "int64"), "int64"),
     **dict.fromkeys(("uint8", "uint16", "uint32"), "int64"),
@@ -41,8 +41,15 @@ _LISTS: Mapping[str, DType] = {
 }
 
 
-class _Row(NamedTuple):
-    """Where a record stands. size: of the file, bytes; mtime: nanoseconds since the epoch."""
+class _ArrayReference(NamedTuple):
+    """Location of a record.
+
+    path: of the file.
+    size: of the file, in bytes.
+    mtime: of the file, in nanoseconds since the epoch.
+    array: description of the array in the file.
+    start, stop: range of the array that the record covers.
+    """
 
     path: str
     size: int
@@ -54,21 +61,24 @@ class _Row(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayEncoder:
-    """Reads the arrays that rows of `Arrays` name, and writes them.
+    """Encoder that reads the arrays that rows of `ArraySource` name.
 
-    cut: as the source has it. unlabelled: rows without a label may occur, and have no label
-    features.
+    cut: slicing of the source.
+    unlabelled: rows without a label may occur; they have no label features.
     """
 
     options: ArrayOptions = dataclasses.field(default_factory=ArrayOptions)
-    cut: ArrayCut = dataclasses.field(default_factory=ArrayCut)
+    cut: ArraySlicing = dataclasses.field(default_factory=ArraySlicing)
     unlabelled: bool = False
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Raises ConfigError for numbers that lists do not hold, or a user column that no feature
-        can hold.
+        """Return the features of every record.
+
+        Raises:
+            ConfigError: lists cannot hold the numbers exactly, or a column of the user has an
+                unsupported type or the name of a feature.
         """
-        declared = Declared.of(rows)
+        declared = ArraySpec.of(rows)
         text = Feature(dtype="string", kind="text")
         rank = len(declared.shape)
         found = {"array/dtype": text, "array/filename": text}
@@ -86,7 +96,7 @@ class ArrayEncoder:
             found["array/class/text"] = Feature(dtype="string", shape=shape, kind="text")
         return with_users(found, user_fields(rows), where="listing")
 
-    def _encoded(self, declared: Declared, context: Context) -> Feature:
+    def _encoded(self, declared: ArraySpec, context: Context) -> Feature:
         feature = Feature(
             dtype="string", kind="raw", raw_dtype=declared.dtype, raw_shape=declared.shape
         )
@@ -94,16 +104,19 @@ class ArrayEncoder:
             return feature
         return dataclasses.replace(feature, shape_features=(context.name("array/shape"),))
 
-    def _values(self, declared: Declared) -> Feature:
-        """A list of any length where more than its first dimension varies."""
+    def _values(self, declared: ArraySpec) -> Feature:
+        """Return the feature of a list of numbers.
+
+        The list has a variable length if a dimension other than the first varies.
+        """
         dtype = _LISTS.get(declared.dtype)
         if dtype is None:
-            advice = "--array-format raw holds it"
+            advice = "use --array-format raw"
             if declared.dtype in ("float64", "uint64"):
                 other = "float32" if declared.dtype == "float64" else "int64"
-                advice += f", --dtype {other} --cast same-kind casts it"
+                advice += f", or cast with --dtype {other} --cast same-kind"
             raise ConfigError(
-                "--array-format values writes lists of int64 or float32, which do not hold"
+                "--array-format values writes lists of int64 or float32, which cannot hold"
                 f" {declared.dtype} exactly: {advice}"
             )
         shape = declared.shape
@@ -112,30 +125,30 @@ class ArrayEncoder:
         return Feature(dtype=dtype, shape=shape)
 
     def versions(self) -> Mapping[str, str]:
-        """None: numbers are the same by whichever library they are read."""
+        """Return no versions: the libraries that read arrays do not affect the numbers."""
         return {}
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
-        """Reads every array, file by file; what cannot be read is left out."""
-        sorter = OutcomeCollector("encode")
+        """Read every array, file by file; unreadable arrays are rejected."""
+        outcomes = OutcomeCollector("encode")
         arrays: list[Array] = []
         found = self._read(rows)
         for row, key in enumerate(rows[batch.KEY].to_pylist()):
             outcome = found.pop(row)
             if isinstance(outcome, RecordError):
-                sorter.leave_out(key, outcome)
+                outcomes.leave_out(key, outcome)
             else:
-                sorter.keep(row)
+                outcomes.keep(row)
                 arrays.append(outcome)
-        outcome_ = sorter.result()
-        kept = rows.take(pa.array(outcome_.kept))
+        collected = outcomes.result()
+        kept = rows.take(pa.array(collected.kept))
         columns = self._columns(kept, arrays)
         if context.labels:
             labels = kept[batch.LABEL]
             columns["array/class/label"] = label_numbers(labels, context)
             columns["array/class/text"] = labels
         columns |= {field.name: kept[field.name] for field in user_fields(rows.schema)}
-        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=outcome_)
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=collected)
 
     def _columns(self, kept: pa.RecordBatch, arrays: Sequence[Array]) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {
@@ -154,9 +167,13 @@ class ArrayEncoder:
         return columns
 
     def _read(self, rows: pa.RecordBatch) -> dict[int, Array | RecordError]:
-        """What stands in each row, little-endian and in C order; each file is opened once."""
+        """Return {row: array or error}; each file is opened once.
+
+        Arrays are little-endian and in C order.
+        """
         names = (batch.PATH, FILE, batch.MTIME, ARRAY, AT, TO)
-        places = [_Row(*one) for one in zip(*(rows[n].to_pylist() for n in names), strict=True)]
+        columns = (rows[name].to_pylist() for name in names)
+        places = [_ArrayReference(*one) for one in zip(*columns, strict=True)]
         found: dict[int, Array | RecordError] = {}
         opened: tuple[str, ArrayFile | RecordError] | None = None
         with contextlib.ExitStack() as stack:
@@ -175,14 +192,18 @@ class ArrayEncoder:
                     found[row] = error
         return found
 
-    def _array(self, file: ArrayFile, place: _Row) -> Array:
-        """Raises RecordError."""
-        stored = Stored.from_text(place.array)
+    def _array(self, file: ArrayFile, place: _ArrayReference) -> Array:
+        """Read one record.
+
+        Raises:
+            RecordError: the array is corrupt, or a number is out of range or NaN.
+        """
+        stored = StoredArray.from_text(place.array)
         array = file.read(stored, self.cut.span(stored.shape, place.start, place.stop))
         if self.cut.unit == "item":
             array = array[0]
         if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-            raise RecordError(Reason.CORRUPT, "bools that are neither 0 nor 1")
+            raise RecordError(Reason.CORRUPT, "bools other than 0 and 1")
         array = cast_array(np.asarray(array), self.options.dtype or array.dtype.name)
         return self._without_nan(array)
 
@@ -195,12 +216,14 @@ class ArrayEncoder:
         if self.options.nan == "reject":
             count = int(missing.sum())
             raise RecordError(
-                Reason.BAD_VALUE, f"NaN in {count} of {array.size} numbers: --nan zero, or keep"
+                Reason.BAD_VALUE,
+                f"NaN in {count} of {array.size} numbers: use --nan zero or --nan keep to accept"
+                " them",
             )
         return np.where(missing, array.dtype.type(0), array)
 
 
-def _open(place: _Row, stack: contextlib.ExitStack) -> ArrayFile | RecordError:
+def _open(place: _ArrayReference, stack: contextlib.ExitStack) -> ArrayFile | RecordError:
     try:
         return stack.enter_context(open_arrays(place.path, size=place.size, mtime=place.mtime))
     except RecordError as error:
@@ -212,7 +235,7 @@ def _bytes(array: Array) -> memoryview:
 
 
 def _lists(arrays: Sequence[Array]) -> pa.Array:
-    """Their numbers, in C order."""
+    """Return the numbers of each array as a list, in C order."""
     offsets = offsets_of(np.array([array.size for array in arrays], np.int64))
     flat = [array.reshape(-1) for array in arrays]
     dtype = np.dtype(_LISTS[arrays[0].dtype.name]) if arrays else np.dtype("int64")

@@ -1,7 +1,8 @@
-"""Clips as Examples: SequenceExamples of coded frames, or arrays.
+"""Video clips as SequenceExamples of encoded frames, or as Examples with one array per clip.
 
-Features have the names that MediaPipe's MediaSequence gives them, which are those of models that
-read clips. Source: https://github.com/google-ai-edge/mediapipe/tree/master/mediapipe/util/sequence
+Features are named as in MediaPipe's MediaSequence, which models for video read.
+
+Source: https://github.com/google-ai-edge/mediapipe/tree/master/mediapipe/util/sequence
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.video import video_decoder
 from recordmill.transforms.sources.video.clip_rows import (
     END,
-    FILM,
     HEIGHT,
     OWN,
     RATE,
     TIMES,
+    VIDEO,
     WIDTH,
-    pictures_of,
+    read_frames,
 )
 
 _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
@@ -38,20 +39,25 @@ _CODERS = {"pillow-zlib": "zlib", "zlib-ng": "zlib_ng"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClipEncoder:
-    """Writes rows of `Films`, whose frames are coded already.
+    """Encoder of rows of `VideoSource`, whose frames are already encoded.
 
-    pictures: how frames came out. frames: of a clip. unlabelled: rows without a label may occur,
-    and have no label features.
+    frame_options: options that frames were encoded with.
+    frames: number of frames of a clip.
+    unlabelled: rows without a label may occur; they have no label features.
     """
 
-    pictures: ImageOptions
+    frame_options: ImageOptions
     frames: int
     unlabelled: bool = False
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Raises ConfigError for a user column that no feature can hold, or of a feature's name."""
+        """Return the features of every record.
+
+        Raises:
+            ConfigError: a column of the user has an unsupported type or the name of a feature.
+        """
         integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
-        raw = self.pictures.is_raw
+        raw = self.frame_options.is_raw
         declared = {
             "image/encoded": self._encoded(context),
             "image/timestamp": Feature(dtype="int64", shape=(self.frames,), sequence=not raw),
@@ -74,14 +80,14 @@ class ClipEncoder:
 
     @property
     def _shape(self) -> tuple[int | None, int | None, int]:
-        """Of a frame."""
-        options = self.pictures
+        """Shape of a frame: height and width (None if they vary) and channels."""
+        options = self.frame_options
         fixed = options.size is not None and options.resize_mode != "fit"
         height, width = options.size if fixed and options.size else (None, None)
         return height, width, options.channels
 
     def _encoded(self, context: Context) -> Feature:
-        if not self.pictures.is_raw:
+        if not self.frame_options.is_raw:
             return Feature(
                 dtype="string",
                 shape=(self.frames,),
@@ -90,21 +96,21 @@ class ClipEncoder:
                 raw_shape=self._shape,
                 sequence=True,
             )
-        told = (context.name("clip/shape"),) if None in self._shape else ()
+        shape = (context.name("clip/shape"),) if None in self._shape else ()
         return Feature(
             dtype="string",
             kind="raw",
             raw_dtype="uint8",
             raw_shape=(self.frames, *self._shape),
-            shape_features=told,
+            shape_features=shape,
         )
 
     def versions(self) -> Mapping[str, str]:
-        """Of all that decodes, scales or codes: a different release may round differently."""
+        """Return the versions of the libraries that affect pixels or bytes."""
         found = video_decoder.versions()
-        if self.pictures.image_format == "jpeg":
-            found["simplejpeg"] = video_decoder.jpegs().__version__
-        elif self.pictures.image_format == "png":
+        if self.frame_options.image_format == "jpeg":
+            found["simplejpeg"] = video_decoder.jpeg_codec().__version__
+        elif self.frame_options.image_format == "png":
             found["pillow"] = PIL.__version__
             for name, feature in _CODERS.items():
                 version = pillow_features.version(feature)
@@ -112,33 +118,34 @@ class ClipEncoder:
                     found[name] = version
         return found
 
-    def _pictures(self, rows: pa.RecordBatch) -> pa.Array:
-        """Of each clip the list of its frames, or the bytes of all of them as one array."""
-        clips = pictures_of(rows)
-        if self.pictures.is_raw:
+    def _encoded_frames(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return a list of frames per clip, or the bytes of all its frames if raw."""
+        clips = read_frames(rows)
+        if self.frame_options.is_raw:
             return binary_array([b"".join(frames) for frames in clips])
         flat = binary_array([frame for frames in clips for frame in frames])
         return pa.FixedSizeListArray.from_arrays(flat, self.frames)
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Encode all rows."""
         count = len(rows)
-        raw = self.pictures.is_raw
+        raw = self.frame_options.is_raw
         times = rows[TIMES]
         columns: dict[str, pa.Array] = {
-            "image/encoded": self._pictures(rows),
+            "image/encoded": self._encoded_frames(rows),
             "image/timestamp": times,
-            "image/format": string_array([self.pictures.image_format] * count),
+            "image/format": string_array([self.frame_options.image_format] * count),
             "image/height": rows[HEIGHT],
             "image/width": rows[WIDTH],
             "image/frame_rate": rows[RATE],
-            "clip/data_path": rows[FILM],
+            "clip/data_path": rows[VIDEO],
             "clip/frames": rows[OWN],
             "clip/start/timestamp": times.flatten().take(pa.array(np.arange(count) * self.frames)),
             "clip/end/timestamp": rows[END],
         }
         if raw and None in self._shape:
             shapes = np.empty((count, 4), np.int64)
-            shapes[:, 0], shapes[:, 3] = self.frames, self.pictures.channels
+            shapes[:, 0], shapes[:, 3] = self.frames, self.frame_options.channels
             shapes[:, 1], shapes[:, 2] = np.asarray(rows[HEIGHT]), np.asarray(rows[WIDTH])
             columns["clip/shape"] = fixed_lists(shapes)
         if context.labels:

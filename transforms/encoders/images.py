@@ -1,4 +1,4 @@
-"""Picture files as Examples: an encoder and a header check for rows that name files."""
+"""Images as Examples: an encoder, a header check and a header reader for rows that name files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
 from recordmill.format.features import Feature, Features
-from recordmill.storage.files import open_file, read_file
+from recordmill.storage.input_files import open_file, read_file
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
 from recordmill.transforms.imaging import resample
 from recordmill.transforms.imaging.augment import check_names, generator_for
 from recordmill.transforms.imaging.headers import read_header
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.imaging.pixels import Picture, process
+from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.data_type import (
@@ -35,65 +35,67 @@ from recordmill.transforms.model.user_columns import user_fields, with_users
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeaderCheck:
-    """Finds the pictures whose header already tells that they are bad or too small."""
+    """Check that rejects invalid images and leaves out small ones, judged by their headers."""
 
     options: ImageOptions
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
-        """Opens every file, and reads of it what its header takes."""
-        sorter = OutcomeCollector("check")
+        """Read the header of every file."""
+        outcomes = OutcomeCollector("check")
         for row, (key, path, size, mtime) in enumerate(_references(rows)):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
                     read_header(file, self.options)
             except (RecordError, Filtered) as error:
-                sorter.leave_out(key, error)
+                outcomes.leave_out(key, error)
             else:
-                sorter.keep(row)
-        return sorter.result()
+                outcomes.keep(row)
+        return outcomes.result()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PictureHeaders:
-    """Reads the headers of pictures, for schemas and statistics."""
+class ImageHeaders:
+    """Reader of the headers of images, for schemas and statistics."""
 
     options: ImageOptions
 
     @property
     def fields(self) -> pa.Schema:
+        """Schema of the columns that `read` returns."""
         sides = [pa.field(f"image/{name}", pa.int64()) for name in ("height", "width", "channels")]
         return pa.schema([pa.field("image/format", pa.string()), *sides])
 
     def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
-        """Of the pictures as they are before anything is made of them; the format in lower case."""
-        sorter = OutcomeCollector("check")
+        """Return the format (in lower case) and the size of the source images."""
+        outcomes = OutcomeCollector("check")
         found = []
         for row, (key, path, size, mtime) in enumerate(_references(rows)):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
                     found.append(read_header(file, self.options))
             except (RecordError, Filtered) as error:
-                sorter.leave_out(key, error)
+                outcomes.leave_out(key, error)
             else:
-                sorter.keep(row)
+                outcomes.keep(row)
         columns = {
             "image/format": pa.array([one.format.lower() for one in found], pa.string()),
             "image/height": pa.array([one.height for one in found], pa.int64()),
             "image/width": pa.array([one.width for one in found], pa.int64()),
             "image/channels": pa.array([one.channels for one in found], pa.int64()),
         }
-        return sorter.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
+        return outcomes.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageEncoder:
-    """Loads, decodes and encodes the pictures that rows name.
+    """Encoder that reads, decodes and encodes the images that rows name.
 
-    one_hot_label: adds the label as float32[classes], 1 at the class's index.
-    augment: names of augmentations, for copies; with `augment_all` for all of split `train`.
-    unlabelled: rows without a label may occur, and have no label features.
-    objects: what becomes of the boxes and captions that annotations give rows. classed: whether
-    pictures whose objects have classes have one themselves.
+    one_hot_label: add the label as float32[classes].
+    augment: names of the augmentations of copies.
+    augment_all: augment all records of split `train`, not only copies.
+    unlabelled: rows without a label may occur; they have no label features.
+    objects: policies for annotated boxes and captions; None without annotations.
+    classed: images with annotated objects have a class of their own.
     """
 
     options: ImageOptions
@@ -107,11 +109,14 @@ class ImageEncoder:
     def __post_init__(self) -> None:
         check_names(self.augment)
         if self.augment_all and not self.augment:
-            raise ConfigError("--augment-all: needs --augment to say what to do, such as flip,crop")
+            raise ConfigError("--augment-all: requires --augment, such as --augment flip,crop")
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Raises ConfigError for a user column that no feature can hold, or of a feature's name,
-        and for `one_hot_label` where there are no classes.
+        """Return the features of every record.
+
+        Raises:
+            ConfigError: a column of the user has an unsupported type or the name of a feature; or
+                there are no classes for `one_hot_label`.
         """
         integer, text = Feature(dtype="int64"), Feature(dtype="string", kind="text")
         declared = {
@@ -155,11 +160,11 @@ class ImageEncoder:
         )
         if fixed or feature.kind == "image":
             return feature
-        told = ("image/height", "image/width", "image/channels")
-        return dataclasses.replace(feature, shape_features=tuple(map(context.name, told)))
+        shape = ("image/height", "image/width", "image/channels")
+        return dataclasses.replace(feature, shape_features=tuple(map(context.name, shape)))
 
     def versions(self) -> Mapping[str, str]:
-        """Of all that decodes or encodes: a different release may round differently."""
+        """Return the versions of the libraries that affect pixels or bytes."""
         found = {"pillow": PIL.__version__, **resample.versions()}
         for name, feature in _LIBRARIES.items():
             version = pillow_features.version(feature)
@@ -168,29 +173,29 @@ class ImageEncoder:
         return found
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
-        """Reads every file named, in the order of the rows; what cannot be read is left out."""
-        sorter = OutcomeCollector("encode")
-        pictures: list[Picture] = []
+        """Encode the files that rows name, in order; unreadable images are rejected."""
+        outcomes = OutcomeCollector("encode")
+        images: list[EncodedImage] = []
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
         splits = rows.column(batch.SPLIT).to_pylist()
         for row, (key, path, size, mtime) in enumerate(_references(rows)):
-            changed = copies[row] > 0 or (self.augment_all and splits[row] == "train")
-            names = self.augment if changed else ()
+            is_augmented = copies[row] > 0 or (self.augment_all and splits[row] == "train")
+            names = self.augment if is_augmented else ()
             generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
             try:
                 data = read_file(path, size=size, mtime=mtime)
-                picture = process(data, self.options, names, generator)
+                image = process(data, self.options, names, generator)
                 if objects is not None:
-                    objects.place(row, picture)
+                    objects.place(row, image)
             except (RecordError, Filtered) as error:
-                sorter.leave_out(key, error)
+                outcomes.leave_out(key, error)
             else:
-                pictures.append(picture)
-                sorter.keep(row)
-        outcome = sorter.result()
+                images.append(image)
+                outcomes.keep(row)
+        outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
-        columns = _picture_columns(kept, pictures)
+        columns = _image_columns(kept, images)
         if context.labels and self._has_classes(rows.schema):
             columns |= self._label_columns(kept.column(batch.LABEL), context)
         if objects is not None:
@@ -215,10 +220,10 @@ class ImageEncoder:
         return columns
 
 
-# What shapes pixels or bytes, by the names Pillow has for them.
+# Libraries that affect pixels or bytes, and Pillow's names of them.
 _LIBRARIES = {
     "libjpeg-turbo": "libjpeg_turbo",
-    "pillow-zlib": "zlib",  # another one than Python's, where others were loaded first
+    "pillow-zlib": "zlib",  # may differ from Python's
     "zlib-ng": "zlib_ng",
     "libtiff": "libtiff",
     "libwebp": "webp",
@@ -229,19 +234,19 @@ _LIBRARIES = {
 
 
 def _references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
-    """(key, path, size in bytes, mtime in nanoseconds) of every row."""
+    """Return (key, path, size in bytes, mtime in nanoseconds) of every row."""
     names = (batch.KEY, batch.PATH, batch.SIZE, batch.MTIME)
     return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 
 
-def _picture_columns(kept: pa.RecordBatch, pictures: Sequence[Picture]) -> dict[str, pa.Array]:
+def _image_columns(kept: pa.RecordBatch, images: Sequence[EncodedImage]) -> dict[str, pa.Array]:
     def integers(name: str) -> pa.Array:
-        return pa.array(np.array([getattr(picture, name) for picture in pictures], np.int64))
+        return pa.array(np.array([getattr(image, name) for image in images], np.int64))
 
     return {
-        "image/encoded": binary_array([picture.data for picture in pictures]),
+        "image/encoded": binary_array([image.data for image in images]),
         "image/filename": kept.column(batch.KEY),
-        "image/format": binary_array([picture.format.encode() for picture in pictures]),
+        "image/format": binary_array([image.format.encode() for image in images]),
         "image/height": integers("height"),
         "image/width": integers("width"),
         "image/channels": integers("channels"),

@@ -1,4 +1,4 @@
-"""Classes as numbers."""
+"""Class names as integer labels."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,11 +9,14 @@ from recordmill.transforms.model.ragged import string_array
 
 
 def label_feature(*, unlabelled: bool) -> Feature:
-    """The class as a number; none of a record without one, where there may be such."""
+    """Return the feature of the label.
+
+    unlabelled: records without a label may occur; the feature then has a variable length.
+    """
     return Feature(dtype="int64", shape=(None,) if unlabelled else (), kind="label")
 
 
 def label_numbers(labels: pa.StringArray, context: Context) -> pa.Array:
-    """int64[n], null where there is no label."""
+    """Return the integer label of each row, int64[n], null for a missing label."""
     classes = pc.index_in(labels, value_set=string_array(context.labels))
     return pc.add(classes.cast(pa.int64()), context.label_offset)

@@ -1,6 +1,7 @@
-"""The objects of pictures as features: boxes go where their pixels go.
+"""Objects of images as features: boxes follow the pixels through resizing and augmentation.
 
-Names are those of the TensorFlow Object Detection API.
+Features are named as in the TensorFlow Object Detection API.
+
 Source: https://github.com/tensorflow/models/blob/master/research/object_detection/core/
 standard_fields.py (TfExampleFields)
 """
@@ -21,7 +22,7 @@ from recordmill.format.features import Feature
 from recordmill.transforms.encoders.labels import label_numbers
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
 from recordmill.transforms.imaging.geometry import Size
-from recordmill.transforms.imaging.pixels import Picture
+from recordmill.transforms.imaging.pixels import EncodedImage
 from recordmill.transforms.model.annotations import (
     AREA,
     CAPTIONS,
@@ -34,44 +35,46 @@ from recordmill.transforms.model.annotations import (
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.ragged import list_array
 
-OverEdge = Literal["clip", "drop", "reject"]
-Frame = Literal["auto", "stored", "upright"]
+BoxPolicy = Literal["clip", "drop", "reject"]
+BoxFrame = Literal["auto", "stored", "upright"]
 Captions = Literal["all", "first"]
 
-_SLACK = 0.5  # pixels that a box may reach over the edge: those who draw them round
+_SLACK = 0.5  # pixels by which a box may cross the edge, as annotations are rounded
 _BOXES = "image/object/bbox/"
-_TO_PICTURE = "image/object/segmentation/transform"
+_SEGMENTATION_TRANSFORM = "image/object/segmentation/transform"
 _ANY: tuple[int | None, ...] = (None,)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectOptions:
-    """What becomes of boxes.
+    """Policies for boxes and captions.
 
-    boxes: what becomes of one that reaches over the edge of the picture as it is written: `clip`
-      leaves what is inside, `drop` leaves it out, `reject` rejects the picture if
-      it does before the picture is varied, and else leaves what is inside.
-    min_box: pixels of the written picture; a box whose shortest side is less is dropped, or has the
-      picture rejected, as by `boxes`; so is one of which nothing is left.
-    without_boxes: whether a picture that has no box left is kept, or dropped.
-    box_frame: which picture boxes are drawn on, where EXIF turns it: as it is stored, or upright;
-      `auto` tells by the sides that the annotations say, and rejects a picture with boxes where
-      these fit both.
-    fractions: corners are fractions of the sides, not pixels.
-    captions: whether a picture has all of its captions, or the first.
+    boxes: policy for a box that crosses the edge of the written image. `clip` clips it, `drop`
+        drops it, `reject` rejects the image, unless only augmentation moved the box across the
+        edge: it is then clipped.
+    min_box: least length of a box's shortest side, in pixels of the written image. Smaller boxes
+        and boxes outside the image are dropped, or with `reject` their image is rejected.
+    without_boxes: keep or drop images without a box left.
+    box_frame: image that annotations refer to if EXIF rotates it: as stored, or upright. `auto`
+        compares the size in the annotations, and rejects images with boxes if both fit.
+    fractions: corners are fractions of the sides instead of pixels.
+    captions: keep all captions of an image, or the first.
+
+    Raises:
+        ConfigError: a value is invalid.
     """
 
-    boxes: OverEdge = "clip"
+    boxes: BoxPolicy = "clip"
     min_box: float = 0.0
     without_boxes: Literal["keep", "drop"] = "keep"
-    box_frame: Frame = "auto"
+    box_frame: BoxFrame = "auto"
     fractions: bool = False
     captions: Captions = "all"
 
     def __post_init__(self) -> None:
         for option, value, known in (
-            ("--boxes", self.boxes, OverEdge),
-            ("--box-frame", self.box_frame, Frame),
+            ("--boxes", self.boxes, BoxPolicy),
+            ("--box-frame", self.box_frame, BoxFrame),
             ("--captions", self.captions, Captions),
         ):
             if value not in get_args(known):
@@ -79,93 +82,113 @@ class ObjectOptions:
                     f"{option}: expected one of {', '.join(get_args(known))}, got {value!r}"
                 )
         if not self.min_box >= 0:
-            raise ConfigError(f"--min-box: expected pixels from 0 on, got {self.min_box:g}")
+            raise ConfigError(f"--min-box: expected 0 or more pixels, got {self.min_box:g}")
 
 
-class Followed(NamedTuple):
-    """Boxes on the written picture: which are left, int64[k]; their corners as fractions of its
-    sides, float64[k, 4]; how many times as large each one's area became, float64[k].
+class TransformedBoxes(NamedTuple):
+    """Boxes on the written image.
+
+    kept: int64[k], indices of the boxes that are left.
+    corners: float64[k, 4], their corners as fractions of the sides.
+    scales: float64[k], the factor by which the visible area of each box changed.
     """
 
     kept: npt.NDArray[np.int64]
     corners: Floats
-    grown: Floats
+    scales: Floats
 
 
-def follow(
-    boxes: Floats, moves: Affine, size: Size, options: ObjectOptions, varied: Affine = IDENTITY
-) -> Followed:
-    """Boxes, float64[n, 4] in pixels, where `moves` and then `varied` take them on a picture of a
-    size.
+def transform_boxes(
+    boxes: Floats,
+    to_resized: Affine,
+    size: Size,
+    options: ObjectOptions,
+    to_augmented: Affine = IDENTITY,
+) -> TransformedBoxes:
+    """Transform boxes to the written image, and apply the policies for boxes.
 
-    Raises RecordError where one that is over the edge, or too small, is to reject the picture: what
-    `varied`, which is random, makes of a good box is no reason to.
+    boxes: float64[n, 4] in pixels.
+    to_resized: transform to the resized image.
+    size: (width, height) of the written image.
+    to_augmented: transform of the augmentations, from the resized image to the written one.
+
+    Raises:
+        RecordError: a box crosses the edge or is too small, and the policy is `reject`.
+            Augmentation is random, and is no reason for a reject.
     """
-    if options.boxes == "reject" and varied != IDENTITY:
-        follow(boxes, moves, size, options)
+    if options.boxes == "reject" and to_augmented != IDENTITY:
+        transform_boxes(boxes, to_resized, size, options)
         options = dataclasses.replace(options, boxes="clip")
-    moves = moves.then(varied)
-    moved = moves.boxes(boxes)
+    transform = to_resized.then(to_augmented)
+    moved = transform.boxes(boxes)
     limits = np.array([*size, *size], np.float64)
     inside = np.clip(moved, 0, limits)
     over = (np.abs(moved - inside) > _SLACK).any(axis=1)
-    if moves.keeps_axes:
+    if transform.keeps_axes:
         areas = np.prod(inside[:, 2:] - inside[:, :2], axis=1)
     else:
-        inside, areas = moves.seen(boxes, size)
+        inside, areas = transform.visible(boxes, size)
     sides = inside[:, 2:] - inside[:, :2]
     fractions = inside / limits
-    written = fractions.astype(np.float32)  # which may have no room for what is left
+    written = fractions.astype(np.float32)  # a small box may vanish in float32
     small = ((written[:, 2:] <= written[:, :2]) | (boxes[:, 2:] <= boxes[:, :2])).any(axis=1)
     small |= sides.min(axis=1, initial=np.inf) < options.min_box
     if options.boxes == "reject" and (over | small).any():
         at = int(np.argmax(over | small))
-        small_told = f"is smaller than {options.min_box:g}" if options.min_box else "has no inside"
-        what = "reaches over the edge" if np.take(over, at) else small_told
-        raise RecordError(Reason.BAD_VALUE, f"box {at} {what}, of the picture as it is written")
+        if np.take(over, at):
+            problem = "crosses the edge of the written image"
+        elif options.min_box:
+            problem = f"is smaller than {options.min_box:g} pixels in the written image"
+        else:
+            problem = "has no area in the written image"
+        raise RecordError(Reason.BAD_VALUE, f"box {at} {problem}")
     kept = np.flatnonzero(~small & ~(over & (options.boxes == "drop")))
     whole = np.prod(boxes[kept, 2:] - boxes[kept, :2], axis=1)
-    return Followed(kept, fractions[kept], areas[kept] / whole)
+    return TransformedBoxes(kept, fractions[kept], areas[kept] / whole)
 
 
-def on_stored(
-    picture: Picture, said: Size | None, frame: Frame, *, has_boxes: bool = True
+def annotation_transform(
+    image: EncodedImage, annotated_size: Size | None, frame: BoxFrame, *, has_boxes: bool = True
 ) -> tuple[Affine, Size]:
-    """From the picture that boxes are drawn on to the one resized, and the size of the former.
+    """Return the transform from the annotated image to the resized one, and the annotated size.
 
-    said: (width, height) by the annotations.
+    annotated_size: (width, height) according to the annotations.
 
-    Raises RecordError where that is not the size of the picture, or where it cannot be told which
-    picture boxes are drawn on.
+    Raises:
+        RecordError: that is not the size of the image, or annotations may refer to the image as
+            stored or upright.
     """
-    sideways = picture.turn.a == 0
-    stored = picture.source[::-1] if sideways else picture.source
+    swaps_sides = image.to_upright.a == 0
+    stored = image.source[::-1] if swaps_sides else image.source
     if frame == "auto":
-        fits_both = said is None or said == stored == picture.source
-        if has_boxes and fits_both and picture.turn != IDENTITY:
+        fits_both = annotated_size is None or annotated_size == stored == image.source
+        if has_boxes and fits_both and image.to_upright != IDENTITY:
             raise RecordError(
                 Reason.BAD_VALUE,
-                "EXIF turns it, and its annotations fit it as it is stored and upright: say which"
-                " with --box-frame stored or upright",
+                "EXIF rotates the image, and its annotations fit it as stored and upright: choose"
+                " one with --box-frame stored or upright",
             )
-        frame = "upright" if sideways and said == picture.source != stored else "stored"
-    size = stored if frame == "stored" else picture.source
-    if said is not None and said != size:
+        is_upright = swaps_sides and annotated_size == image.source != stored
+        frame = "upright" if is_upright else "stored"
+    size = stored if frame == "stored" else image.source
+    if annotated_size is not None and annotated_size != size:
+        width, height = annotated_size
         raise RecordError(
             Reason.BAD_VALUE,
-            f"the annotations are of a picture of {said[0]}x{said[1]} pixels, it has"
-            f" {size[0]}x{size[1]}",
+            f"the annotations are for {width}x{height} pixels, the image has {size[0]}x{size[1]}",
         )
-    return (picture.turn.then(picture.moves) if frame == "stored" else picture.moves), size
+    if frame == "stored":
+        return image.to_upright.then(image.to_resized), size
+    return image.to_resized, size
 
 
 class _Placed(NamedTuple):
-    followed: Followed
-    to_picture: Affine
+    boxes: TransformedBoxes
+    to_written: Affine
 
 
 class PlacedObjects:
-    """The objects of some rows, and where they are on the pictures of those that are kept."""
+    """Objects of a batch of rows, transformed to the written images of the rows that are kept."""
 
     def __init__(self, rows: pa.RecordBatch, options: ObjectOptions) -> None:
         self._options = options
@@ -181,15 +204,17 @@ class PlacedObjects:
         self._placed: list[_Placed] = []
         self._rows: list[int] = []
 
-    def place(self, row: int, picture: Picture) -> None:
-        """Takes the row, whose picture is this one.
+    def place(self, row: int, image: EncodedImage) -> None:
+        """Keep a row, and transform its objects to its image.
 
-        Raises RecordError and Filtered.
+        Raises:
+            RecordError: annotations do not fit the image, or the policy for boxes rejects it.
+            Filtered: no box is left, and such images are dropped.
         """
-        said = self._sides[row]
-        to_resized, size = on_stored(
-            picture,
-            None if said is None else (said[0], said[1]),
+        sides = self._sides[row]
+        to_resized, size = annotation_transform(
+            image,
+            None if sides is None else (sides[0], sides[1]),
             self._options.box_frame,
             has_boxes=self._structs is not None and self._edges[row] < self._edges[row + 1],
         )
@@ -197,24 +222,24 @@ class PlacedObjects:
             boxes = self._corners[self._edges[row] : self._edges[row + 1]]
             if self._options.fractions:
                 boxes = boxes * np.array([*size, *size], np.float64)
-            written = (picture.width, picture.height)
-            followed = follow(boxes, to_resized, written, self._options, picture.varied)
-            if self._options.without_boxes == "drop" and not len(followed.kept):
+            written = (image.width, image.height)
+            placed = transform_boxes(boxes, to_resized, written, self._options, image.to_augmented)
+            if self._options.without_boxes == "drop" and not len(placed.kept):
                 raise Filtered("without-boxes")
-            self._placed.append(_Placed(followed, to_resized.then(picture.varied)))
+            self._placed.append(_Placed(placed, to_resized.then(image.to_augmented)))
         self._rows.append(row)
 
     @property
     def counts(self) -> tuple[int, int] | None:
-        """How many the rows that were taken have, and of these are on their pictures."""
+        """Number of annotated objects in the kept rows, and of those left; None without objects."""
         if self._structs is None:
             return None
         rows = np.array(self._rows, np.int64)
-        made = int((self._edges[rows + 1] - self._edges[rows]).sum())
-        return made, sum(len(one.followed.kept) for one in self._placed)
+        annotated = int((self._edges[rows + 1] - self._edges[rows]).sum())
+        return annotated, sum(len(one.boxes.kept) for one in self._placed)
 
     def columns(self, context: Context) -> dict[str, pa.Array]:
-        """The features of the rows that were taken, in their order."""
+        """Return the features of the kept rows, in their order."""
         columns: dict[str, pa.Array] = {}
         if self._captions is not None:
             captions = self._captions.take(pa.array(self._rows, pa.int64()))
@@ -225,13 +250,13 @@ class PlacedObjects:
         return columns
 
     def _boxes(self, structs: pa.StructArray, context: Context) -> dict[str, pa.Array]:
-        followed = [one.followed for one in self._placed]
-        edges = np.cumsum([0, *(len(one.kept) for one in followed)])
+        boxes = [one.boxes for one in self._placed]
+        edges = np.cumsum([0, *(len(one.kept) for one in boxes)])
         offsets = pa.array(edges.astype(np.int32))
         starts = self._edges[self._rows]
-        at = [one.kept + start for one, start in zip(followed, starts.tolist(), strict=True)]
+        at = [one.kept + start for one, start in zip(boxes, starts.tolist(), strict=True)]
         kept = structs.take(pa.array(_joined(at, np.int64)))
-        corners = np.concatenate([np.zeros((0, 4)), *(one.corners for one in followed)])
+        corners = np.concatenate([np.zeros((0, 4)), *(one.corners for one in boxes)])
 
         def lists(values: pa.Array) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, values)
@@ -246,25 +271,25 @@ class PlacedObjects:
         for field in _further(structs.type):
             values = kept.field(field.name)
             if field.name == AREA.name:
-                values = self._areas(kept, _joined([one.grown for one in followed], np.float64))
+                values = self._areas(kept, _joined([one.scales for one in boxes], np.float64))
             elif field.type == pa.string():
                 values = values.fill_null("")
             columns[f"image/object/{field.name}"] = lists(values)
         if SEGMENTATION.name in {field.name for field in structs.type}:
-            moves = [dataclasses.astuple(one.to_picture) for one in self._placed]
-            flat = np.array(moves, np.float32).ravel()
-            columns[_TO_PICTURE] = pa.FixedSizeListArray.from_arrays(pa.array(flat), 6)
+            transforms = [dataclasses.astuple(one.to_written) for one in self._placed]
+            flat = np.array(transforms, np.float32).ravel()
+            columns[_SEGMENTATION_TRANSFORM] = pa.FixedSizeListArray.from_arrays(pa.array(flat), 6)
         return columns
 
-    def _areas(self, kept: pa.StructArray, grown: Floats) -> pa.Array:
-        """Those given, or else of the boxes, on the written pictures: float32."""
+    def _areas(self, kept: pa.StructArray, scales: Floats) -> pa.Array:
+        """Return areas in the written images, float32; by default the areas of the boxes."""
         left, top, right, bottom = (np.asarray(kept.field(name)) for name in CORNER_NAMES)
         given = pc.coalesce(kept.field(AREA.name), pa.array((right - left) * (bottom - top)))
-        return pc.multiply(given, pa.array(grown)).cast(pa.float32())
+        return pc.multiply(given, pa.array(scales)).cast(pa.float32())
 
 
 def object_features(rows: pa.Schema) -> dict[str, Feature]:
-    """What `PlacedObjects.columns` makes of rows of these columns."""
+    """Return the features that `PlacedObjects.columns` makes of rows of this schema."""
     text = Feature(dtype="string", shape=_ANY, kind="text")
     declared: dict[str, Feature] = {}
     if CAPTIONS in rows.names:
@@ -278,7 +303,7 @@ def object_features(rows: pa.Schema) -> dict[str, Feature]:
         for field in _further(one):
             declared[f"image/object/{field.name}"] = _FEATURES[field.type]
             if field == SEGMENTATION:
-                declared[_TO_PICTURE] = Feature(dtype="float32", shape=(6,))
+                declared[_SEGMENTATION_TRANSFORM] = Feature(dtype="float32", shape=(6,))
     return declared
 
 
@@ -290,7 +315,7 @@ _FEATURES: Mapping[pa.DataType, Feature] = {
 
 
 def _further(one: pa.StructType) -> list[pa.Field]:
-    """The fields of an object beside its box and its class."""
+    """Return the fields of an object beside its box and its class."""
     return [field for field in one if field.name not in (*CORNER_NAMES, CLASS)]
 
 

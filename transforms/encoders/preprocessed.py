@@ -1,6 +1,4 @@
-"""Features that a preprocessing function of the user's makes, once tensorflow-transform has learned
-from train what it needs.
-"""
+"""Features made by a preprocessing function of the user, after tensorflow-transform's analysis."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RunError, did_you_mean
 from recordmill.format.features import Feature, Features
-from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
@@ -27,25 +25,25 @@ from recordmill.transforms.model.data_type import Artifact, Context, Encoded, Ro
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
 
-FOLDER = "transform_fn"  # in the dataset: what tft.TFTransformOutput reads
-FEATURES_FILE = f"{FOLDER}/features.json"  # what it makes
+FOLDER = "transform_fn"  # folder of the dataset that tft.TFTransformOutput reads
+FEATURES_FILE = f"{FOLDER}/features.json"  # features of the function's inputs and outputs
 
 
 def load_function(name: str) -> Any:
-    """A function of the user's by `module:function`.
+    """Import a function, given as `module:function`.
 
     Raises:
-      ConfigError: there is none.
+        ConfigError: the module cannot be imported, or has no such function.
     """
     module_name, _, function_name = name.partition(":")
-    if os.getcwd() not in sys.path:  # that of the command is where it is installed
+    if os.getcwd() not in sys.path:  # an installed command has its own folder there instead
         sys.path.append(os.getcwd())
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise ConfigError(
             f"--preprocessing-fn {name}: cannot import {module_name} ({error}); expected "
-            "module:function, of a module that stands here or is installed"
+            "module:function, of a module in the current folder or an installed one"
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -59,36 +57,42 @@ def load_function(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessedEncoder:
-    """Applies the learned function to the user's columns.
+    """Encoder that applies the analyzed preprocessing function to the columns of the user.
 
-    unlabelled: rows without a label may occur, and have no label feature.
+    unlabelled: rows without a label may occur; they have no label feature.
     """
 
     unlabelled: bool = False
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Those of the function stand in it once they are known."""
+        """Return the features of every record; those of the function are known only after analysis.
+
+        Raises:
+            ConfigError: a column has an unsupported type.
+            RunError: the function makes a feature named `label`, and there are classes.
+        """
         declared: dict[str, Feature] = {}
         if FEATURES_FILE in context.artifacts:
             declared = _stored(context.artifacts[FEATURES_FILE])["features"]
         if context.labels:
             if "label" in declared:
                 raise RunError(
-                    "--preprocessing-fn: makes a feature 'label', which the classes have already: "
-                    "give it another name"
+                    "--preprocessing-fn: returns a feature 'label', which is the name of the class "
+                    "feature: rename it"
                 )
             declared["label"] = label_feature(unlabelled=self.unlabelled)
         for field in user_fields(rows):
-            user_feature(field)  # raises for what TensorFlow cannot hold
+            user_feature(field)  # raises ConfigError for an unsupported type
         return declared
 
     def versions(self) -> Mapping[str, str]:
-        """Of what makes the values."""
+        """Return the versions of the libraries that compute the features."""
         from importlib.metadata import version
 
         return {name: version(name) for name in ("tensorflow", "tensorflow-transform")}
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        """Apply the function to all rows."""
         apply = _load(context.artifacts[FEATURES_FILE])
         columns = apply({field.name: rows[field.name] for field in user_fields(rows.schema)})
         if context.labels:
@@ -98,7 +102,7 @@ class PreprocessedEncoder:
 
 
 def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
-    """The values of a column and where rows begin and end in them: a null is none.
+    """Return the values of a column without nulls, and the offsets of its rows, int64[n + 1].
 
     Values are int64, float32 or binary.
     """
@@ -123,17 +127,17 @@ def as_lists(column: pa.Array) -> tuple[pa.Array, Ints]:
 
 
 def _stored(artifact: Artifact) -> dict[str, dict[str, Feature]]:
-    """`inputs` and `features` of the function, by their names."""
+    """Return the features of the function: {"inputs" or "features": {name: feature}}."""
     stored = json.loads(Location.parse(artifact.path).read_bytes())
     return {
-        what: {name: Feature.from_json(one) for name, one in features.items()}
-        for what, features in stored.items()
+        role: {name: Feature.from_json(one) for name, one in features.items()}
+        for role, features in stored.items()
     }
 
 
 @functools.lru_cache(maxsize=1)
 def _load(artifact: Artifact) -> Any:
-    """The function, with TensorFlow on one thread: encoder processes take the cores already."""
+    """Load the function, with one thread for TensorFlow, as encoder processes use all cores."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
     import tensorflow_transform as tft
@@ -160,7 +164,7 @@ def _load(artifact: Artifact) -> Any:
 
 
 def _array(value: Any) -> pa.Array:
-    """A tensor, dense, sparse or ragged, as lists by row."""
+    """Return a tensor (dense, sparse or ragged) as a list per row."""
     if hasattr(value, "indices"):  # sparse
         rows = value.indices.numpy()[:, 0]
         edges = np.searchsorted(rows, np.arange(int(value.dense_shape[0]) + 1))

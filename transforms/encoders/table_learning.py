@@ -1,8 +1,8 @@
-"""What is learned of a table's columns from the records of train.
+"""Statistics of a table's columns over split train, which transforms need.
 
-All of it is counted, so that it is the same whatever the parts that rows come in: sums of values
-and of their squares as integers (`statistics.moments`), how many values there are by their first
-bits, how often each text comes.
+All statistics are counts, so the result does not depend on how rows are divided into parts: sums of
+values and of squares as integers (`statistics.moments`), histograms of values by their first bits,
+and counts of texts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from recordmill.transforms.encoders.table_options import (
     LEARNED_VALUES,
     MEAN,
     MEDIAN,
-    Recipe,
+    ColumnTransform,
     TableOptions,
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary, most_frequent
@@ -51,41 +51,42 @@ _MISSING, _TOTAL, _SQUARES, _PREFIX, _EXTREME, _VALUE = (
     "extreme",
     "value",
 )
-_RAW, _COMPUTED = "raw", "computed"  # before clip and log, and after
-_NO_LINE = "[\r\n]"  # TensorFlow reads a vocabulary line by line
+_RAW, _COMPUTED = "raw", "computed"  # before and after clip and log
+_LINE_BREAK = "[\r\n]"  # not allowed in a vocabulary, which TensorFlow reads line by line
 
 
-def compute(recipe: Recipe, values: Floats) -> Floats:
-    """What `clip` and `log` make of numbers, float64[n]."""
-    if recipe.clip is not None:
-        values = np.clip(values, *recipe.clip)
-    return np.log1p(values) if recipe.log else values
+def compute(transform: ColumnTransform, values: Floats) -> Floats:
+    """Apply `clip` and `log` to numbers, float64[n]."""
+    if transform.clip is not None:
+        values = np.clip(values, *transform.clip)
+    return np.log1p(values) if transform.log else values
 
 
 def numbers_of(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """float64[n], and where there is none, bool[n]."""
-    values = column.cast(pa.float64(), safe=False).fill_null(0.0)  # of large integers the nearest
+    """Return the values of a column, float64[n], and the mask of missing ones, bool[n]."""
+    values = column.cast(pa.float64(), safe=False).fill_null(0.0)  # rounds large integers
     return np.asarray(values), np.asarray(column.is_null())
 
 
 def text_of(column: pa.Array) -> pa.StringArray:
-    """Values as a vocabulary has them."""
+    """Return the values of a column as text, as in a vocabulary."""
     return column.cast(pa.string())
 
 
-def filled(recipe: Recipe, column: pa.Array) -> pa.Array:
-    """Values, and where there is none the one that `impute` names."""
-    if recipe.impute is None:
+def filled(transform: ColumnTransform, column: pa.Array) -> pa.Array:
+    """Return a column with missing values replaced by the value of `impute`."""
+    if transform.impute is None:
         return column
-    return column.fill_null(pa.scalar(recipe.impute).cast(column.type))
+    return column.fill_null(pa.scalar(transform.impute).cast(column.type))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearnedNumbers:
-    """What was learned of a column of numbers.
+    """Statistics of a numeric column.
 
-    fill: what stands where there was nothing, None where that stays so. mean, deviation, least,
-    most: of all of train, imputed, clipped and logarithmised. boundaries: of buckets, ascending.
+    fill: replacement of missing values; None leaves them missing.
+    mean, deviation, least, most: of all values of train after imputing, clipping and log.
+    boundaries: of buckets, ascending.
     """
 
     fill: float | None = None
@@ -97,7 +98,7 @@ class LearnedNumbers:
 
 
 def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, LearnedNumbers]:
-    """By column; read once per process."""
+    """Return the statistics of numeric columns, {column: statistics}, read once per process."""
     return _load_numbers(artifacts[NUMBERS_FILE]) if NUMBERS_FILE in artifacts else {}
 
 
@@ -107,7 +108,7 @@ def _load_numbers(artifact: Artifact) -> Mapping[str, LearnedNumbers]:
 
 
 def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:
-    """What the file of numbers holds, by column."""
+    """Parse the file of statistics: {column: statistics}."""
     return {
         column: LearnedNumbers(**(one | {"boundaries": tuple(one["boundaries"])}))
         for column, one in json.loads(content).items()
@@ -115,12 +116,12 @@ def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:
 
 
 def vocabulary_file(column: str) -> str:
-    """Where the values of a column are published."""
+    """Return the path, within the dataset, of the vocabulary of a column."""
     return f"vocabulary/{urllib.parse.quote(column, safe=' ()')}.txt"
 
 
 def load_values(artifacts: Mapping[str, Artifact], column: str) -> Vocabulary:
-    """The values of a column that were learned; read once per process."""
+    """Return the vocabulary of a column, read once per process."""
     return _load_values(artifacts[vocabulary_file(column)])
 
 
@@ -131,68 +132,74 @@ def _load_values(artifact: Artifact) -> Vocabulary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableAnalysis:
-    """Learns what `options` ask for."""
+    """Analysis of the columns of train for the transforms in `options`."""
 
     options: TableOptions
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(recipe.column for recipe in self._recipes)
+        """Names of the columns that are analyzed."""
+        return tuple(transform.column for transform in self._transforms)
 
     @property
-    def _recipes(self) -> list[Recipe]:
-        return [recipe for recipe in self.options.recipes().values() if recipe.learns]
+    def _transforms(self) -> list[ColumnTransform]:
+        return [
+            transform for transform in self.options.column_transforms().values() if transform.learns
+        ]
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """`item`: column, what is counted, and of which; `count`: how many."""
+        """Count rows: `item` is the column, the statistic and its subject; `count` is int64."""
         parts = [_batch([], [])]
-        for recipe in self._recipes:
-            column = flat(rows[recipe.column])
-            if recipe.last in LEARNED_VALUES:
-                parts.append(_count_values(recipe, column))
+        for transform in self._transforms:
+            column = flat(rows[transform.column])
+            if transform.last in LEARNED_VALUES:
+                parts.append(_count_values(transform, column))
             else:
-                found = list(_count_numbers(recipe, column))
-                items = [_SEPARATOR.join((recipe.column, *item)) for item, _ in found]
+                found = list(_count_numbers(transform, column))
+                items = [_SEPARATOR.join((transform.column, *item)) for item, _ in found]
                 parts.append(_batch(items, [count for _, count in found]))
         return batch.concat(parts)
 
     def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
-        """All numbers; of values those of `min_frequency` and more, `vocab_size` at most."""
+        """Keep all counts of numbers, and of values the `vocab_size` most frequent.
+
+        Values need a count of at least `min_frequency`.
+        """
         kept = []
-        for recipe in self._recipes:
-            if recipe.last in LEARNED_VALUES:
-                of_column = pc.starts_with(counts[_ITEM], _value_prefix(recipe.column))
+        for transform in self._transforms:
+            if transform.last in LEARNED_VALUES:
+                of_column = pc.starts_with(counts[_ITEM], _value_prefix(transform.column))
                 kept.append(self._most_frequent(counts.filter(of_column)))
                 counts = counts.filter(pc.invert(of_column))
         return batch.concat([counts, *kept])
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
-        """The files of numbers and of values.
+        """Return the files of statistics and vocabularies, {path: content}.
 
         Raises:
-          RunError: a column has nothing in it.
+            RunError: a column has no values in train.
         """
         files: dict[str, bytes] = {}
         numbers: dict[str, Any] = {}
         found: dict[str, dict[tuple[str, ...], int]] = collections.defaultdict(dict)
         values = pc.match_substring(counts[_ITEM], f"{_SEPARATOR}{_VALUE}{_SEPARATOR}")
         for item, count in _pairs(counts.filter(pc.invert(values))):
-            column, *what = item.split(_SEPARATOR)
-            found[column][tuple(what)] = count
-        for recipe in self._recipes:
-            if recipe.last in LEARNED_VALUES:
-                prefix = _value_prefix(recipe.column)
+            column, *statistic = item.split(_SEPARATOR)
+            found[column][tuple(statistic)] = count
+        for transform in self._transforms:
+            if transform.last in LEARNED_VALUES:
+                prefix = _value_prefix(transform.column)
                 mine = counts.filter(pc.starts_with(counts[_ITEM], prefix))
                 lines = [item.removeprefix(prefix) for item, _ in _pairs(self._most_frequent(mine))]
                 if not lines:
-                    raise self._nothing(recipe.column, records)
+                    raise self._no_values(transform.column, records)
                 content = "".join(f"{line}\n" for line in lines).encode()
-                files[vocabulary_file(recipe.column)] = content
+                files[vocabulary_file(transform.column)] = content
             else:
-                learned = _learn_numbers(recipe, found[recipe.column])
+                learned = _learn_numbers(transform, found[transform.column])
                 if learned is None:
-                    raise self._nothing(recipe.column, records)
-                numbers[recipe.column] = dataclasses.asdict(learned)
+                    raise self._no_values(transform.column, records)
+                numbers[transform.column] = dataclasses.asdict(learned)
         if numbers:
             files[NUMBERS_FILE] = json.dumps(numbers, indent=1, sort_keys=True).encode() + b"\n"
         return files
@@ -201,19 +208,21 @@ class TableAnalysis:
         options = self.options
         return most_frequent(counts, least=options.min_frequency, at_most=options.vocab_size)
 
-    def _nothing(self, column: str, records: int) -> RunError:
-        often = f" that comes {self.options.min_frequency} times"
+    def _no_values(self, column: str, records: int) -> RunError:
+        often = f" with a count of {self.options.min_frequency} or more"
         return RunError(
             f"column {column!r} has no value{often if self.options.min_frequency > 1 else ''} in"
-            f" the {records} records of train: there is nothing to learn"
+            f" the {records} records of train: cannot compute its statistics"
         )
 
 
-def _count_values(recipe: Recipe, column: pa.Array) -> pa.RecordBatch:
-    values = text_of(filled(recipe, column)).drop_null()
-    values = values.filter(pc.invert(pc.match_substring_regex(values, _NO_LINE)))
+def _count_values(transform: ColumnTransform, column: pa.Array) -> pa.RecordBatch:
+    values = text_of(filled(transform, column)).drop_null()
+    values = values.filter(pc.invert(pc.match_substring_regex(values, _LINE_BREAK)))
     counted = pc.value_counts(values)
-    items = pc.binary_join_element_wise(_value_prefix(recipe.column), counted.field("values"), "")
+    items = pc.binary_join_element_wise(
+        _value_prefix(transform.column), counted.field("values"), ""
+    )
     return _batch(items, counted.field("counts"))
 
 
@@ -221,15 +230,17 @@ def _value_prefix(column: str) -> str:
     return f"{column}{_SEPARATOR}{_VALUE}{_SEPARATOR}"
 
 
-def _count_numbers(recipe: Recipe, column: pa.Array) -> Iterator[tuple[tuple[str, ...], int]]:
+def _count_numbers(
+    transform: ColumnTransform, column: pa.Array
+) -> Iterator[tuple[tuple[str, ...], int]]:
     values, missing = numbers_of(column)
     yield (_MISSING,), int(missing.sum())
     values = values[~missing]
-    if recipe.impute in (MEAN, MEDIAN):
-        yield from _count_floats(_RAW, values, quantiles=recipe.impute == MEDIAN)
-    if recipe.last is not None:
-        computed = compute(recipe, values)
-        yield from _count_floats(_COMPUTED, computed, quantiles=recipe.last == "bucketize")
+    if transform.impute in (MEAN, MEDIAN):
+        yield from _count_floats(_RAW, values, quantiles=transform.impute == MEDIAN)
+    if transform.last is not None:
+        computed = compute(transform, values)
+        yield from _count_floats(_COMPUTED, computed, quantiles=transform.last == "bucketize")
 
 
 def _count_floats(
@@ -249,21 +260,23 @@ def _count_floats(
             yield (which, _PREFIX, str(prefix)), count
 
 
-def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> LearnedNumbers | None:
-    """None where there is no value to learn from."""
+def _learn_numbers(
+    transform: ColumnTransform, found: Mapping[tuple[str, ...], int]
+) -> LearnedNumbers | None:
+    """Return the statistics of a numeric column; None if it has no value."""
     missing = found.get((_MISSING,), 0)
     fill = None
-    if recipe.impute is not None:
-        fill = _fill(recipe.impute, found)
+    if transform.impute is not None:
+        fill = _fill(transform.impute, found)
         if fill is None:
             return None
-    if recipe.last is None:
+    if transform.last is None:
         return LearnedNumbers(fill=fill)
     moments = _moments(_COMPUTED, found)
     extremes = [float.fromhex(what[2]) for what in found if what[:2] == (_COMPUTED, _EXTREME)]
     prefixes = _histogram(_COMPUTED, found)
     if fill is not None and missing:
-        computed = compute(recipe, np.array([fill]))
+        computed = compute(transform, np.array([fill]))
         moments += Moments.of(computed).times(missing)
         extremes.append(float(computed[0]))
         prefixes[int(prefixes_of(computed)[0])] += missing
@@ -275,7 +288,7 @@ def _learn_numbers(recipe: Recipe, found: Mapping[tuple[str, ...], int]) -> Lear
         deviation=moments.deviation,
         least=min(extremes),
         most=max(extremes),
-        boundaries=tuple(FirstBits.of_counts(prefixes).boundaries(recipe.size or 1)),
+        boundaries=tuple(FirstBits.of_counts(prefixes).boundaries(transform.size or 1)),
     )
 
 

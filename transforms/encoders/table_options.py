@@ -1,10 +1,10 @@
-"""What becomes of the columns of a table, each by itself."""
+"""Options for the columns of a table; each column is transformed on its own."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 
@@ -12,32 +12,40 @@ DatePart = Literal["year", "month", "day", "weekday", "hour", "minute", "second"
 Last = Literal["zscore", "minmax", "bucketize", "one-hot", "vocabulary", "hash", "date-parts"]
 
 NUMERIC: tuple[Last, ...] = ("zscore", "minmax", "bucketize")
-NUMBERED: tuple[Last, ...] = ("bucketize", "hash")  # of as many ids as the option says
+NUMBERED: tuple[Last, ...] = ("bucketize", "hash")  # integer ids below the size in the option
 LEARNED_VALUES: tuple[Last, ...] = ("one-hot", "vocabulary")
 OF_TEXT: tuple[Last, ...] = (*LEARNED_VALUES, "hash")
 MEAN, MEDIAN = "mean", "median"
 
 
 def parts_of(text: str) -> tuple[DatePart, ...]:
-    """`year+month` -> its parts, each once. Raises ConfigError."""
+    """Parse date parts such as `year+month`; each part occurs once.
+
+    Raises:
+        ConfigError: a part does not exist.
+    """
     known: tuple[DatePart, ...] = get_args(DatePart)
     given = text.split("+")
     for part in given:
         if part not in known:
             raise ConfigError(
-                f"--date-parts: there is no part {part!r}{did_you_mean(part, known)}; expected some"
-                f" of {', '.join(known)}"
+                f"--date-parts: unknown part {part!r}{did_you_mean(part, known)}; expected some of"
+                f" {', '.join(known)}"
             )
     return tuple(part for part in known if part in given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """What becomes of one column, in this order.
+class ColumnTransform:
+    """Transform of one column, in the order of the fields.
 
-    indicator: a feature says where there was nothing. impute: what stands there instead: mean,
-    median, or a value. clip: between two numbers. log: ln(1 + x). last: what it becomes. size: how
-    many buckets it has, or of values that were not learned. parts: of a date.
+    indicator: add a feature that marks missing values.
+    impute: replacement of missing values: mean, median, or a value.
+    clip: (least, most) to clip to.
+    log: apply ln(1 + x).
+    last: final step; None keeps the values.
+    size: number of buckets, or of ids for unknown values (`vocabulary`).
+    parts: parts of a date, for `date-parts`.
     """
 
     column: str
@@ -51,27 +59,29 @@ class Recipe:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it is about numbers only."""
+        """True if the transform applies to numbers only."""
         computed = self.clip is not None or self.log or self.impute in (MEAN, MEDIAN)
         return computed or self.last in NUMERIC
 
     @property
     def learns(self) -> bool:
-        """Whether there is something to learn from train."""
+        """True if the transform needs statistics of split train."""
         return self.last in (*NUMERIC, *LEARNED_VALUES) or self.impute in (MEAN, MEDIAN)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """What becomes of which columns.
+    """Transforms of the columns of a table.
 
-    zscore, minmax, log, one_hot, vocabulary, indicator: columns. bucketize, hash: (column, number
-    of buckets). clip: (column, least, most). impute: (column, mean, median or a value). date_parts:
-    (column, parts). vocab_size, min_frequency, oov_buckets: of every column whose values are
-    learned.
+    zscore, minmax, log, one_hot, vocabulary, indicator: names of columns.
+    bucketize, hash: (column, number of buckets).
+    clip: (column, least, most).
+    impute: (column, mean, median or a value).
+    date_parts: (column, parts).
+    vocab_size, min_frequency, oov_buckets: for all columns with a learned vocabulary.
 
     Raises:
-      ConfigError: two that exclude each other, or numbers that make no sense.
+        ConfigError: a number is out of range, or options exclude each other.
     """
 
     zscore: tuple[str, ...] = ()
@@ -93,9 +103,7 @@ class TableOptions:
         for option in ("bucketize", "hash"):
             for column, size in getattr(self, option):
                 if not 1 < size <= 2**31:
-                    raise ConfigError(
-                        f"--{option} {column}={size}: expected 2 buckets at least, and 2^31 at most"
-                    )
+                    raise ConfigError(f"--{option} {column}={size}: expected 2 to 2^31 buckets")
         for column, least, most in self.clip:
             if not least < most:
                 raise ConfigError(
@@ -109,22 +117,23 @@ class TableOptions:
         ):
             if value < least:
                 raise ConfigError(f"{option}: expected {least} or more, got {value}")
-        self.recipes()
+        self.column_transforms()
 
-    def recipes(self) -> dict[str, Recipe]:
-        """{column: what becomes of it}; of others nothing does."""
-        made: dict[str, Recipe] = {}
+    def column_transforms(self) -> dict[str, ColumnTransform]:
+        """Return {column: transform}; other columns keep their values."""
+        made: dict[str, ColumnTransform] = {}
 
-        def change(column: str, **what: object) -> None:
-            made[column] = dataclasses.replace(made.get(column, Recipe(column=column)), **what)  # type: ignore[arg-type]
+        def change(column: str, **what: Any) -> None:
+            transform = made.get(column, ColumnTransform(column=column))
+            made[column] = dataclasses.replace(transform, **what)
 
         lasts: dict[str, Last] = {}
         for last, columns in self._lasts():
             for column in columns:
                 if column in lasts:
                     raise ConfigError(
-                        f"--{last} {column}: --{lasts[column]} has it too, and a column can become "
-                        "one thing only: leave one out"
+                        f"--{last} {column}: conflicts with --{lasts[column]} {column}; use only "
+                        "one of them"
                     )
                 lasts[column] = last
                 change(column, last=last)
@@ -142,11 +151,15 @@ class TableOptions:
             change(column, clip=bounds)
         for column in self.log:
             change(column, log=True)
-        for column, recipe in made.items():
-            if recipe.is_numeric and recipe.last is not None and recipe.last not in NUMERIC:
+        for column, transform in made.items():
+            if (
+                transform.is_numeric
+                and transform.last is not None
+                and transform.last not in NUMERIC
+            ):
                 raise ConfigError(
-                    f"--{recipe.last} {column}: is of values as they are, and --clip, --log and "
-                    "--impute mean or median make other numbers of them: leave one out"
+                    f"--{transform.last} {column}: uses values as they are, and cannot follow "
+                    "--clip, --log or --impute mean or median, which change them"
                 )
         return made
 
@@ -164,6 +177,6 @@ def _once(option: str, given: Iterable[tuple[str, object]]) -> Iterable[tuple[st
     seen: set[str] = set()
     for column, value in given:
         if column in seen:
-            raise ConfigError(f"{option}: column {column!r} stands there twice")
+            raise ConfigError(f"{option}: column {column!r} is given twice")
         seen.add(column)
         yield column, value

@@ -1,4 +1,4 @@
-"""Columns of tables as features: as they are, or as `table_options` say."""
+"""Columns of tables as features, unchanged or transformed by `table_options`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from recordmill.transforms.encoders.table_options import (
     NUMBERED,
     NUMERIC,
     OF_TEXT,
+    ColumnTransform,
     DatePart,
-    Recipe,
     TableOptions,
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
@@ -56,56 +56,57 @@ _PARTS: Mapping[DatePart, Callable[[pa.Array], pa.Array]] = {
     "minute": pc.minute,
     "second": pc.second,
 }
-_NONE = -1  # of a part of a date, where every value has one
+_NONE = -1  # missing integer in a window
 _INTEGER = Feature(dtype="int64")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableCheck:
-    """Leaves out rows with numbers that no feature can hold."""
+    """Check that rejects rows with numbers that no feature can hold."""
 
     options: TableOptions
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
+        """Check the numbers of every row."""
         bad: dict[int, str] = {}
-        recipes = self.options.recipes()
+        transforms = self.options.column_transforms()
         for field in user_fields(rows.schema):
-            recipe = recipes.get(field.name)
-            if pa.types.is_floating(field.type) or (recipe is not None and recipe.is_numeric):
-                for row, why in _unfit(rows[field.name], recipe):
+            transform = transforms.get(field.name)
+            if pa.types.is_floating(field.type) or (transform is not None and transform.is_numeric):
+                for row, why in _unfit(rows[field.name], transform):
                     bad.setdefault(row, f"column {field.name!r}: {why}")
         if not bad:
             return RowOutcome(kept=np.arange(len(rows)))
-        sorter = OutcomeCollector("check")
+        outcomes = OutcomeCollector("check")
         keys = rows[batch.KEY]
         for row in range(len(rows)):
             if row in bad:
-                sorter.leave_out(keys[row].as_py(), RecordError(Reason.BAD_VALUE, bad[row]))
+                outcomes.leave_out(keys[row].as_py(), RecordError(Reason.BAD_VALUE, bad[row]))
             else:
-                sorter.keep(row)
-        return sorter.result()
+                outcomes.keep(row)
+        return outcomes.result()
 
 
-def _unfit(column: pa.Array, recipe: Recipe | None) -> Iterator[tuple[int, str]]:
-    """Rows with a number that is none as float32, or has no logarithm, and why."""
+def _unfit(column: pa.Array, transform: ColumnTransform | None) -> Iterator[tuple[int, str]]:
+    """Yield (row, problem) for numbers that float32 cannot hold or that have no logarithm."""
     values, missing = numbers_of(column)
-    if recipe is not None and recipe.clip is not None:
-        values = np.clip(values, *recipe.clip)
+    if transform is not None and transform.clip is not None:
+        values = np.clip(values, *transform.clip)
     large = ~(np.abs(values) <= _LARGEST) & ~missing
     for row in np.flatnonzero(large).tolist():
-        yield row, f"{values[row]:g} is no finite float32"
-    if recipe is not None and recipe.log:
+        yield row, f"{values[row]:g} is not a finite float32"
+    if transform is not None and transform.log:
         for row in np.flatnonzero((values <= -1) & ~missing & ~large).tolist():
             yield row, f"ln(1 + {values[row]:g}) is not defined"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableEncoder:
-    """Makes features of columns.
+    """Encoder of columns.
 
-    unlabelled: rows without a label may occur, and have no label feature. sequences: of windows
-    SequenceExamples are made.
+    unlabelled: rows without a label may occur; they have no label feature.
+    sequences: write windows as SequenceExamples.
     """
 
     options: TableOptions = TableOptions()  # noqa: RUF009, it is frozen
@@ -113,36 +114,42 @@ class TableEncoder:
     sequences: bool = False
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        recipes = self.options.recipes()
+        """Return the features of every record.
+
+        Raises:
+            ConfigError: a column has a type that its transform or an Example does not support.
+        """
+        transforms = self.options.column_transforms()
         declared: Features = {}
         if context.labels:
             declared = {"label": label_feature(unlabelled=self.unlabelled)}
         for field in user_fields(rows):
-            recipe = recipes.get(field.name)
+            transform = transforms.get(field.name)
             made: Features
-            if recipe is None:
+            if transform is None:
                 made = {field.name: user_feature(field)}
             else:
-                made = _features_of(recipe, field, context)
+                made = _features_of(transform, field, context)
             if self.sequences and pa.types.is_fixed_size_list(field.type):
                 made = {n: dataclasses.replace(one, sequence=True) for n, one in made.items()}
             declared = merged(declared, made, where="input")
         return declared
 
     def versions(self) -> Mapping[str, str]:
-        """Of what makes the values."""
-        return {"numpy": np.__version__} if any(r.log for r in self._recipes) else {}
+        """Return the version of NumPy if a logarithm is used: releases may round differently."""
+        return {"numpy": np.__version__} if any(r.log for r in self._transforms) else {}
 
     @property
-    def _recipes(self) -> list[Recipe]:
-        return list(self.options.recipes().values())
+    def _transforms(self) -> list[ColumnTransform]:
+        return list(self.options.column_transforms().values())
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
-        recipes = self.options.recipes()
+        """Encode all rows."""
+        transforms = self.options.column_transforms()
         columns: dict[str, pa.Array] = {}
         steps: dict[str, int] = {}
         for field in user_fields(rows.schema):
-            made = _made(recipes.get(field.name), field, rows[field.name], context)
+            made = _encode_column(transforms.get(field.name), field, rows[field.name], context)
             if self.sequences and pa.types.is_fixed_size_list(field.type):
                 steps |= dict.fromkeys(made, field.type.list_size)
             columns |= made
@@ -155,40 +162,40 @@ class TableEncoder:
         )
 
 
-def _made(
-    recipe: Recipe | None, field: pa.Field, column: pa.Array, context: Context
+def _encode_column(
+    transform: ColumnTransform | None, field: pa.Field, column: pa.Array, context: Context
 ) -> dict[str, pa.Array]:
-    """The features of a column, or of each value of its lists."""
-    if recipe is None:
+    """Return the features of a column; windows are transformed value by value."""
+    if transform is None:
         return {field.name: column}
     if not pa.types.is_fixed_size_list(field.type):
-        return _cook(recipe, column, context)
-    cooked = _cook(recipe, flat(column), context)
-    # Where every value has an id, those that are missing have one more.
-    none = recipe.size if recipe.last in NUMBERED else _NONE
+        return _transform_column(transform, column, context)
+    transformed = _transform_column(transform, flat(column), context)
+    # Ids of buckets and hashes have one more id for missing values.
+    none = transform.size if transform.last in NUMBERED else _NONE
     size = field.type.list_size
-    return {name: _windows(values, size, none) for name, values in cooked.items()}
+    return {name: _windows(values, size, none) for name, values in transformed.items()}
 
 
-def _features_of(recipe: Recipe, field: pa.Field, context: Context) -> Features:
-    """What is made of a column, or of each value of its lists."""
+def _features_of(transform: ColumnTransform, field: pa.Field, context: Context) -> Features:
+    """Return the features that `_encode_column` makes."""
     if not pa.types.is_fixed_size_list(field.type):
-        return _features_of_values(recipe, field, context)
+        return _features_of_values(transform, field, context)
     values = pa.field(field.name, field.type.value_type, False)
     size = field.type.list_size
     made = {}
-    for name, feature in _features_of_values(recipe, values, context).items():
+    for name, feature in _features_of_values(transform, values, context).items():
         ids = feature.size
-        if recipe.last in NUMBERED and feature.kind == "index":
-            ids = recipe.size + 1
+        if transform.last in NUMBERED and feature.kind == "index":
+            ids = transform.size + 1
         made[name] = dataclasses.replace(feature, shape=(size, *feature.shape), size=ids)
     return made
 
 
 def _windows(values: pa.Array, size: int, none: int) -> pa.FixedSizeListArray:
-    """Lists of `size` values each, or of so many lists one after another.
+    """Return lists of `size` values, or of the concatenation of `size` lists.
 
-    none: what stands in place of an integer that is not there; of numbers a NaN does.
+    none: integer that replaces a missing value; missing floats become NaN.
     """
     if pa.types.is_fixed_size_list(values.type):
         size *= values.type.list_size
@@ -198,99 +205,109 @@ def _windows(values: pa.Array, size: int, none: int) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(values, size)
 
 
-def _features_of_values(recipe: Recipe, field: pa.Field, context: Context) -> Features:
-    """What `_cook` makes. Of what is to be learned the size is known once it is."""
-    _refuse_type(recipe, field.type)
-    name, filled = field.name, recipe.impute is not None or not field.nullable
+def _features_of_values(transform: ColumnTransform, field: pa.Field, context: Context) -> Features:
+    """Return the features that `_transform_column` makes.
+
+    Sizes that depend on learned vocabularies are None until these are known.
+    """
+    _refuse_type(transform, field.type)
+    name, filled = field.name, transform.impute is not None or not field.nullable
     shape: tuple[int | None, ...] = () if filled else (None,)
     index = dataclasses.replace(_INTEGER, kind="index")
-    match recipe.last:
+    match transform.last:
         case "one-hot":
             made = {name: Feature(dtype="float32", shape=(_lines(name, context),))}
         case "vocabulary":
             lines = _lines(name, context)
-            size = None if lines is None else 1 + recipe.size + lines
+            size = None if lines is None else 1 + transform.size + lines
             made = {name: dataclasses.replace(index, size=size)}
         case "hash":
-            made = {name: dataclasses.replace(index, shape=shape, size=recipe.size)}
+            made = {name: dataclasses.replace(index, shape=shape, size=transform.size)}
         case "bucketize":
-            made = {name: dataclasses.replace(index, shape=shape, size=recipe.size)}
+            made = {name: dataclasses.replace(index, shape=shape, size=transform.size)}
         case "date-parts":
-            parts = {part: dataclasses.replace(_INTEGER, shape=shape) for part in recipe.parts}
+            parts = {part: dataclasses.replace(_INTEGER, shape=shape) for part in transform.parts}
             made = {f"{name}/{part}": feature for part, feature in parts.items()}
-        case _ if recipe.is_numeric:
+        case _ if transform.is_numeric:
             made = {name: Feature(dtype="float32", shape=shape)}
         case _:
             made = {name: user_feature(field.with_nullable(not filled))}
-    return made | ({f"{name}/missing": _INTEGER} if recipe.indicator else {})
+    return made | ({f"{name}/missing": _INTEGER} if transform.indicator else {})
 
 
-def _refuse_type(recipe: Recipe, kind: pa.DataType) -> None:
-    """Raises ConfigError where values of the type cannot become what they should."""
+def _refuse_type(transform: ColumnTransform, kind: pa.DataType) -> None:
+    """Check that values of a type can be transformed.
+
+    Raises:
+        ConfigError: they cannot.
+    """
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     temporal = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-    clocked = pa.types.is_timestamp(kind) or not {"hour", "minute", "second"} & {*recipe.parts}
-    computed = (("clip", recipe.clip is not None), ("log", recipe.log))
+    clocked = pa.types.is_timestamp(kind) or not {"hour", "minute", "second"} & {*transform.parts}
+    computed = (("clip", transform.clip is not None), ("log", transform.log))
     given = [option for option, is_given in computed if is_given]
-    if recipe.last in NUMERIC:
-        given.append(recipe.last)
+    if transform.last in NUMERIC:
+        given.append(transform.last)
     if is_list(kind):
         raise ConfigError(
-            f"column {recipe.column!r} is of lists, and nothing is made of them: named in no such"
-            " option they stay as they are"
+            f"column {transform.column!r} has lists, which cannot be transformed: remove it from"
+            " the options to keep the lists"
         )
     for option in given if not numeric else ():
         raise ConfigError(
-            f"--{option} {recipe.column}: is of numbers, and the column is of {kind};"
-            f" {_instead_of_numbers(recipe.column, kind)}"
+            f"--{option} {transform.column}: expected a column of numbers, got {kind};"
+            f" {_advice_for_numbers(transform.column, kind)}"
         )
-    if recipe.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+    if transform.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise ConfigError(
-            f"--{recipe.last} {recipe.column}: is of values as text, and the column is of {kind};"
-            f" with --types {recipe.column}=string what is no text in UTF-8 is rejected"
+            f"--{transform.last} {transform.column}: expected a column of text or numbers, got"
+            f" {kind}; --types {transform.column}=string reads UTF-8 and rejects other bytes"
         )
-    if recipe.last == "date-parts" and not (temporal and clocked):
+    if transform.last == "date-parts" and not (temporal and clocked):
         raise ConfigError(
-            f"--date-parts {recipe.column}: is of dates{'' if clocked else ' with a time'}, and "
-            f"the column is of {kind}; say --types {recipe.column}="
-            f"{'date' if clocked else 'timestamp'}"
+            f"--date-parts {transform.column}: expected a column of"
+            f" {'dates' if clocked else 'timestamps'}, got {kind}; use --types"
+            f" {transform.column}={'date' if clocked else 'timestamp'}"
         )
-    _refuse_fill(recipe, kind, numeric=numeric)
+    _refuse_fill(transform, kind, numeric=numeric)
 
 
-def _instead_of_numbers(column: str, kind: pa.DataType) -> str:
+def _advice_for_numbers(column: str, kind: pa.DataType) -> str:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return f"--date-parts {column}=year+month makes numbers of it"
-    return f"with --types {column}=float what is no number is rejected"
+        return f"--date-parts {column}=year+month extracts numbers"
+    return f"--types {column}=float parses numbers and rejects other text"
 
 
-def _refuse_fill(recipe: Recipe, kind: pa.DataType, *, numeric: bool) -> None:
-    if recipe.impute is None:
+def _refuse_fill(transform: ColumnTransform, kind: pa.DataType, *, numeric: bool) -> None:
+    if transform.impute is None:
         return
-    if recipe.impute in (MEAN, MEDIAN):
+    if transform.impute in (MEAN, MEDIAN):
         fits = numeric
     else:
-        fits = _casts(recipe.impute, pa.float64() if recipe.is_numeric else kind)
+        fits = _casts(transform.impute, pa.float64() if transform.is_numeric else kind)
     if not fits:
         raise ConfigError(
-            f"--impute {recipe.column}={recipe.impute}: expected a value of the column, which is of"
+            f"--impute {transform.column}={transform.impute}: expected a value of the column's type"
             f" {kind}"
         )
-    if recipe.last in OF_TEXT:
-        _refuse_spelling(recipe, kind)
+    if transform.last in OF_TEXT:
+        _refuse_spelling(transform, kind)
 
 
-def _refuse_spelling(recipe: Recipe, kind: pa.DataType) -> None:
-    """Raises ConfigError for a value that is another text than the same among the column's.
+def _refuse_spelling(transform: ColumnTransform, kind: pa.DataType) -> None:
+    """Check that the text of `impute` is the canonical text of its value.
 
-    A model to serve has only texts, and no column.
+    An exported model has texts only, and would treat another spelling as a different value.
+
+    Raises:
+        ConfigError: the text differs.
     """
-    value = pa.array([recipe.impute], pa.string()).cast(kind)
+    value = pa.array([transform.impute], pa.string()).cast(kind)
     text = text_of(value)[0].as_py()
-    if text != recipe.impute:
+    if text != transform.impute:
         raise ConfigError(
-            f"--impute {recipe.column}={recipe.impute}: as text such a value of the column, which"
-            f" is of {kind}, is {text}: say --impute {recipe.column}={text}"
+            f"--impute {transform.column}={transform.impute}: the column of type {kind} has this"
+            f" value as {text}: use --impute {transform.column}={text}"
         )
 
 
@@ -303,50 +320,54 @@ def _casts(text: str, kind: pa.DataType) -> bool:
 
 
 def _lines(column: str, context: Context) -> int | None:
-    """How many values were learned; None where none are yet."""
+    """Return the number of learned values; None if not known yet."""
     if vocabulary_file(column) not in context.artifacts:
         return None
     return len(load_values(context.artifacts, column).lines)
 
 
-def _cook(recipe: Recipe, column: pa.Array, context: Context) -> dict[str, pa.Array]:
-    """The features of a column."""
-    name = recipe.column
+def _transform_column(
+    transform: ColumnTransform, column: pa.Array, context: Context
+) -> dict[str, pa.Array]:
+    """Return the features of a column."""
+    name = transform.column
     made = {}
-    if recipe.indicator:
+    if transform.indicator:
         made[f"{name}/missing"] = column.is_null().cast(pa.int64())
-    if recipe.is_numeric:
+    if transform.is_numeric:
         learned = load_numbers(context.artifacts).get(name, LearnedNumbers())
-        return made | {name: _cook_numbers(recipe, column, learned)}
-    column = filled(recipe, column)
-    match recipe.last:
+        return made | {name: _transform_numbers(transform, column, learned)}
+    column = filled(transform, column)
+    match transform.last:
         case None:
             made[name] = column
         case "one-hot":
             made[name] = _one_hot(column, load_values(context.artifacts, name))
         case "vocabulary":
             known = load_values(context.artifacts, name)
-            ids = known.ids(text_of(column).fill_null(""), oov_buckets=recipe.size)
+            ids = known.ids(text_of(column).fill_null(""), oov_buckets=transform.size)
             made[name] = pa.array(np.where(column.is_null(), 0, ids))
         case "hash":
-            hashes = fingerprint64(text_of(column).fill_null("")) % np.uint64(recipe.size)
+            hashes = fingerprint64(text_of(column).fill_null("")) % np.uint64(transform.size)
             made[name] = pa.array(hashes.astype(np.int64), mask=np.asarray(column.is_null()))
         case "date-parts":
-            made |= {f"{name}/{part}": _PARTS[part](column) for part in recipe.parts}
+            made |= {f"{name}/{part}": _PARTS[part](column) for part in transform.parts}
     return made
 
 
-def _cook_numbers(recipe: Recipe, column: pa.Array, learned: LearnedNumbers) -> pa.Array:
-    """float32[n], int64[n] of buckets; null where there was nothing, and nothing stands for it."""
+def _transform_numbers(
+    transform: ColumnTransform, column: pa.Array, learned: LearnedNumbers
+) -> pa.Array:
+    """Return float32[n], or int64[n] for buckets; null for a missing value that is not imputed."""
     values, missing = numbers_of(column)
     fill = learned.fill
-    if fill is None and recipe.impute is not None:
-        fill = float(recipe.impute)
+    if fill is None and transform.impute is not None:
+        fill = float(transform.impute)
     if fill is not None:
         values = np.where(missing, fill, values)
-    values = compute(recipe, values)
+    values = compute(transform, values)
     mask = missing if fill is None else None
-    match recipe.last:
+    match transform.last:
         case "zscore":
             values = (values - learned.mean) / (learned.deviation or 1.0)
         case "minmax":
@@ -357,7 +378,7 @@ def _cook_numbers(recipe: Recipe, column: pa.Array, learned: LearnedNumbers) -> 
 
 
 def _one_hot(column: pa.Array, known: Vocabulary) -> pa.Array:
-    """float32[n, lines], zeros where there was nothing, or a value that was not learned."""
+    """Return float32[n, lines]; zeros for missing and unknown values."""
     found = known.find(text_of(column).fill_null(""))
     there = (found >= 0) & np.asarray(column.is_valid())
     table = np.zeros((len(column), len(known.lines)), np.float32)

@@ -1,7 +1,7 @@
-"""Where points of a picture go when it is turned, resized, cut out or mirrored: arithmetic.
+"""Affine transforms of points and boxes in images.
 
-Points are (x, y) in pixels from the left and top edge, so that a picture of width w reaches from
-0 to w, and the centre of its first pixel is at 0.5.
+Points are (x, y) in pixels from the left and top edge: an image of width w spans 0 to w, and the
+centre of its first pixel is at 0.5.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class Affine:
-    """(x, y) becomes (a*x + b*y + c, d*x + e*y + f)."""
+    """Affine transform of (x, y) to (a*x + b*y + c, d*x + e*y + f)."""
 
     a: float = 1.0
     b: float = 0.0
@@ -27,14 +27,16 @@ class Affine:
 
     @classmethod
     def scale(cls, across: float, down: float) -> Affine:
+        """Return a scaling by two factors."""
         return cls(a=across, e=down)
 
     @classmethod
     def shift(cls, across: float, down: float) -> Affine:
+        """Return a translation, in pixels."""
         return cls(c=across, f=down)
 
     def then(self, after: Affine) -> Affine:
-        """This, and after it the other."""
+        """Return the composition: first this transform, then `after`."""
         return Affine(
             after.a * self.a + after.b * self.d,
             after.a * self.b + after.b * self.e,
@@ -46,42 +48,53 @@ class Affine:
 
     @property
     def keeps_axes(self) -> bool:
-        """Whether upright boxes become upright boxes, without a turn by an angle."""
+        """True if axis-aligned boxes remain axis-aligned boxes."""
         return self.a == self.e == 0 or self.b == self.d == 0
 
     @property
     def area(self) -> float:
-        """How many times as large areas become."""
+        """Factor by which areas grow."""
         return abs(self.a * self.e - self.b * self.d)
 
     def inverse(self) -> Affine:
-        """What undoes it. Raises ZeroDivisionError where it leaves no area."""
+        """Return the inverse transform.
+
+        Raises:
+            ZeroDivisionError: the transform is singular.
+        """
         by = self.a * self.e - self.b * self.d
         a, b, d, e = self.e / by, -self.b / by, -self.d / by, self.a / by
         return Affine(a, b, -a * self.c - b * self.f, d, e, -d * self.c - e * self.f)
 
     def points(self, points: Floats) -> Floats:
-        """Of float64[..., 2]."""
+        """Transform points, float64[..., 2]."""
         matrix = np.array([[self.a, self.d], [self.b, self.e]])
         return np.asarray(points @ matrix + np.array([self.c, self.f]))
 
     def boxes(self, boxes: Floats) -> Floats:
-        """Of float64[n, 4], each (xmin, ymin, xmax, ymax): the upright boxes around what they
-        become.
+        """Return the bounding boxes of transformed boxes.
+
+        boxes: float64[n, 4] as (xmin, ymin, xmax, ymax), like the result.
         """
         corners = self.points(boxes[:, _CORNERS])
         return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
 
-    def seen(self, boxes: Floats, size: tuple[float, float]) -> tuple[Floats, Floats]:
-        """Of float64[n, 4]: the upright boxes around what of them is in a picture of a size, zeros
-        where nothing is, and the area of that, float64[n].
+    def visible(self, boxes: Floats, size: tuple[float, float]) -> tuple[Floats, Floats]:
+        """Return the visible parts of transformed boxes in an image.
+
+        boxes: float64[n, 4] as (xmin, ymin, xmax, ymax).
+        size: (width, height) of the image.
+
+        Returns:
+            The bounding boxes of the visible parts, float64[n, 4], zeros if nothing is visible; and
+            the areas of the visible parts, float64[n].
         """
-        points, there = self._seen_points(boxes, np.array(size, np.float64))
+        points, there = self._visible_points(boxes, np.array(size, np.float64))
         count = there.sum(axis=1)
         low = np.where(there[..., None], points, np.inf).min(axis=1)
         high = np.where(there[..., None], points, -np.inf).max(axis=1)
         found = np.where(count[:, None] > 0, np.concatenate([low, high], axis=1), 0.0)
-        # They are on the edge of a convex polygon: in order by their angle, seen from within.
+        # The points lie on a convex polygon: sort them by their angle around its centre.
         centres = (points * there[..., None]).sum(axis=1) / np.maximum(count, 1)[:, None]
         spokes = np.where(there[..., None], points - centres[:, None], 0.0)
         angles = np.where(there, np.arctan2(spokes[..., 1], spokes[..., 0]), np.inf)
@@ -91,13 +104,17 @@ class Affine:
         cross = ring[..., 0] * after[..., 1] - ring[..., 1] * after[..., 0]
         return found, np.abs(cross.sum(axis=1)) / 2
 
-    def _seen_points(self, boxes: Floats, limits: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Points of which some, those that are there, have what is seen of boxes between them:
-        float64[n, 12, 2] and bool[n, 12].
+    def _visible_points(
+        self, boxes: Floats, limits: Floats
+    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return points whose convex hull is the visible part of each box.
+
+        Returns:
+            Candidate points, float64[n, 12, 2], and the mask of valid ones, bool[n, 12].
         """
         starts = self.points(boxes[:, _CORNERS])
         steps = np.roll(starts, -1, axis=1) - starts
-        # The part of each side that is in the picture, as fractions of its length (Liang-Barsky).
+        # Clip each side to the image, as fractions of its length (Liang-Barsky).
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.stack([-starts / steps, (limits - starts) / steps])
         level = steps == 0
@@ -105,7 +122,7 @@ class Affine:
         enter = np.where(level, np.where(between, 0.0, 2.0), ends.min(axis=0)).max(axis=2).clip(0)
         leave = np.where(level, 1.0, ends.max(axis=0)).min(axis=2).clip(max=1)
         cut = [np.clip(starts + steps * at[..., None], 0, limits) for at in (enter, leave)]
-        # The corners of the picture that boxes cover.
+        # Corners of the image that lie in a box.
         corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * limits
         before = self.inverse().points(corners)[None]
         covered = ((boxes[:, None, :2] <= before) & (before <= boxes[:, None, 2:])).all(axis=2)
@@ -114,14 +131,15 @@ class Affine:
         return np.concatenate([*cut, corners], axis=1), there
 
 
-_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of (xmin, ymin, xmax, ymax), one after the other
+# Corners in order around a box, as indices into (xmin, ymin, xmax, ymax).
+_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]
 IDENTITY = Affine()
 
 
-def upright(orientation: int, size: tuple[float, float]) -> Affine:
-    """From the picture as it is stored to the picture upright.
+def exif_transform(orientation: int, size: tuple[float, float]) -> Affine:
+    """Return the transform from the image as stored to the upright image.
 
-    orientation: EXIF's, 1 to 8. size: (width, height) as stored.
+    orientation: of EXIF, 1 to 8. size: (width, height) as stored.
 
     Source: Exif 2.32 (CIPA DC-008), 4.6.4 A. Orientation.
     """

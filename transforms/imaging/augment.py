@@ -1,6 +1,6 @@
-"""Small random changes to a picture that keep its meaning, its size and its mode.
+"""Random augmentations of images that keep their class, size and mode.
 
-What is drawn is a function of (seed, key, copy), never of the order in which pictures come.
+Random numbers are a function of (seed, key, copy), not of the order of records.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import xxhash
 from PIL import Image, ImageEnhance
 
 from recordmill.errors import ConfigError
-from recordmill.image_constants import DEGREES, FACTOR, LEAST_AREA
+from recordmill.image_constants import MAX_DEGREES, MAX_LEVEL_CHANGE, MIN_CROP_AREA
 from recordmill.transforms.imaging.affine import IDENTITY, Affine
 from recordmill.transforms.imaging.resample import resize
 
-# Also tells where the points of the picture go.
-Changed = tuple[Image.Image, Affine]
-Augmentation = Callable[[Image.Image, np.random.Generator], Changed]
+# The changed image, and the transform from points of the original to points of it.
+Augmented = tuple[Image.Image, Affine]
+Augmentation = Callable[[Image.Image, np.random.Generator], Augmented]
 
 
-def crop(image: Image.Image, generator: np.random.Generator) -> Changed:
-    """Enlarges a random part, of the picture's proportions, to the whole."""
-    side = math.sqrt(generator.uniform(LEAST_AREA, 1))
+def crop(image: Image.Image, generator: np.random.Generator) -> Augmented:
+    """Crop a random part with the aspect ratio of the image, and resize it to the original size."""
+    side = math.sqrt(generator.uniform(MIN_CROP_AREA, 1))
     width, height = image.width * side, image.height * side
     left = generator.uniform(0, image.width - width)
     top = generator.uniform(0, image.height - height)
@@ -33,21 +33,21 @@ def crop(image: Image.Image, generator: np.random.Generator) -> Changed:
     return resize(image, image.size, box), cut
 
 
-def flip(image: Image.Image, generator: np.random.Generator) -> Changed:
-    """Mirrors left and right, every second time."""
+def flip(image: Image.Image, generator: np.random.Generator) -> Augmented:
+    """Flip the image horizontally with probability 1/2."""
     if generator.random() < 0.5:
         return image, IDENTITY
     mirrored = Affine(-1, 0, image.width, 0, 1, 0)
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT), mirrored
 
 
-def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
-    """Turns around the centre and enlarges until no corner is empty: no pixel is made up."""
-    angle = math.radians(generator.uniform(-DEGREES, DEGREES))
+def rotate(image: Image.Image, generator: np.random.Generator) -> Augmented:
+    """Rotate around the centre by a random angle, and zoom in until no corner is empty."""
+    angle = math.radians(generator.uniform(-MAX_DEGREES, MAX_DEGREES))
     width, height = image.size
     zoom = math.cos(angle) + abs(math.sin(angle)) * max(width / height, height / width)
     cos, sin = math.cos(angle) / zoom, math.sin(angle) / zoom
-    # Where the pixel (x, y) comes from: the turned and shrunk offset from the centre.
+    # Map (x, y) of the result to the source: rotate and shrink the offset from the centre.
     across = (cos, sin, width / 2 * (1 - cos) - height / 2 * sin)
     down = (-sin, cos, height / 2 * (1 - cos) + width / 2 * sin)
     linear = Image.Resampling.BILINEAR
@@ -55,19 +55,19 @@ def rotate(image: Image.Image, generator: np.random.Generator) -> Changed:
     return turned, Affine(*across, *down).inverse()
 
 
-def brightness(image: Image.Image, generator: np.random.Generator) -> Changed:
-    """Scales all levels."""
-    factor = generator.uniform(1 - FACTOR, 1 + FACTOR)
+def brightness(image: Image.Image, generator: np.random.Generator) -> Augmented:
+    """Multiply all levels by a random factor."""
+    factor = generator.uniform(1 - MAX_LEVEL_CHANGE, 1 + MAX_LEVEL_CHANGE)
     return ImageEnhance.Brightness(image).enhance(factor), IDENTITY
 
 
-def contrast(image: Image.Image, generator: np.random.Generator) -> Changed:
-    """Scales the distance of all levels from the mean."""
-    factor = generator.uniform(1 - FACTOR, 1 + FACTOR)
+def contrast(image: Image.Image, generator: np.random.Generator) -> Augmented:
+    """Multiply the distance of all levels from the mean by a random factor."""
+    factor = generator.uniform(1 - MAX_LEVEL_CHANGE, 1 + MAX_LEVEL_CHANGE)
     return ImageEnhance.Contrast(image).enhance(factor), IDENTITY
 
 
-# In the order in which they are applied, whatever order they are named in.
+# In the order in which they are applied; the order in the option does not matter.
 AUGMENTATIONS: Mapping[str, Augmentation] = {
     "crop": crop,
     "flip": flip,
@@ -78,7 +78,11 @@ AUGMENTATIONS: Mapping[str, Augmentation] = {
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises ConfigError for an augmentation that there is not."""
+    """Check the names of augmentations.
+
+    Raises:
+        ConfigError: an augmentation does not exist.
+    """
     for name in names:
         if name not in AUGMENTATIONS:
             raise ConfigError(
@@ -86,8 +90,8 @@ def check_names(names: Iterable[str]) -> None:
             )
 
 
-def augment(image: Image.Image, names: Iterable[str], generator: np.random.Generator) -> Changed:
-    """Applies the named augmentations, each once, in a fixed order."""
+def augment(image: Image.Image, names: Iterable[str], generator: np.random.Generator) -> Augmented:
+    """Apply the named augmentations, each once, in the order of `AUGMENTATIONS`."""
     wanted = frozenset(names)
     moved = IDENTITY
     for name, apply in AUGMENTATIONS.items():
@@ -98,6 +102,6 @@ def augment(image: Image.Image, names: Iterable[str], generator: np.random.Gener
 
 
 def generator_for(seed: int, *, key: str, copy: int) -> np.random.Generator:
-    """The source of randomness of one copy of one record; the same on every machine."""
+    """Return the random generator of one copy of one record, the same on every machine."""
     digest = xxhash.xxh3_128_intdigest(f"{seed}/{copy}/{key}".encode("utf-8", "surrogateescape"))
     return np.random.Generator(np.random.PCG64(digest))

@@ -1,8 +1,8 @@
-"""From any pixel type to 8-bit sRGB: gray, RGB or RGBA.
+"""Conversion of pixels of any type to 8-bit sRGB: gray, RGB or RGBA.
 
-Two steps, because resampling stands between them: `mixable` makes pixels whose values may be
-averaged; `to_mode` does what is cheaper on the small picture and means the same there. A profile
-is applied after resampling: which encoding neighbours are mixed in is arbitrary either way.
+Conversion has two steps. `to_resampling_mode` runs before resizing and makes pixels whose values
+may be averaged. `to_mode` runs on the resized image, which has fewer pixels. It applies the ICC
+profile too: averaging before or after the profile is equally right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from recordmill.transforms.imaging.image_options import ColorMode
 PILLOW_MODES: dict[ColorMode, str] = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
 
 _PLAIN = ("L", "RGB")
-_MIXABLE = {  # by Pillow's mode
+_RESAMPLING_MODES = {  # by Pillow's mode
     "CMYK": "CMYK",
     "HSV": "RGB",
     "LA": "LA",
@@ -30,38 +30,42 @@ _MIXABLE = {  # by Pillow's mode
     "RGBa": "RGBA",
     "YCbCr": "RGB",
 }
-_SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}  # ICC's names of what a profile describes
-_SAME = 2  # levels: profiles of sRGB differ by that much among themselves
+_SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}  # ICC's names of colour spaces
+_SAME = 2  # levels: the greatest difference between common profiles of sRGB
 _FULL_SCALE = (1 << 16) - 1
 
 
-def mixable(image: Image.Image) -> Image.Image:
-    """The picture in L, LA, RGB, RGBA or CMYK, loaded.
+def to_resampling_mode(image: Image.Image) -> Image.Image:
+    """Return the loaded image in mode L, LA, RGB, RGBA or CMYK.
 
-    Raises RecordError (UNSUPPORTED) for pixels without an 8-bit meaning.
+    Raises:
+        RecordError: UNSUPPORTED, the pixels have no 8-bit equivalent.
     """
     mode = image.mode
-    seen_through = "transparency" in image.info
+    has_transparency = "transparency" in image.info
     if mode in _PLAIN:
-        return image.convert({"L": "LA", "RGB": "RGBA"}[mode]) if seen_through else image
+        return image.convert({"L": "LA", "RGB": "RGBA"}[mode]) if has_transparency else image
     if mode == "1":
-        return image.convert("LA" if seen_through else "L")
+        return image.convert("LA" if has_transparency else "L")
     if mode == "P":
         return image.convert("RGBA" if image.has_transparency_data else "RGB")
-    if mode in _MIXABLE:
-        return image if _MIXABLE[mode] == mode else image.convert(_MIXABLE[mode])
+    if mode in _RESAMPLING_MODES:
+        return image if _RESAMPLING_MODES[mode] == mode else image.convert(_RESAMPLING_MODES[mode])
     if mode == "LAB":
         return _lab_to_srgb().apply(image)
     if mode == "I" or mode.startswith("I;16"):
         return _from_16_bits(image)
     kind = "floating point" if mode == "F" else mode
-    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {kind} have no 8-bit meaning")
+    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {kind} have no 8-bit equivalent")
 
 
 def to_mode(
     image: Image.Image, *, mode: ColorMode, background: tuple[int, int, int], profile: bytes | None
 ) -> Image.Image:
-    """A mixable picture in the mode asked for, its ICC profile applied."""
+    """Convert an image from `to_resampling_mode` to a colour mode, and apply its ICC profile.
+
+    Transparent pixels show `background` unless mode is rgba.
+    """
     alpha = image.getchannel("A") if image.mode in ("LA", "RGBA") else None
     if alpha is not None:
         image = image.convert("L" if image.mode == "LA" else "RGB")
@@ -78,28 +82,28 @@ def to_mode(
         return image
     if alpha is None:
         return image
-    canvas = blank(image.size, mode=mode, background=background)
+    canvas = background_image(image.size, mode=mode, background=background)
     canvas.paste(image, mask=alpha)
     return canvas
 
 
-def blank(
+def background_image(
     size: tuple[int, int], *, mode: ColorMode, background: tuple[int, int, int]
 ) -> Image.Image:
-    """A picture of nothing but (opaque) background."""
+    """Return an image filled with the (opaque) background."""
     red, green, blue = background
     if mode == "gray":
-        # Rec. 601 luma in 16.16 fixed point, as Pillow's own conversion.
+        # Rec. 601 luma in 16.16 fixed point, as in Pillow's conversion.
         return Image.new("L", size, (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16)
     return Image.new(PILLOW_MODES[mode], size, background)
 
 
 @functools.lru_cache(maxsize=32)
 def srgb_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """From pixels of an ICC profile, in mode L, RGB or CMYK, to RGB in sRGB.
+    """Return the transform from an ICC profile, in mode L, RGB or CMYK, to RGB in sRGB.
 
-    None where nothing is to be done: it is sRGB already, or it is no profile for such pixels (then
-    they are taken for sRGB, as browsers do).
+    None if no transform is needed: the profile is sRGB, or it is invalid for such pixels (they are
+        then taken to be sRGB, as in browsers).
     """
     try:
         source = ImageCms.getOpenProfile(io.BytesIO(profile))
@@ -110,7 +114,7 @@ def srgb_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | No
         return None
     if mode == "CMYK":
         return transform
-    # Profiles of sRGB go by many names; what one does to a grid of colours tells them all.
+    # Profiles of sRGB have many names: recognise them by their effect on a grid of colours.
     levels = np.arange(0, 256, 15).astype(np.uint8)
     if mode == "L":
         colours = np.repeat(levels[None, :, None], 3, axis=2)
@@ -128,7 +132,7 @@ def _lab_to_srgb() -> ImageCms.ImageCmsTransform:
 
 
 def _from_16_bits(image: Image.Image) -> Image.Image:
-    """Scaled to 8 bits, where Pillow would clip."""
+    """Scale 16-bit gray to 8 bits; Pillow would clip it."""
     values = np.asarray(image)
     low, high = values.min(), values.max()
     tags = getattr(image, "tag_v2", {})

@@ -1,4 +1,4 @@
-"""Where the pixels of a picture go when it is resized: arithmetic, no pixels."""
+"""Geometry of resizing."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ Size = tuple[int, int]  # (width, height), as Pillow has it
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResizePlan:
-    """The centred `window` (pixels of the source) becomes `inner`; that stands centred on `canvas`.
+    """Plan that scales the centred `window` of the source to `inner` and centres it on `canvas`.
 
-    All are (width, height).
+    window: (width, height) in pixels of the source.
+    inner: (width, height) of the scaled window, in pixels.
+    canvas: (width, height) of the result, in pixels.
     """
 
     window: tuple[float, float]
     inner: Size
     canvas: Size
 
-    def moves(self, source: Size) -> Affine:
-        """Where the points of the source go on the canvas."""
+    def transform(self, source: Size) -> Affine:
+        """Return the transform from points of the source to points of the canvas."""
         across, down = self.inner[0] / self.window[0], self.inner[1] / self.window[1]
         cut = Affine.shift((self.window[0] - source[0]) / 2, (self.window[1] - source[1]) / 2)
         return cut.then(Affine.scale(across, down)).then(Affine.shift(*self.corner))
 
     @property
     def corner(self) -> tuple[int, int]:
-        """Where the left and top edge of `inner` are on the canvas."""
+        """Offset of the left and top edge of `inner` on the canvas, in pixels."""
         return (self.canvas[0] - self.inner[0]) // 2, (self.canvas[1] - self.inner[1]) // 2
 
-    def turned(self) -> ResizePlan:
-        """The same for the picture lying on its side."""
+    def transposed(self) -> ResizePlan:
+        """Return the plan with width and height swapped."""
         return ResizePlan(
             window=self.window[::-1], inner=self.inner[::-1], canvas=self.canvas[::-1]
         )
 
 
 def plan_resize(source: Size, options: ImageOptions) -> ResizePlan:
-    """How an upright picture of a size gets to the size that the options ask for."""
+    """Return the plan to resize an upright image of (width, height) as the options say."""
     if options.size is None:
         return ResizePlan(window=source, inner=source, canvas=source)
     width, height = source

@@ -1,8 +1,8 @@
-"""What a picture file says of itself, and whether to believe it: nothing is decoded here.
+"""Headers of image files: format, size and orientation, without decoding pixels.
 
-Formats are told by their first bytes and opened by Pillow's class for them, not by `Image.open`:
-that tries every plugin it has (some start other programs), cannot tell a broken PNG from a text
-file, and has a limit of pixels of its own, which is global. Ours is an option.
+The format is recognised by its signature and opened by Pillow's class for it. `Image.open` is not
+used: it tries every plugin (some start other programs), confuses broken PNGs with text files, and
+has its own global limit of pixels, which is an option here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from PIL.WebPImagePlugin import WebPImageFile
 from recordmill.errors import Filtered, Reason, RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
 
-# Pillow warns of bad metadata and of many pixels, both of which are our business. A filter for its
-# modules alone, set once, because `warnings.catch_warnings` is not safe where there are threads.
+# Pillow warns of bad metadata and of many pixels; both are handled here. The filter is set once and
+# for its modules only, because `warnings.catch_warnings` is not thread-safe.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
-# What Pillow raises on bad bytes, by breaking every picture of the test data in many ways and by
-# its source. MemoryError is not here: the limit of pixels keeps a file from asking for too much.
+# Exceptions that Pillow raises for bad bytes, found by corrupting every image of the test data and
+# by reading its source. MemoryError is not among them: the limit of pixels prevents it.
 DECODE_ERRORS = (
     DecompressionBombError,
     EOFError,
@@ -52,13 +52,13 @@ DECODE_ERRORS = (
 
 _HEAD = 18  # bytes: the whole header of a TGA, the only format without a signature
 _ORIENTATION = 0x0112  # EXIF's tag; 1 is upright
-# Where Pillow keeps what may hold an orientation. Parsing it takes longer than all else here.
+# Keys of `info` that may hold an orientation. Parsing them takes longer than the rest of a header.
 _ORIENTED_BY = ("exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp")
 _END_EARLY = ("truncated", "not enough", "end of file", "unexpected end", "expected to read")
 
 _OPENERS: dict[str, Callable[[BinaryIO], ImageFile]] = {
-    # The class and not `jpeg_factory`, for which a JPEG with more pictures after it (MPO, as
-    # cameras write it) is an animation; for everybody else it is a JPEG.
+    # The class, because `jpeg_factory` returns an animation for a JPEG that is followed by further
+    # images (MPO, as cameras write it).
     "JPEG": JpegImageFile,
     "PNG": PngImageFile,
     "GIF": GifImageFile,
@@ -89,8 +89,11 @@ _SIGNATURES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a picture file says of itself; width and height in pixels, of the upright picture;
-    channels as they are stored, 1 for a palette.
+    """Header of an image file.
+
+    format: name, as in messages.
+    width, height: of the upright image, in pixels.
+    channels: as stored; 1 for a palette.
     """
 
     format: str
@@ -100,16 +103,22 @@ class Header:
 
 
 def read_header(data: bytes | BinaryIO, options: ImageOptions) -> Header:
-    """Reads no more than it must. Raises RecordError and Filtered, as `open_picture`."""
-    image = open_picture(io.BytesIO(data) if isinstance(data, bytes) else data, options)
+    """Read the header of an image file, and no more bytes than needed.
+
+    Raises:
+        RecordError, Filtered: as `open_image`.
+    """
+    image = open_image(io.BytesIO(data) if isinstance(data, bytes) else data, options)
     width, height = image.size
     if orientation(image) >= 5:
         width, height = height, width
-    return Header(format=name_of(image), width=width, height=height, channels=len(image.getbands()))
+    return Header(
+        format=format_name(image), width=width, height=height, channels=len(image.getbands())
+    )
 
 
-def open_picture(file: BinaryIO, options: ImageOptions) -> ImageFile:
-    """Opens a picture without decoding it; its sides are as stored, not yet upright.
+def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
+    """Open an image without decoding it; its size is as stored, not yet upright.
 
     Raises:
         RecordError: EMPTY, NOT_AN_IMAGE, CORRUPT, TRUNCATED, UNSUPPORTED or TOO_MANY_PIXELS.
@@ -122,18 +131,18 @@ def open_picture(file: BinaryIO, options: ImageOptions) -> ImageFile:
     if name is None:
         known = ", ".join(_OPENERS)
         raise RecordError(
-            Reason.NOT_AN_IMAGE, f"starts with {head[:12]!r}, which is none of {known}"
+            Reason.NOT_AN_IMAGE, f"starts with {head[:12]!r}: expected one of {known}"
         )
     try:
         if name == "ICO":
-            # Pillow loads an icon as it opens it, whatever size its directory claims.
+            # Pillow decodes an icon when it opens it, whatever size its directory states.
             _check_size(_icon_size(file), options)
         file.seek(0)
         image = _OPENERS[name](file)
     except RecordError:
-        raise  # the file layer's, or ours: a ValueError too
+        raise  # it is a ValueError, and so among DECODE_ERRORS
     except DECODE_ERRORS as error:
-        raise broken(name, error, options, opened=False) from error
+        raise decode_error(name, error, options, opened=False) from error
     _check_size(image.size, options)
     if min(image.size) < options.min_size:
         raise Filtered("min-size")
@@ -149,59 +158,59 @@ def _check_size(size: tuple[int, int], options: ImageOptions) -> None:
         )
 
 
-def broken(
+def decode_error(
     name: str, error: BaseException, options: ImageOptions, *, opened: bool = True
 ) -> RecordError:
-    """The reject for what Pillow raised, in words that stay the same from release to release.
+    """Return the reject for an exception of Pillow, worded the same for every release of Pillow.
 
-    opened: whether it was in decoding. Of a file that it cannot open, Pillow often says the same
-      for bytes that are broken and for a kind that it does not know.
+    opened: false if the file could not be opened. Pillow's message is then often the same for
+        broken bytes and for an unsupported variant.
     """
     text = str(error).lower()
     if isinstance(error, DecompressionBombError):
         return RecordError(
             Reason.TOO_MANY_PIXELS,
-            f"a {name} that unfolds to more pixels than --max-pixels {options.max_pixels} or "
-            "Pillow allows",
+            f"the {name} decodes to more pixels than --max-pixels {options.max_pixels} or Pillow "
+            "allows",
         )
     if isinstance(error, EOFError) or any(phrase in text for phrase in _END_EARLY):
-        return RecordError(Reason.TRUNCATED, f"the {name} ends before the picture is complete")
+        return RecordError(Reason.TRUNCATED, f"the {name} ends before the image is complete")
     if "too large" in text or "too much memory" in text:
-        return RecordError(Reason.CORRUPT, f"text or a profile in the {name} unfolds to megabytes")
+        return RecordError(Reason.CORRUPT, f"text or a profile in the {name} inflates to megabytes")
     if "unsupported" in text:
-        return RecordError(Reason.UNSUPPORTED, f"a kind of {name} that Pillow cannot read")
+        return RecordError(Reason.UNSUPPORTED, f"a variant of {name} that Pillow cannot read")
     if not opened:
         return RecordError(
             Reason.CORRUPT,
-            f"starts as a {name}, but Pillow cannot open it: broken, or of a kind that Pillow does "
-            "not know",
+            f"has the signature of {name}, but Pillow cannot open it: corrupt, or an unsupported "
+            "variant",
         )
-    return RecordError(Reason.CORRUPT, f"starts as a {name}, but its content is broken")
+    return RecordError(Reason.CORRUPT, f"has the signature of {name}, but its content is corrupt")
 
 
-def name_of(image: ImageFile) -> str:
-    """The format in our own words, as in messages."""
+def format_name(image: ImageFile) -> str:
+    """Return the name of the format, as in messages."""
     return next(name for name, opener in _OPENERS.items() if type(image) is opener)
 
 
 def orientation(image: ImageFile) -> int:
-    """EXIF's orientation, 1 to 8; 1 (upright) where there is none or none that makes sense.
+    """Return the orientation of EXIF, 1 to 8; 1 (upright) if missing or invalid.
 
     Source: Exif 2.32 (CIPA DC-008), 4.6.4 A. Orientation.
     """
-    # Pillow turns TIFFs by itself as it loads them, and says their upright size before.
+    # Pillow rotates a TIFF when it loads it, and reports its upright size.
     if isinstance(image, TiffImageFile) or not any(key in image.info for key in _ORIENTED_BY):
         return 1
     try:
-        # The base's, because a PNG's own would decode the picture for it.
+        # The method of the base class: that of PNG would decode the image.
         value = Image.getexif(image).get(_ORIENTATION)
     except DECODE_ERRORS:
-        return 1  # broken metadata is no reason to lose a picture
+        return 1  # an image with broken metadata is kept
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 def _sniff(head: bytes) -> str | None:
-    """The format that the first bytes of a file promise."""
+    """Return the format by the first bytes of a file; None if unknown."""
     for signature, name in _SIGNATURES.items():
         if head.startswith(signature):
             return name
@@ -217,7 +226,7 @@ def _sniff(head: bytes) -> str | None:
 
 
 def _icon_size(file: BinaryIO) -> tuple[int, int]:
-    """(width, height) of the largest picture of an icon, by its own header.
+    """Return (width, height) of the largest image of an icon, from that image's header.
 
     Source: https://learn.microsoft.com/en-us/previous-versions/ms997538(v=msdn.10)
     """
@@ -233,4 +242,4 @@ def _icon_size(file: BinaryIO) -> tuple[int, int]:
         width, height = struct.unpack("<HH", head[4:8])
     else:
         width, height = struct.unpack("<ii", head[4:12])
-    return abs(width), abs(height) // 2  # the mask stands above the picture
+    return abs(width), abs(height) // 2  # the height includes the mask

@@ -1,4 +1,4 @@
-"""How pictures shall come out, validated once and in the words of the command line."""
+"""Options of the images that are written, validated in the words of the command line."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ ColorMode = Literal["rgb", "gray", "rgba"]
 ImageFormat = Literal["jpeg", "png", "raw"]
 Normalize = Literal["none", "unit", "signed", "imagenet"]
 
-JPEG_SIDE = 65_500  # pixels a side that libjpeg writes at most
-_MAX_PIXELS = 178_956_970  # where Pillow by itself takes a picture for a bomb: 512 MiB as RGB
+JPEG_SIDE = 65_500  # the greatest width and height that libjpeg writes
+_MAX_PIXELS = 178_956_970  # Pillow's limit for a decompression bomb: 512 MiB as RGB
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """How a picture shall come out.
+    """Size, mode and encoding of the images that are written.
 
-    size: (height, width) in pixels; None leaves every picture its own.
-    resize_mode: how a picture gets to `size`. `crop` covers it and cuts the rest off, centred;
-      `pad` fits into it and fills up with `background`; `stretch` ignores the proportions; `fit`
-      shrinks until it fits inside, never enlarges, and fills nothing up. Counts only with `size`.
-    mode: the channels: rgb, gray, or rgba. Unless rgba, what is transparent shows `background`.
+    size: (height, width) in pixels; None keeps the size of each image.
+    resize_mode: `crop` scales to cover `size` and crops the centre; `pad` scales to fit into `size`
+        and pads with `background`; `stretch` ignores the aspect ratio; `fit` shrinks to fit into
+        `size`, never enlarges, and does not pad. Requires `size`.
+    mode: channels: rgb, gray or rgba. Unless rgba, transparent pixels show `background`.
     background: (red, green, blue), 0 to 255, sRGB.
     image_format: jpeg, png, or raw: the pixels, uint8[height, width, channels] in C order.
-    quality: of JPEG, 1 to 95 (as Pillow says: above 95 files grow, pictures do not get better).
-    normalize: of raw pixels, little-endian float32: `unit` [0, 1], `signed` [-1, 1], `imagenet`
-      less the mean and over the deviation of ImageNet's channels; `none` leaves uint8.
-    max_pixels: a picture of more, by its header, is rejected before memory is spent on it.
-    min_size: a picture whose shortest side (pixels) is less is left out.
+    quality: of JPEG, 1 to 95 (above 95 files grow without a gain, according to Pillow).
+    normalize: raw pixels as little-endian float32: `unit` in [0, 1]; `signed` in [-1, 1];
+        `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
+        uint8.
+    max_pixels: images with more pixels are rejected, judged by the header before decoding.
+    min_size: images whose shortest side is less (in pixels) are left out.
+
+    Raises:
+        ConfigError: a value is invalid, or options contradict each other.
     """
 
     size: tuple[int, int] | None = None
@@ -60,31 +64,31 @@ class ImageOptions:
         self._check_size()
         if self.mode == "rgba" and self.image_format == "jpeg":
             raise ConfigError(
-                "--mode rgba: JPEG holds no alpha; take --image-format png or raw, or --mode rgb"
+                "--mode rgba: JPEG has no alpha channel; use --image-format png or raw, or --mode "
+                "rgb"
             )
         if self.normalize != "none" and self.image_format != "raw":
             raise ConfigError(
-                f"--normalize {self.normalize}: only --image-format raw holds floats, "
-                f"got {self.image_format}"
+                f"--normalize {self.normalize}: only --image-format raw can hold floats, got "
+                f"{self.image_format}"
             )
         if self.normalize == "imagenet" and self.mode != "rgb":
             raise ConfigError(
-                f"--normalize imagenet: its means are of --mode rgb, got {self.mode}; "
-                "take unit or signed"
+                f"--normalize imagenet: requires --mode rgb, got {self.mode}; use unit or signed"
             )
 
     @property
     def is_raw(self) -> bool:
-        """Whether pixels are stored as they are."""
+        """True if pixels are written without compression."""
         return self.image_format == "raw"
 
     def _check_size(self) -> None:
         if self.size is None:
             if self.resize_mode not in ("crop", "none"):
-                raise ConfigError(f"--resize-mode {self.resize_mode}: needs a --size to resize to")
+                raise ConfigError(f"--resize-mode {self.resize_mode}: requires --size")
             return
         if self.resize_mode == "none":
-            raise ConfigError("--resize-mode none: contradicts --size; leave one of them out")
+            raise ConfigError("--resize-mode none: contradicts --size; use only one of them")
         if len(self.size) != 2 or not all(1 <= side <= JPEG_SIDE for side in self.size):
             raise ConfigError(
                 f"--size: expected height and width from 1 to {JPEG_SIDE}, such as 224 or 480x640, "
@@ -97,7 +101,7 @@ class ImageOptions:
 
     @property
     def channels(self) -> int:
-        """Of the picture that comes out."""
+        """Number of channels of the written image."""
         return {"gray": 1, "rgb": 3, "rgba": 4}[self.mode]
 
 

@@ -1,10 +1,10 @@
-"""A picture file in, a picture file out: upright, in one colour mode, resized, encoded anew.
+"""Processing of image files: decode, turn upright, convert, resize, augment, encode.
 
     >>> process(data, ImageOptions(size=(224, 224))).data[:3]
     b'\\xff\\xd8\\xff'
 
-What comes first is what is cheap: the header, then as few decoded pixels as will do, then resizing;
-turning and colours follow on the small picture.
+Cheap steps come first: the header, then the decoding of as few pixels as needed, then resizing.
+Rotation and colour conversion run on the resized image.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from PIL.PngImagePlugin import PngImageFile
 
 from recordmill.errors import Reason, RecordError
 from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
-from recordmill.transforms.imaging.affine import IDENTITY, Affine, upright
+from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
 from recordmill.transforms.imaging.augment import augment
 from recordmill.transforms.imaging.colour import (
     PILLOW_MODES,
-    blank,
-    mixable,
+    background_image,
     srgb_transform,
     to_mode,
+    to_resampling_mode,
 )
 from recordmill.transforms.imaging.geometry import ResizePlan, Size, plan_resize
 from recordmill.transforms.imaging.headers import (
     DECODE_ERRORS,
     Header,
-    broken,
-    name_of,
-    open_picture,
+    decode_error,
+    format_name,
+    open_image,
     orientation,
     read_header,
 )
 from recordmill.transforms.imaging.image_options import JPEG_SIDE, ImageOptions
 from recordmill.transforms.imaging.resample import resize
 
-__all__ = ["Header", "ImageOptions", "Picture", "decode", "encode", "process", "read_header"]
+__all__ = ["EncodedImage", "Header", "ImageOptions", "decode", "encode", "process", "read_header"]
 
-# A JPEG is decoded at 1/2, 1/4 or 1/8 as long as that leaves this many times the pixels needed,
-# each way. Over the 167 photos of the test data that moves results by 0.44 levels on average at
-# the very most (`fit` to 16x16; 0.02 at 128x128); with a margin of 1 it would be up to 1.5.
+# A JPEG is decoded at 1/2, 1/4 or 1/8 of its size as long as that leaves this many times the pixels
+# needed per axis. Over 167 photos the result changes by at most 0.44 levels on average (`fit` to
+# 16x16; 0.02 at 128x128); with a margin of 1 it would change by up to 1.5.
 _DRAFT_MARGIN = 3
 
 UPRIGHT = {
@@ -65,17 +65,22 @@ UPRIGHT = {
 _MEAN = np.array(IMAGENET_MEAN, np.float32)
 _STD = np.array(IMAGENET_STD, np.float32)
 
-# How files end that were written to their end: JPEG's EOI, PNG's IEND chunk.
+# Last bytes of a complete file: EOI of JPEG, IEND chunk of PNG.
 _ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND\xae\x42\x60\x82"}
-_PNG_BIT_DEPTH = 24  # where a PNG's bits per channel stand, in its first chunk
+_PNG_BIT_DEPTH = 24  # offset of the bits per channel in a PNG
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Picture:
-    """An encoded picture; `format` is jpeg, png or raw, sides are in pixels.
+class EncodedImage:
+    """Encoded image, and the transforms that led to it.
 
-    source: (width, height) of the file's picture, upright. turn: from the picture as it is stored
-    to the one upright. moves: from that to the one resized. varied: from that to this one.
+    data: content of the file, or the raw pixels.
+    format: jpeg, png or raw.
+    height, width: in pixels.
+    source: (width, height) of the upright image before resizing.
+    to_upright: transform from the image as stored to the upright one.
+    to_resized: transform from the upright image to the resized one.
+    to_augmented: transform of the augmentations, from the resized image to this one.
     """
 
     data: bytes
@@ -84,9 +89,9 @@ class Picture:
     width: int
     channels: int
     source: Size
-    turn: Affine = IDENTITY
-    moves: Affine = IDENTITY
-    varied: Affine = IDENTITY
+    to_upright: Affine = IDENTITY
+    to_resized: Affine = IDENTITY
+    to_augmented: Affine = IDENTITY
 
 
 def process(
@@ -94,40 +99,44 @@ def process(
     options: ImageOptions,
     augmentations: Sequence[str] = (),
     generator: np.random.Generator | None = None,
-) -> Picture:
-    """Decodes a picture and encodes it as asked for, or passes its bytes on where they comply.
+) -> EncodedImage:
+    """Decode an image and encode it as the options say; compliant files pass through unchanged.
 
-    Augmentations need a generator.
+    Augmentations require a generator.
 
     Raises:
-        RecordError: the picture is bad; its reason and detail say how.
+        RecordError: the image is invalid; its reason and detail say why.
         Filtered: it is smaller than `min_size`.
     """
     image = _open(data, options)
     if not augmentations and _complies(image, data, options):
         _load(image, options)
-        return _picture(data, _Finished(image, image.size), options)
+        return _encoded_image(data, _Finished(image, image.size), options)
     result = _finish(image, options)
     if augmentations:
         if generator is None:
             raise ValueError(f"augmentations {augmentations} need a generator, got None")
         changed, step = augment(result.image, augmentations, generator)
-        result = result._replace(image=changed, varied=step)
-    return _picture(encode(result.image, options), result, options)
+        result = result._replace(image=changed, to_augmented=step)
+    return _encoded_image(encode(result.image, options), result, options)
 
 
 def decode(data: bytes, options: ImageOptions) -> Image.Image:
-    """The picture upright, in the mode asked for, resized; without metadata. Raises as `process`.
+    """Return the image upright, converted and resized, without metadata.
 
-    Of an animation it is the first frame.
+    An animation yields its first frame.
+
+    Raises:
+        RecordError, Filtered: as `process`.
     """
     return _finish(_open(data, options), options).image
 
 
 def encode(image: Image.Image, options: ImageOptions) -> bytes:
-    """The bytes of a decoded picture.
+    """Encode a decoded image.
 
-    Raises RecordError (UNSUPPORTED) where JPEG cannot hold its sides.
+    Raises:
+        RecordError: UNSUPPORTED, a side is too long for JPEG.
     """
     if options.is_raw:
         return _raw(image, options)
@@ -141,12 +150,16 @@ def encode(image: Image.Image, options: ImageOptions) -> bytes:
 
 
 def check_sides(size: Size) -> None:
-    """Raises RecordError (UNSUPPORTED) where JPEG cannot hold a picture."""
+    """Check that JPEG can hold an image of (width, height).
+
+    Raises:
+        RecordError: UNSUPPORTED, a side is too long.
+    """
     width, height = size
     if max(size) > JPEG_SIDE:
         raise RecordError(
             Reason.UNSUPPORTED,
-            f"{width}x{height} pixels, more than the {JPEG_SIDE} a side of a JPEG",
+            f"{width}x{height} pixels: the sides of a JPEG have at most {JPEG_SIDE}",
         )
 
 
@@ -165,31 +178,31 @@ def _raw(image: Image.Image, options: ImageOptions) -> bytes:
 
 
 class _Finished(NamedTuple):
-    """A picture as it will be encoded; source and the rest: as `Picture` has them."""
+    """Image ready for encoding, with the attributes of `EncodedImage`."""
 
     image: Image.Image
     source: Size
-    turn: Affine = IDENTITY
-    moves: Affine = IDENTITY
-    varied: Affine = IDENTITY
+    to_upright: Affine = IDENTITY
+    to_resized: Affine = IDENTITY
+    to_augmented: Affine = IDENTITY
 
 
-def _picture(data: bytes, made: _Finished, options: ImageOptions) -> Picture:
-    return Picture(
+def _encoded_image(data: bytes, made: _Finished, options: ImageOptions) -> EncodedImage:
+    return EncodedImage(
         data=data,
         format=options.image_format,
         height=made.image.height,
         width=made.image.width,
         channels=options.channels,
         source=made.source,
-        turn=made.turn,
-        moves=made.moves,
-        varied=made.varied,
+        to_upright=made.to_upright,
+        to_resized=made.to_resized,
+        to_augmented=made.to_augmented,
     )
 
 
 def _complies(image: ImageFile, data: bytes, options: ImageOptions) -> bool:
-    """Whether the file is, byte for byte, what would be asked of it, if it also decodes."""
+    """Return whether the file already is what the options ask for, provided that it decodes."""
     if options.image_format == "jpeg":
         right_format = isinstance(image, JpegImageFile)
     elif options.image_format == "png":
@@ -201,15 +214,16 @@ def _complies(image: ImageFile, data: bytes, options: ImageOptions) -> bool:
         right_format
         and orientation(image) == 1
         and image.mode == PILLOW_MODES[options.mode]
-        and plan_resize(image.size, options) == _as_it_is(image.size)
+        and plan_resize(image.size, options) == _unchanged(image.size)
         and data.endswith(_ENDS[options.image_format])
         and not (profile and srgb_transform(profile, image.mode.removesuffix("A")))
     )
 
 
 def _is_plain(image: PngImageFile, data: bytes) -> bool:
-    """Whether a PNG is one picture of 8 bits per channel, without a colour that stands for none,
-    and every chunk's checksum is right: stricter readers than Pillow look at those.
+    """Return whether a PNG is a single 8-bit image, without a transparent colour, and intact.
+
+    Its checksums are verified, because stricter readers than Pillow do so.
     """
     if image.is_animated or "transparency" in image.info or data[_PNG_BIT_DEPTH] != 8:
         return False
@@ -220,46 +234,46 @@ def _is_plain(image: PngImageFile, data: bytes) -> bool:
     return True
 
 
-def _as_it_is(size: tuple[int, int]) -> ResizePlan:
+def _unchanged(size: tuple[int, int]) -> ResizePlan:
     return ResizePlan(window=size, inner=size, canvas=size)
 
 
 def _open(data: bytes, options: ImageOptions) -> ImageFile:
-    """Opens a picture, and loads it unless it is a JPEG, which may be loaded smaller."""
-    image = open_picture(io.BytesIO(data), options)
+    """Open an image, and load it unless it is a JPEG, which may be loaded at a reduced size."""
+    image = open_image(io.BytesIO(data), options)
     if not isinstance(image, JpegImageFile):
-        _load(image, options)  # a PNG may tell its orientation after its pixels
+        _load(image, options)  # a PNG may store its orientation after its pixels
     return image
 
 
 def _finish(image: ImageFile, options: ImageOptions) -> _Finished:
     turn = orientation(image)
-    sideways = turn >= 5
+    swaps_sides = turn >= 5
     stored = image.size
-    source = stored[::-1] if sideways else stored
-    standing = plan_resize(source, options)
-    plan = standing.turned() if sideways else standing
+    source = stored[::-1] if swaps_sides else stored
+    upright_plan = plan_resize(source, options)
+    plan = upright_plan.transposed() if swaps_sides else upright_plan
     profile = image.info.get("icc_profile")
     full = _draft(image, plan, options)
     _load(image, options)
-    result = _resize(mixable(image), plan, stored=stored, full=full)
+    result = _resize(to_resampling_mode(image), plan, stored=stored, full=full)
     if turn != 1:
         result = result.transpose(UPRIGHT[turn])
     result = to_mode(result, mode=options.mode, background=options.background, profile=profile)
-    if standing.canvas != standing.inner:
-        result = _pad(result, standing, options)
-    result.info = {}  # or else Pillow would write comments and profiles along
-    return _Finished(result, source, upright(turn, stored), standing.moves(source))
+    if upright_plan.canvas != upright_plan.inner:
+        result = _pad(result, upright_plan, options)
+    result.info = {}  # Pillow would write comments and profiles
+    return _Finished(result, source, exif_transform(turn, stored), upright_plan.transform(source))
 
 
 def _draft(image: ImageFile, plan: ResizePlan, options: ImageOptions) -> tuple[float, float]:
-    """Has a JPEG decoded at a fraction of its size where that will do.
+    """Let libjpeg decode a JPEG at a reduced size if that is large enough.
 
-    Returns the (width, height) that the picture takes of what will be decoded.
+    Returns the (width, height) that the full image takes in the decoded image.
     """
     if not isinstance(image, JpegImageFile):
         return image.size
-    # The luma that JPEG stores is the gray that would be computed, unless a profile says otherwise.
+    # Without a profile, the luma that JPEG stores is the gray that would be computed.
     mode = "L" if options.mode == "gray" and not image.info.get("icc_profile") else None
     needed = (
         math.ceil(_DRAFT_MARGIN * plan.inner[0] * image.width / plan.window[0]),
@@ -270,23 +284,23 @@ def _draft(image: ImageFile, plan: ResizePlan, options: ImageOptions) -> tuple[f
 
 
 def _load(image: ImageFile, options: ImageOptions) -> None:
-    """Decodes. The one call of Pillow's that bad bytes may break, so that bugs stay bugs."""
+    """Decode. All errors for bad bytes are caught here, so that other exceptions remain bugs."""
     if image.mode == "L":
-        # A GIF's gray frame keeps the palette of the other frames, and Pillow 12 applies it.
+        # A gray frame of a GIF keeps the palette of the other frames, and Pillow 12 applies it.
         image.palette = None
     try:
         image.load()
     except DECODE_ERRORS as error:
-        raise broken(name_of(image), error, options) from error
+        raise decode_error(format_name(image), error, options) from error
 
 
 def _resize(
     image: Image.Image, plan: ResizePlan, *, stored: Size, full: tuple[float, float]
 ) -> Image.Image:
-    """Cuts out the window and scales it in one go.
+    """Crop the window and scale it in one step.
 
-    full: the (width, height) that the stored picture takes of the decoded one, which may end in
-    pixels that stand for a part of one.
+    full: (width, height) that the stored image takes in the decoded one; not an integer if the last
+        pixels cover only a part of a reduced one.
     """
     width = plan.window[0] * full[0] / stored[0]
     height = plan.window[1] * full[1] / stored[1]
@@ -298,6 +312,6 @@ def _resize(
 
 
 def _pad(image: Image.Image, plan: ResizePlan, options: ImageOptions) -> Image.Image:
-    canvas = blank(plan.canvas, mode=options.mode, background=options.background)
+    canvas = background_image(plan.canvas, mode=options.mode, background=options.background)
     canvas.paste(image, plan.corner)
     return canvas

@@ -1,9 +1,9 @@
-"""Scales pictures: the triangle filter, stretched over all the source pixels that one stands for.
+"""Resampling of images with an antialiased triangle (bilinear) filter.
 
-It is what torchvision and `tf.image.resize(antialias=True)` do by default; bicubic and Lanczos are
-sharper, but ring at edges. `cykooz_resizer` takes a quarter of Pillow's time for it, and gives the
-same pixels with AVX2, with SSE4.1 and without either (ADR 23). On Linux on ARM, for which it has no
-wheels, Pillow scales; pixels differ by a level here and there, so the manifest tells which it was.
+It is the default of torchvision and the filter of `tf.image.resize(antialias=True)`. Bicubic and
+Lanczos are sharper, but ring at edges. `cykooz_resizer` takes a quarter of Pillow's time and gives
+the same pixels with AVX2, with SSE4.1 and with neither (ADR 23). It has no wheels for Linux on ARM,
+where Pillow is used; pixels may then differ by one level, so the manifest names the library.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ except ModuleNotFoundError:
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 
-# How many pixels a pixel may stand for, each way, in one go: their weights are numbers of 16 bits.
-# No side of a JPEG is as long.
+# The greatest factor of reduction per axis in one step, because weights have 16 bits. No side of a
+# JPEG is as long.
 _MOST = 1 << 16
 
 
 def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
-    """The part of a loaded picture that lies in box, at a size of (width, height).
+    """Return the part of a loaded image inside `box`, resized to (width, height).
 
-    image: of mode L, LA, RGB, RGBA or CMYK, which the result has too. Colours count as much as
-    they can be seen: what is transparent does not bleed into its surroundings.
+    image: in mode L, LA, RGB, RGBA or CMYK, which the result has too. Colours are weighted by
+        alpha, so transparent pixels do not bleed into their neighbours.
     """
     if simd is None:
         return image.resize(size, Image.Resampling.BILINEAR, box)
-    if image.mode == "LA":  # which it does not know; the luma of three equal bands is the band
+    if image.mode == "LA":  # not supported; converting to RGBA and back is exact
         return resize(image.convert("RGBA"), size, box).convert("LA")
     left, top, right, bottom = box
     width, height = right - left, bottom - top
@@ -43,7 +43,7 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
         image = _scaled(image, (image.width, lower), (0, top, image.width, bottom))
         return resize(image, size, (left, 0, right, lower))
     if width > _MOST * size[0] or (width > size[0] and height < size[1]):
-        # Or else columns come first: a picture as wide as the source and as high as the result.
+        # Reduce the width first: the library would resize vertically first, which is slower here.
         narrower = max(math.ceil(width / _MOST), size[0])
         image = _scaled(image, (narrower, image.height), (left, 0, right, image.height))
         return resize(image, size, (0, top, narrower, bottom))
@@ -51,10 +51,13 @@ def resize(image: Image.Image, size: Size, box: Box) -> Image.Image:
 
 
 def versions() -> dict[str, str]:
-    """Of what scales, if not Pillow: a different release may round differently."""
+    """Return the version of the resizing library: releases may round differently.
+
+    Empty if images are resized with Pillow.
+    """
     if simd is None:
         return {}
-    from importlib.metadata import version  # which encoder processes never need
+    from importlib.metadata import version  # imported here: encoder processes do not need it
 
     return {"cykooz-resizer": version("cykooz-resizer")}
 
@@ -66,6 +69,6 @@ def _scaled(image: Image.Image, size: Size, box: Box) -> Image.Image:
         crop_box=simd.CropBox(left, top, right - left, bottom - top),
     )
     result = Image.new(image.mode, size, None)
-    # One that is kept would be no faster, and threads could not share it.
+    # A shared Resizer would be no faster, and is not thread-safe.
     simd.Resizer().resize_pil(image, result, options)
     return result

@@ -1,7 +1,7 @@
-"""What is known of a picture's objects: the columns that annotations of any format become.
+"""Annotations of images as columns, the same for every annotation format.
 
-Rows are pictures; their objects are a list of structs. Every format gives the box and the class,
-and those of the further fields that it has.
+A row is an image. Its objects are a list of structs: every format gives the box and the class, and
+some formats give further fields.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from recordmill.errors import Reject
 
-OBJECTS = "__objects__"  # list<struct>: in the order of the annotations
+OBJECTS = "__objects__"  # list<struct>, in the order of the annotations
 CAPTIONS = "__captions__"  # list<string>
-SIDES = "__sides__"  # list<int32>[2], nullable: width and height that the annotations say
+SIDES = "__sides__"  # list<int32>[2], nullable: width and height according to the annotations
 
-# In pixels from the left and top edge, or in fractions of width and height: where an object begins
-# and ends, so that xmax - xmin is its width.
+# Edges of a box, in pixels from the left and top edge of the image or in fractions of its width and
+# height. The width of a box is xmax - xmin.
 CORNER_NAMES = ("xmin", "ymin", "xmax", "ymax")
 CLASS = "class"
 BOX_FIELDS = (
@@ -31,7 +31,7 @@ BOX_FIELDS = (
 )
 CROWD = pa.field("is_crowd", pa.bool_())
 AREA = pa.field("area", pa.float64())  # square pixels, nullable
-SEGMENTATION = pa.field("segmentation", pa.string())  # JSON as given, nullable
+SEGMENTATION = pa.field("segmentation", pa.string())  # the JSON of the annotations, nullable
 DIFFICULT = pa.field("difficult", pa.bool_())
 TRUNCATED = pa.field("truncated", pa.bool_())
 OCCLUDED = pa.field("occluded", pa.bool_())
@@ -46,64 +46,73 @@ Indices = npt.NDArray[np.int64]
 
 
 def objects_field(more: Iterable[pa.Field] = ()) -> pa.Field:
-    """The column of objects that have further fields."""
+    """Return the field of the column of objects, given the fields beside box and class."""
     return pa.field(OBJECTS, pa.list_(pa.struct([*BOX_FIELDS, *more])))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Annotated:
-    """What annotations say of some pictures. faults: {row: why they cannot be used}."""
+    """Annotations of some images.
+
+    columns: a row per image, in the order requested. faults: {row: reason why its annotations are
+        invalid}.
+    """
 
     columns: pa.RecordBatch
     faults: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 class AnnotationReader(Protocol):
-    """The annotations of many pictures."""
+    """Reader of the annotations of many images."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the pictures: the end of a path, each once; without extension where `by_stem`."""
+        """Names of the annotated images, unique: each is the end of a path.
+
+        Names have no extension if `by_stem` is true.
+        """
 
     @property
     def by_stem(self) -> bool: ...
 
     @property
     def fields(self) -> pa.Schema:
-        """The columns that `read` gives."""
+        """Schema of the columns that `read` returns."""
 
     @property
     def rejects(self) -> Sequence[Reject]:
-        """Entries that are of no picture."""
+        """Annotations that belong to no image."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What else is to be told: sentences without their end."""
+        """Remarks for the user: sentences without a full stop."""
 
     def read(self, which: Indices) -> Annotated:
-        """Of pictures, by their index in `names`."""
+        """Return the annotations of images, given by their indices in `names`: int64[n]."""
 
     def labels(self) -> tuple[str, ...]:
-        """The classes in the order of their numbers, once all has been read; none where objects
-        have no class.
+        """Return the classes in the order of their ids, once all annotations have been read.
+
+        Empty if objects have no class.
         """
 
 
 @dataclasses.dataclass
 class ObjectCollector:
-    """Collects objects of many pictures in little memory, whatever picture each is of.
+    """Collects the objects of many images, in any order, with little memory per object.
 
     more: fields beside the box and the class.
     """
 
     more: Sequence[pa.Field] = ()
-    pictures: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
+    images: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
     corners: array.array[float] = dataclasses.field(default_factory=lambda: array.array("d"))
     classes: list[str] = dataclasses.field(default_factory=list)
     others: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
 
-    def add(self, picture: int, corners: Corners, name: str, **more: Any) -> None:
-        self.pictures.append(picture)
+    def add(self, image: int, corners: Corners, name: str, **more: Any) -> None:
+        """Add one object of an image, given by its index."""
+        self.images.append(image)
         self.corners.extend(corners)
         self.classes.append(name)
         for field in self.more:
@@ -115,35 +124,42 @@ class ObjectCollector:
         more: Sequence[pa.Field] | None = None,
         which: Indices | None = None,
     ) -> pa.ListArray:
-        """The objects of `count` pictures.
+        """Return the objects of `count` images as one list per image.
 
-        more: those of the further fields that are wanted. which: of the objects, in their order.
+        more: fields to include beside the box and the class, all of them by default. which: indices
+            of the objects to include, ascending; all of them by default.
         """
         more = self.more if more is None else more
         boxes = np.array(self.corners, np.float64).reshape(-1, 4)
         arrays = [*(pa.array(boxes[:, n]) for n in range(4)), strings(self.classes)]
         arrays += [pa.array(self.others.get(field.name, []), field.type) for field in more]
         structs = pa.StructArray.from_arrays(arrays, fields=[*BOX_FIELDS, *more])
-        pictures = np.array(self.pictures, np.int64)
-        if which is not None and len(which) < len(pictures):
-            structs, pictures = structs.take(pa.array(which)), pictures[which]
-        return grouped(structs, pictures, count)
+        images = np.array(self.images, np.int64)
+        if which is not None and len(which) < len(images):
+            structs, images = structs.take(pa.array(which)), images[which]
+        return grouped(structs, images, count)
 
     def content(self) -> Indices:
-        """Of each object a number, the same where class and box are: int64[n]."""
+        """Number the objects so that objects of equal class and box share a number: int64[n]."""
         boxes = np.array(self.corners, np.float64).reshape(-1, 4)
         return numbered(codes(self.classes), *boxes.T)
 
 
 def grouped(values: pa.Array, of: Indices, count: int) -> pa.ListArray:
-    """A list for each of 0 .. count - 1, of the values that are of it, in their order."""
+    """Return a list for each group 0 .. count - 1 with its values, in their order.
+
+    of: int64[n], the group of each value.
+    """
     order = np.argsort(of, kind="stable")
     edges = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=count))]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(edges), values.take(pa.array(order)))
 
 
 def numbered(*keys: npt.NDArray[Any]) -> Indices:
-    """Of each a number, the same where all of its keys are: int64[n]."""
+    """Number rows so that rows with equal keys share a number: int64[n].
+
+    keys: arrays of length n, one per key.
+    """
     order = np.lexsort(keys)
     new = np.zeros(len(order), np.int64)
     if len(order):
@@ -154,16 +170,16 @@ def numbered(*keys: npt.NDArray[Any]) -> Indices:
 
 
 def codes(texts: Sequence[str]) -> Indices:
-    """Of each a number, the same where texts are: int64[n]."""
+    """Number texts so that equal texts share a number: int64[n]."""
     found = pa.array(texts, pa.dictionary(pa.int32(), pa.string()))
     return np.asarray(found.indices).astype(np.int64)
 
 
 def strings(texts: Sequence[str]) -> pa.StringArray:
-    """Texts as Arrow's; those that come often are held once."""
+    """Return texts as an Arrow array, built with one copy of each distinct text."""
     return pa.array(texts, pa.dictionary(pa.int32(), pa.string())).dictionary_decode()
 
 
 def sides_array(sides: Sequence[tuple[int, int] | None]) -> pa.Array:
-    """(width, height) of pictures, null where it is not said."""
+    """Return (width, height) of images as an Arrow array, null where unknown."""
     return pa.array(sides, SIDES_FIELD.type)

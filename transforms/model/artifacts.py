@@ -1,4 +1,4 @@
-"""Artifacts as encoders read them."""
+"""Reading of artifacts in encoders."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from recordmill.transforms.model.data_type import Artifact
 
 
 def read_artifact(artifact: Artifact) -> bytes:
-    """The content of an artifact.
+    """Return the content of an artifact.
 
     Raises:
-      RunError: it is not what it was when the job began.
+        RunError: the file has changed since the job began.
     """
     place = Location.parse(artifact.path)
     content = place.read_bytes()

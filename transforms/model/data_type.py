@@ -1,7 +1,7 @@
-"""What a kind of data is made of: a source, an encoder, perhaps a check and an analysis.
+"""The parts of a data type: a source and an encoder, and optionally a check and an analysis.
 
-The values are frozen and picklable: they travel to workers and into encoder processes, so nothing
-here knows Beam, and modules that define them must not import it either.
+All parts are frozen and picklable, because they are sent to workers and encoder processes. This
+module does not import Beam, and modules that define parts must not import it either.
 """
 
 from __future__ import annotations
@@ -16,27 +16,31 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
 from recordmill.format.features import Features
-from recordmill.format.manifest import INPUT
+from recordmill.format.ledger import INPUT
 from recordmill.storage.files import Location
 from recordmill.transforms.model.window_options import WindowOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListingPart:
-    """A part of a listing: up to `batch.ROWS` rows, and what did not become a row.
+    """A part of a listing: rows, and the inputs that did not become rows.
 
-    Where a `RowSource` makes several records of an input, `inputs` is how many inputs the part
-    counts for, of which each counts in one part; and `spoilt` are records that could not be made of
-    an input that was read. Large values may stand in `data`, apart from the rows, which say where
-    in it: it is written once, and encoders find it by the `__path__` of rows.
+    rows: up to `batch.ROWS` rows. rejects: inputs that could not be read.
+    invalid: records that could not be made from an input that was read, if a `RowSource` makes
+      several records of an input.
+    inputs: the number of inputs that the part counts for, if it is not one per row. Each input
+      counts in one part.
+    data: large values, apart from the rows, which hold their offsets. It is written to a staged
+      file, and encoders get its path as `__path__` of the rows.
+    filtered: {option: number of inputs that it excluded}.
     """
 
     rows: pa.RecordBatch | None = None
     rejects: Sequence[Reject] = ()
-    spoilt: Sequence[Reject] = ()
+    invalid: Sequence[Reject] = ()
     inputs: int | None = None
     data: bytes | bytearray | None = None
-    filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what filtered it
+    filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable
@@ -47,18 +51,23 @@ class Source(Protocol):
 
     @property
     def unique_keys(self) -> bool:
-        """Whether keys cannot repeat (a folder walk); otherwise the road proves it."""
+        """True if keys cannot repeat, as in a folder; otherwise `Analyze` checks them."""
 
     def scan(self) -> Iterator[ListingPart]:
-        """Yields the listing in parts, in any order. Raises ConfigError for an unusable input."""
+        """Yield the listing in parts, in any order.
+
+        Raises:
+          ConfigError: the input is unusable.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What the rows of an input are like.
+    """The columns of rows, and the system columns that they use.
 
-    columns: their schema, ours and the user's. labelled, grouped, presplit: whether any row may
-    have a label, a group, a split that the input names.
+    columns: schema of the rows, with system columns and the user's columns.
+    labelled, grouped: whether any row may have a label, or a group.
+    presplit: whether the input may assign a row to a split.
     """
 
     columns: pa.Schema
@@ -69,76 +78,82 @@ class Layout:
 
 @runtime_checkable
 class RowSource(Source, Protocol):
-    """Lists where rows stand, such as the sections of large files; workers read them.
+    """Lists places of rows, such as sections of large files, that workers read later.
 
-    A part of its listing is read as a whole by one task, so it should hold a few MiB.
+    One task reads a part of the listing as a whole, so it should stand for a few MiB.
     """
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was seen, when the input was listed, that the user should know."""
+        """Remarks on the input for the user, known once it is listed; sentences."""
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
-        """Of the rows, as `read` gives them. Raises ConfigError for an unusable input.
+        """Return the layout of the rows that `read` yields.
 
-        parts: all of the listing; read where it takes the rows themselves to know. keep: a folder
-          where rows may stay that were read for it, so that `read` finds them.
+        parts: all parts of the listing, to read rows from if the layout depends on them.
+        keep: a folder for the rows that were read, so that `read` can reuse them.
+
+        Raises:
+          ConfigError: the input is unusable.
         """
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """The rows of a part of the listing, in parts of up to `batch.ROWS` rows and a few MiB.
+        """Yield the rows of a part of the listing, in parts of up to `batch.ROWS` rows, a few MiB.
 
-        Runs in an encoder process; the same rows in the same parts whenever it is called.
+        It runs in an encoder process, and must yield the same parts whenever it is called.
         """
 
 
 @runtime_checkable
 class InformedSource(Source, Protocol):
-    """Knows more of its input than its rows say, once it has been listed."""
+    """A source with information on the input as a whole, available once it is listed."""
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The classes in the order of their numbers; None where they follow from the rows."""
+        """Class names in the order of their numbers; None if they follow from the rows."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was seen that the user should know. Sentences without their end."""
+        """Remarks on the input for the user; sentences without full stop."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowOutcome:
-    """Rows of a batch, sorted into kept, rejected and filtered (int64 indices of the kept)."""
+    """Rows of a batch, divided into kept, rejected and filtered.
+
+    kept: int64[k], indices of the kept rows, ascending. filtered: (key, option that excludes it).
+    """
 
     kept: npt.NDArray[np.int64]
     rejects: Sequence[Reject] = ()
-    filtered: Sequence[tuple[str, str]] = ()  # (key, option)
+    filtered: Sequence[tuple[str, str]] = ()
 
 
 @runtime_checkable
-class Check(Protocol):
-    """Finds the rows that can be known to be bad before planning."""
+class RowCheck(Protocol):
+    """Finds invalid rows before the dataset is planned."""
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
-        """Runs in an encoder process."""
+        """Check rows; runs in an encoder process."""
 
 
 @runtime_checkable
 class Headers(Protocol):
-    """Reads what files that rows name say of themselves, for schemas and statistics."""
+    """Reads headers of the files that rows refer to, as columns for schemas and statistics."""
 
     @property
     def fields(self) -> pa.Schema:
-        """The columns that it makes."""
+        """Schema of the columns that it reads."""
 
     def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.RecordBatch]:
-        """Which rows could be read, and the columns of those. Runs in an encoder process."""
+        """Return the outcome of rows, and the columns of the kept ones; in an encoder process."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A file that an encoder needs beside its rows: given by the user, or learned from train.
+    """A file that an encoder needs, given by the user or learned from train.
 
-    path: where it stands while the job runs, as a path or URI. sha256: hex, of its content.
+    path: path or URI of the file during the job. sha256: of its content, in hex.
     published: whether it becomes part of the dataset.
     """
 
@@ -149,41 +164,41 @@ class Artifact:
 
 @runtime_checkable
 class Prepared(Protocol):
-    """What encoders need of a file of the user's that is too large to be held in memory, or to be
-    published.
-    """
+    """A file of the user's, converted for encoders, that is too large for memory or the dataset."""
 
     @property
     def sha256(self) -> str:
-        """Of the file, hex: what is made of it depends on nothing else."""
+        """Hash of the file, in hex; the converted content depends on the file alone."""
 
     def write(self, folder: Location) -> None:
-        """Makes it, into a folder; ends at once where an earlier run has.
+        """Write the converted content into a folder, unless an earlier run did.
 
-        Raises ConfigError for a file that is not what it should be.
+        Raises:
+          ConfigError: the file is not valid.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-    """What an encoder may know beside its rows: the same for every row of a run.
+    """The information that an encoder gets beside its rows, the same for all rows of a run.
 
-    artifacts: by their name in the dataset, beside which they are published.
+    labels: class names; the number of a class is its index plus `label_offset`.
+    rename: {feature: name in the Examples}. artifacts: {name in the dataset: artifact}.
     """
 
     seed: int
-    labels: tuple[str, ...] = ()  # sorted class names; a label's number is its index + offset
+    labels: tuple[str, ...] = ()
     label_offset: int = 0
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)  # feature: name in Examples
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
     def name(self, feature: str) -> str:
-        """The name a feature has in the Examples."""
+        """Return the name of a feature in the Examples."""
         return self.rename.get(feature, feature)
 
 
 def needs_classes(option: str) -> ConfigError:
-    """The error where an option is about classes, and the input has none."""
+    """Return the error for an option that needs classes, if the input has none."""
     return ConfigError(
         f"{option} needs classes, and the input has none: put the files into a folder per class,"
         " name a --label-column, or leave the option out"
@@ -191,7 +206,11 @@ def needs_classes(option: str) -> ConfigError:
 
 
 def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
-    """Raises ConfigError for the rename of no feature, or to the name that another one has."""
+    """Check the option --rename.
+
+    Raises:
+      ConfigError: it names an unknown feature, or gives two features the same name.
+    """
     for old, new in rename.items():
         if old not in features:
             raise ConfigError(
@@ -211,13 +230,14 @@ def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """The Examples of a batch: `columns` has a row per kept record, a column per feature.
+    """The Examples of a batch of rows.
 
-    names: where an Example holds several records, or parts of them (string[m], unique): then
-      `columns` has a row per name, and no Example is of a class or a copy. filled: of these, the
-      values that are no padding, and all that there is room for. objects: those that the kept
-      records had, such as boxes, and those that are in the columns. steps: {column: how many steps}
-      of those that are feature lists; then rows are SequenceExamples.
+    columns: a row per kept record, and a column per feature.
+    names: string[m], unique names of Examples, if an Example holds several records or parts of
+      them. Then `columns` has a row per name, and Examples have no class and no copies.
+    filled: (values without padding, all values) of such Examples.
+    objects: (objects of the kept records, such as boxes; objects in `columns`).
+    steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
     """
 
     columns: pa.RecordBatch
@@ -233,44 +253,46 @@ class Encoder(Protocol):
     """Turns rows into the columns of Examples."""
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """What every Example holds, given the columns of the listing."""
+        """Return the features of every Example, given the columns of the rows."""
 
     def versions(self) -> Mapping[str, str]:
-        """{library: version} of what shapes the bytes."""
+        """Return {library: version} of the libraries that shape the bytes."""
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
-        """Runs in an encoder process, on rows in their final order."""
+        """Encode rows in their final order; runs in an encoder process."""
 
 
 @runtime_checkable
 class Duplicates(Protocol):
-    """Tells which rows are the same to a learner. Needs a `RowSource`.
+    """Defines which rows are duplicates. It needs a `RowSource`.
 
-    mode: `drop` keeps of the same rows the one of the smallest key; `group` keeps them together in
-    one split.
+    mode: `drop` keeps the duplicate with the smallest key; `group` keeps all, in the same split.
     """
 
     @property
     def mode(self) -> Literal["drop", "group"]: ...
 
     def names(self, rows: pa.RecordBatch) -> pa.Array:
-        """string[n]: equal for rows that are the same. Runs in an encoder process."""
+        """Return string[n], equal for rows that are duplicates; runs in an encoder process."""
 
 
 @runtime_checkable
 class Chunker(Protocol):
-    """Makes several records of a long one. Needs a `RowSource`.
+    """Cuts long records into several. It needs a `RowSource`.
 
-    The road names them, and keeps those of one record in one split.
+    `RowReader` gives the chunks their keys, and puts those of a record into one group.
     """
 
     def cut(
         self, rows: pa.RecordBatch, artifacts: Mapping[str, Artifact]
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """The user's columns of the records, and the row each is of, ascending; a row at least is
-        of each. Runs in an encoder process.
+        """Cut rows; runs in an encoder process.
 
-        artifacts: files of the user's, by their name in the dataset.
+        artifacts: {name in the dataset: file given by the user}.
+
+        Returns:
+          The user's columns of the chunks, and int64[m], the row of each chunk, ascending. Each row
+          has at least one chunk.
         """
 
 
@@ -278,31 +300,36 @@ class Chunker(Protocol):
 class Analysis(Protocol):
     """Learns from the records of train, before balancing, by counting items such as words.
 
-    Counts are batches with a column `item` (string, no null), each of them once, and columns of
-    int64 that are added up. Many of them may be too many for one worker: items meet in buckets.
+    Counts are batches with a column `item` (string, no null, each item once), and int64 columns
+    that are added up. As one worker may not hold all items, they are grouped into buckets.
     """
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns that it looks at."""
+        """Names of the user's columns that it reads."""
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The counts of some rows; runs in an encoder process."""
+        """Return the counts of rows; runs in an encoder process."""
 
     def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
-        """Of the full counts of a bucket of items, those that may be in the outcome."""
+        """Return the items of a bucket that may be in the result, given their final counts."""
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
-        """Artifacts from what was selected in all buckets, in any order; records: of train.
+        """Return {name in the dataset: content} of the learned artifacts.
 
-        Raises RunError where the data has nothing to learn.
+        counts: the selected items of all buckets, in any order. records: number of records of
+          train.
+
+        Raises:
+          RunError: nothing can be learned from the data.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """A function of the user's, `module:function`, for which tensorflow-transform learns from the
-    records of train, before balancing.
+    """A preprocessing function of the user's, as `module:function`.
+
+    tensorflow-transform analyzes the records of train for it, before balancing.
     """
 
     function: str
@@ -310,23 +337,24 @@ class Preprocessing:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataType:
-    """A kind of data: all that it takes beside the road.
+    """A data type: its source, its encoder, and the optional parts.
 
-    artifacts: files of the user's that the encoder needs, {name in the dataset: content}, and what
-      is made of some and not published.
-    headers: reads what schemas and statistics may say of files that rows name.
-    shaping: options by what they mean, {name: value}, where a path says nothing.
-    unit: what a record is, where it is no input: what the cutter makes, or a window. windows: how
-    rows are cut into windows of series; then the encoder gets windows, all else rows.
+    windows: how rows of series are cut into windows; then the encoder gets windows, and all other
+      parts get rows.
+    headers: reads headers of the files that rows refer to, for schemas and statistics.
+    artifacts: {name in the dataset: content} of files of the user's that the encoder needs.
+    shaping: {option: value} that identifies a run, for options whose own value does not, such as
+      the hash of a file instead of its path.
+    unit: name of a record in the ledger, if a record is not an input, such as a chunk or a window.
     """
 
     name: str
     source: Source
     encoder: Encoder
-    check: Check | None = None
+    check: RowCheck | None = None
     analysis: Analysis | Preprocessing | None = None
     duplicates: Duplicates | None = None
-    cutter: Chunker | None = None
+    chunker: Chunker | None = None
     windows: WindowOptions | None = None
     headers: Headers | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
@@ -335,15 +363,18 @@ class DataType:
 
     @property
     def modules(self) -> list[str]:
-        """What an encoder process has to import."""
+        """Names of the modules that an encoder process has to import."""
         source = self.source if isinstance(self.source, RowSource) else None
-        others = (self.check, self.analysis, self.duplicates, self.cutter, self.headers)
+        others = (self.check, self.analysis, self.duplicates, self.chunker, self.headers)
         parts = [source, self.encoder, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 
 
 class OutcomeCollector:
-    """Collects the outcome of a loop over rows."""
+    """Collects the outcome of a loop over rows.
+
+    stage: the stage that rejects get.
+    """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -352,15 +383,18 @@ class OutcomeCollector:
         self._filtered: list[tuple[str, str]] = []
 
     def keep(self, row: int) -> None:
+        """Keep a row, given its index; in ascending order."""
         self._kept.append(row)
 
     def leave_out(self, key: str, error: RecordError | Filtered) -> None:
+        """Reject or filter a row, given its key and the reason."""
         if isinstance(error, Filtered):
             self._filtered.append((key, error.option))
         else:
             self._rejects.append(Reject(key, self._stage, error.reason, error.detail))
 
     def result(self) -> RowOutcome:
+        """Return the outcome of all rows."""
         return RowOutcome(
             kept=np.array(self._kept, np.int64), rejects=self._rejects, filtered=self._filtered
         )

@@ -1,7 +1,7 @@
-"""FarmHash's Fingerprint64 of many strings at once, which is TensorFlow's to_hash_bucket_fast.
+"""FarmHash's Fingerprint64 of many strings at once, the hash of `tf.strings.to_hash_bucket_fast`.
 
 Source: github.com/google/farmhash, src/farmhash.cc, namespace farmhashna. Strings of the same range
-of lengths are hashed together, as uint64 arrays, whose arithmetic wraps as C's does.
+    of lengths are hashed together as uint64 arrays, whose arithmetic wraps around as in C.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _K2 = np.uint64(0x9AE16A3B2F90404F)
 
 
 def fingerprint64(strings: pa.StringArray) -> UInt64Array:
-    """The fingerprint of each string's UTF-8, uint64[n]; strings has no null."""
+    """Return the fingerprint of each string's UTF-8, uint64[n]; `strings` has no nulls."""
     data, edges = string_bytes(strings)
     text = _Bytes(data)
     lengths = np.diff(edges)
-    hashes = np.full(len(strings), _K2)  # that of no bytes
+    hashes = np.full(len(strings), _K2)  # the hash of the empty string
     for least, most, method in _METHODS:
         rows = np.flatnonzero((lengths >= least) & (lengths <= most))
         if rows.size:
@@ -35,7 +35,7 @@ def fingerprint64(strings: pa.StringArray) -> UInt64Array:
 
 
 class _Bytes:
-    """Bytes to read words from, little-endian, wherever they begin."""
+    """Buffer with little-endian reads of 1, 4 and 8 bytes at any offset."""
 
     def __init__(self, data: npt.NDArray[np.uint8]) -> None:
         padded = np.zeros(data.size + 8, np.uint8)
@@ -63,7 +63,7 @@ def _shift_mix(value: UInt64Array) -> UInt64Array:
 
 
 def _join(u: UInt64Array, v: UInt64Array, factor: UInt64Array) -> UInt64Array:
-    """HashLen16."""
+    """Compute HashLen16 of C++."""
     a = _shift_mix((u ^ v) * factor)
     return _shift_mix((v ^ a) * factor) * factor
 
@@ -91,7 +91,7 @@ def _up_to_16(text: _Bytes, at: _Ints, lengths: _Ints) -> UInt64Array:
 
 
 def _ends(text: _Bytes, at: _Ints, lengths: _Ints, first: np.uint64) -> tuple[UInt64Array, _Pair]:
-    """(a, the two values) that the first and the last 16 bytes give."""
+    """Return (a, the two values) computed from the first and the last 16 bytes."""
     factor = _factor(lengths)
     a, b = text.word(at) * first, text.word(at + 8)
     c, d = text.word(at + lengths - 8) * factor, text.word(at + lengths - 16) * _K2
@@ -115,7 +115,10 @@ def _up_to_64(text: _Bytes, at: _Ints, lengths: _Ints) -> UInt64Array:
 
 
 def _longer(text: _Bytes, at: _Ints, lengths: _Ints) -> UInt64Array:
-    """Blocks of 64 bytes, then the last 64. Those of the same number of blocks go together."""
+    """Hash strings of more than 64 bytes: blocks of 64 bytes, then the last 64 bytes.
+
+    Strings with the same number of blocks are hashed together.
+    """
     hashes = np.zeros(len(at), np.uint64)
     blocks = (lengths - 1) // 64
     for count in np.unique(blocks).tolist():
@@ -125,7 +128,7 @@ def _longer(text: _Bytes, at: _Ints, lengths: _Ints) -> UInt64Array:
 
 
 class _State:
-    """The 56 bytes of state, and how a block changes them."""
+    """State of 56 bytes that each block of 64 bytes updates."""
 
     def __init__(self, x: UInt64Array, y: UInt64Array, z: UInt64Array) -> None:
         zero = np.zeros_like(x)
@@ -146,7 +149,7 @@ class _State:
 
 
 def _weak(text: _Bytes, at: _Ints, a: UInt64Array, b: UInt64Array) -> _Pair:
-    """WeakHashLen32WithSeeds."""
+    """Compute WeakHashLen32WithSeeds of C++."""
     w, x, y, z = (text.word(at + step) for step in (0, 8, 16, 24))
     a = a + w
     b = _rotate(b + a + z, 21)

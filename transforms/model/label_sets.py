@@ -1,8 +1,7 @@
-"""Pictures that hold objects of several classes: which one counts, how often one is to come, and
-which of them are alike.
+"""Label sets of images with objects of several classes, for balancing and stratified splits.
 
-A picture is balanced by one of its classes, so that all that is exact for records of one class is
-exact for those of several.
+Each image is balanced as a member of one of its classes, so the exact counts of balancing by class
+hold for images with several classes too.
 """
 
 from __future__ import annotations
@@ -22,30 +21,31 @@ import pyarrow.compute as pc
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import CLASS, CORNER_NAMES, OBJECTS, Indices
 
-PictureClass = Literal["rarest", "largest"]
-LabelSet = tuple[str, ...]  # the classes of a picture, each once, sorted by UTF-8
+ImageClass = Literal["rarest", "largest"]
+LabelSet = tuple[str, ...]  # the distinct classes of an image, sorted by UTF-8
 
 
 @dataclasses.dataclass
 class LabelCounts:
-    """How many pictures hold each class, and each set of classes."""
+    """Number of images per class and per label set."""
 
     by_class: Counter[str] = dataclasses.field(default_factory=Counter)
     by_set: Counter[LabelSet] = dataclasses.field(default_factory=Counter)
 
     def add(self, sets: Iterable[LabelSet]) -> None:
+        """Count the label sets of further images."""
         counted = Counter(sets)
         self.by_set.update(counted)
         for classes, n in counted.items():
             self.by_class.update(dict.fromkeys(classes, n))
 
     @property
-    def pictures(self) -> int:
+    def images(self) -> int:
         return self.by_set.total()
 
 
 def sets_of(columns: pa.RecordBatch) -> list[LabelSet]:
-    """The classes of each picture's objects."""
+    """Return the label set of each image."""
     objects = columns[OBJECTS]
     names = objects.flatten().field(CLASS)
     codes, distinct = batch.encode(names)
@@ -64,14 +64,16 @@ def sets_of(columns: pa.RecordBatch) -> list[LabelSet]:
 
 
 def _rows(objects: pa.ListArray) -> Indices:
-    """Of each object the picture that it is in."""
+    """Return the row of the image that each object is in: int64[objects]."""
     counts = np.asarray(pc.list_value_length(objects)).astype(np.int64)
     return np.repeat(np.arange(len(counts)), counts)
 
 
 def rarest(sets: Sequence[LabelSet], counts: LabelCounts) -> list[str | None]:
-    """Of each picture the class that the fewest pictures hold, of equal ones the first by name;
-    None of one without objects.
+    """Return for each image its class that the fewest images hold; None for an image without
+    objects.
+
+    Ties go to the first class by UTF-8.
     """
     ranks = {name: (n, name.encode()) for name, n in counts.by_class.items()}
     of_set = {one: min(one, key=ranks.__getitem__, default=None) for one in set(sets)}
@@ -79,7 +81,9 @@ def rarest(sets: Sequence[LabelSet], counts: LabelCounts) -> list[str | None]:
 
 
 def largest(columns: pa.RecordBatch) -> list[str | None]:
-    """Of each picture the class of its largest box, of equal ones the first; None without one."""
+    """Return the class of each image's largest box, the first of equally large ones; None without a
+    box.
+    """
     objects = columns[OBJECTS]
     flat = objects.flatten()
     left, top, right, bottom = (np.asarray(flat.field(name)) for name in CORNER_NAMES)
@@ -95,22 +99,27 @@ def largest(columns: pa.RecordBatch) -> list[str | None]:
 
 
 def repeat_factor(frequency: float, *, threshold: float) -> float:
-    """How often a picture is to come whose rarest class is in such a fraction of the pictures.
+    """Return the repeat factor of an image whose rarest class is in this fraction of all images.
 
-    Source: Gupta, Dollar, Girshick: LVIS, 2019 (https://arxiv.org/abs/1908.03195), appendix A:
-    max(1, sqrt(threshold / frequency)); of a picture it is the largest of its classes'.
+    Source: Gupta, Dollar, Girshick: LVIS, 2019 (https://arxiv.org/abs/1908.03195), appendix A: the
+        repeat factor of a class is max(1, sqrt(threshold / frequency)), and that of an image is the
+        largest of its classes'.
     """
     return max(1.0, math.sqrt(threshold / frequency))
 
 
 @dataclasses.dataclass(frozen=True)
 class RepeatFactors:
-    """Classes come as often as their repeat factor says: on the whole exactly, to half a record."""
+    """Balance that repeats records by their class's repeat factor, rounding the total of each
+    class.
+    """
 
     threshold: float
 
     def wanted(self, counts: Mapping[str, int], held: Held) -> dict[str, int]:
-        """{class: records wanted} from {class: records that count as it}, and what they hold."""
+        """Return {class: records wanted}, given {class: records assigned to it} and the classes
+        held.
+        """
         return {
             name: math.floor(
                 n * repeat_factor(held.frequency(name), threshold=self.threshold) + 0.5
@@ -121,14 +130,14 @@ class RepeatFactors:
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """How many records there are, and how many of them hold each class."""
+    """Number of records in total and of records that hold each class."""
 
     records: int
     by_class: Mapping[str, int]
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Held:
-        """By their column of classes, or where there is none by their class."""
+        """Count rows by their column of classes, or by their label if they have no such column."""
         names = rows[batch.LABEL]
         if batch.CLASSES in rows.schema.names:
             names = rows[batch.CLASSES].flatten()
@@ -138,6 +147,7 @@ class Held:
 
     @staticmethod
     def sum(parts: Iterable[Held]) -> Held:
+        """Add the counts of several parts."""
         total: Counter[str] = Counter()
         records = 0
         for part in parts:
@@ -146,15 +156,15 @@ class Held:
         return Held(records, total)
 
     def frequency(self, name: str) -> float:
-        """The fraction of the records that hold a class."""
+        """Return the fraction of records that hold a class."""
         return self.by_class[name] / self.records
 
 
 def strata(by_set: Mapping[LabelSet, int], *, least: int) -> dict[LabelSet, str]:
-    """{label set: its stratum}, of at least so many pictures as long as there are as many in all.
+    """Return {label set: stratum} with at least `least` images per stratum, if there are that many.
 
-    The stratum of a set that is rarer is that of the set without its most frequent class, so that
-    what is rare stays together; in the end the two smallest are joined until none is too small.
+    A label set with fewer images joins the set without its most frequent class, so that its rare
+    classes stay together. In the end the two smallest strata are joined until each is large enough.
     """
     by_class: Counter[str] = Counter()
     for classes, n in by_set.items():
@@ -177,6 +187,7 @@ def strata(by_set: Mapping[LabelSet, int], *, least: int) -> dict[LabelSet, str]
 
 
 def _end(one: LabelSet, into: Mapping[LabelSet, LabelSet]) -> LabelSet:
+    """Return the label set that a label set was joined to in the end."""
     while one in into:
         one = into[one]
     return one

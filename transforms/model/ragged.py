@@ -1,4 +1,4 @@
-"""Rows of any number of strings or numbers, as flat arrays: what text becomes once it is split."""
+"""Ragged rows of strings or numbers as flat NumPy arrays with offsets, and their Arrow forms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.row_assembly import Bytes, Ints, offsets_of
+from recordmill.format.flat_arrays import Bytes, Ints, offsets_of
 
 _Number = TypeVar("_Number", bound=np.generic)
 Places = Ints | npt.NDArray[np.int32]
@@ -23,11 +23,12 @@ _BLOCK = 1 << 18  # bytes
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class DictionaryStrings:
-    """Rows of strings, of which equal ones share a code: whatever is done to a string is done once,
-    however often it comes. String i is distinct[codes[i]].
+    """Ragged rows of strings, dictionary-encoded: string i is distinct[codes[i]].
 
-    codes: int64[strings]. offsets: int64[rows + 1], where rows begin and end in `codes`. distinct:
-    string, no null, none of them twice.
+    A function of a string is computed once per distinct string.
+
+    codes: int64[strings]. offsets: int64[rows + 1], the range of each row in `codes`. distinct:
+        string, without nulls or duplicates.
     """
 
     codes: Ints
@@ -36,25 +37,27 @@ class DictionaryStrings:
 
     @property
     def counts(self) -> Ints:
-        """Strings of each row, int64[rows]."""
+        """Number of strings of each row, int64[rows]."""
         return np.diff(self.offsets)
 
     @property
     def rows(self) -> Ints:
-        """The row of each string, int64[strings]."""
+        """Row of each string, int64[strings]."""
         return np.repeat(np.arange(len(self.offsets) - 1), self.counts)
 
     def split(self, parts: DictionaryStrings) -> DictionaryStrings:
-        """Every string in its parts: row c of `parts` holds those of the string of code c."""
+        """Replace every string by its parts: row c of `parts` holds the parts of the string of code
+        c.
+        """
         codes, edges = picked(parts.codes, parts.offsets, self.codes)
         return DictionaryStrings(codes=codes, offsets=edges[self.offsets], distinct=parts.distinct)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Flat:
-    """Texts one after another, a space after each of them, as UTF-8.
+    """UTF-8 of texts in one buffer, each text followed by a space.
 
-    data: uint8[...]. starts: int64[texts], where each text begins.
+    data: uint8[...]. starts: int64[texts], the offset of each text.
     """
 
     data: Bytes
@@ -62,21 +65,21 @@ class Flat:
 
     @classmethod
     def of(cls, texts: pa.StringArray) -> Flat:
-        """Of string[n], no null."""
+        """Build the buffer from string[n] without nulls."""
         ends = pa.repeat(pa.scalar("", texts.type), len(texts))
         data, edges = string_bytes(pc.binary_join_element_wise(texts, ends, " "))
         return cls(data=data, starts=edges[:-1])
 
     @functools.cached_property
     def ends(self) -> Ints:
-        """Where each text ends, int64[texts]."""
+        """Offset of the end of each text, int64[texts]."""
         return np.append(self.starts[1:], self.data.size) - 1 if self.starts.size else self.starts
 
     def cut(self, starts: Places, stops: Places) -> DictionaryStrings:
-        """The stretches data[starts[i]:stops[i]], ascending, each within one text."""
+        """Return the strings data[starts[i]:stops[i]], which ascend, each within one text."""
         edges = np.empty(2 * len(starts), np.int32)
         edges[::2], edges[1::2] = starts, stops
-        # Stretches and gaps between them are strings of the one buffer; then gaps are left out.
+        # The strings and the gaps between them share one buffer; every second one is taken.
         count = max(len(edges) - 1, 0)
         buffers = [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
         both = pa.Array.from_buffers(pa.string(), count, buffers)
@@ -89,47 +92,54 @@ class Flat:
 
 
 def stretches(starts: Ints, sizes: Ints) -> Ints:
-    """The indices starts[i], starts[i] + 1, ... of each stretch, one stretch after another."""
+    """Return the indices starts[i] .. starts[i] + sizes[i] - 1 of every range i, concatenated."""
     ends = offsets_of(sizes)
     return np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)
 
 
 def list_array(values: npt.NDArray[np.generic], offsets: Ints) -> pa.ListArray:
-    """Rows of numbers as Arrow's lists."""
+    """Return ragged rows of numbers as an Arrow list array."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
 
 
 def picked(values: Ints, offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """The values of some of the rows, one after another in the order given, and their edges."""
+    """Return the values of the given rows, concatenated in their order, and the offsets of these
+    rows.
+    """
     starts = offsets[rows]
     sizes = offsets[rows + 1] - starts
     return values[stretches(starts, sizes)], offsets_of(sizes)
 
 
 def flattened(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Rows of integers as one, int64[...], and where they begin and end in it, int64[n + 1]."""
+    """Return rows of integers as flat values, int64[...], and offsets, int64[n + 1]."""
     edges = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
     values = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(edges[-1]))
     return values, edges
 
 
 def binary_array(values: Sequence[bytes | memoryview]) -> pa.LargeBinaryArray:
-    """Large values. `pa.array(list)` would import pandas where it is installed (0.9 s)."""
+    """Return large binary values as an Arrow array.
+
+    `pa.array(list)` would import pandas if it is installed, which takes 0.9 s.
+    """
     offsets = offsets_of(np.array([len(value) for value in values], np.int64))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
 
 
 def fixed_lists(table: npt.NDArray[np.generic]) -> pa.FixedSizeListArray:
-    """Rows of numbers, [rows, width], as Arrow's lists of that width."""
+    """Return numbers[rows, width] as an Arrow array of fixed-size lists."""
     return pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), table.shape[1])
 
 
 def padded(
     values: npt.NDArray[_Number], offsets: Ints, *, length: int, fill: int
 ) -> tuple[npt.NDArray[_Number], Ints]:
-    """The first `length` values of each row, [rows, length], `fill` where a row has fewer; and how
-    many of them are the row's own, int64[rows].
+    """Return each row padded or cut to `length`, [rows, length], and its number of values,
+    int64[rows].
+
+    The number of values counts no padding. fill: the value of the padding.
     """
     sizes = np.minimum(np.diff(offsets), length)
     table = np.full((sizes.size, length), fill, values.dtype)
@@ -138,7 +148,9 @@ def padded(
 
 
 def string_bytes(strings: pa.StringArray) -> tuple[Bytes, Ints]:
-    """The UTF-8 of all strings, uint8[...], and where they begin and end in it, int64[n + 1]."""
+    """Return the UTF-8 of all strings, uint8[...], and the offsets of the strings in it, int64[n +
+    1].
+    """
     if not len(strings):  # then Arrow may have no buffers
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
     _, offsets, data = strings.buffers()
@@ -148,7 +160,10 @@ def string_bytes(strings: pa.StringArray) -> tuple[Bytes, Ints]:
 
 
 def string_array(texts: Sequence[str]) -> pa.StringArray:
-    """Texts as Arrow's. `pa.array(list)` would import pandas where it is installed (0.9 s)."""
+    """Return texts as an Arrow array.
+
+    `pa.array(list)` would import pandas if it is installed, which takes 0.9 s.
+    """
     data = [text.encode() for text in texts]
     offsets = offsets_of(np.array([len(text) for text in data], np.int64)).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))]
@@ -156,16 +171,20 @@ def string_array(texts: Sequence[str]) -> pa.StringArray:
 
 
 def blocks_of(data: Bytes) -> Iterator[slice]:
-    """The data in parts that stay in the processor's cache, however long it is."""
+    """Yield slices of the data that fit the processor's cache."""
     for start in range(0, data.size, _BLOCK):
         yield slice(start, min(start + _BLOCK, data.size))
 
 
 def translate(data: Bytes, table: bytes) -> Bytes:
-    """table[byte] for each byte, uint8[n], writable: in a third of the time that numpy takes."""
+    """Return table[byte] for each byte, uint8[n], writable; three times as fast as NumPy's
+    indexing.
+    """
     return np.frombuffer(bytearray(data.tobytes().translate(table)), np.uint8)
 
 
 def byte_table(values: npt.NDArray[np.bool_]) -> bytes:
-    """A table for `translate`: 1 where the values (up to 256 of them) are true."""
+    """Return a table for `translate` that maps byte i to values[i] as 0 or 1, and bytes beyond to
+    0.
+    """
     return values.astype(np.uint8).tobytes().ljust(256, b"\0")

@@ -1,32 +1,37 @@
-"""Which split a record belongs to: a function of (seed, group or key), so that data added later
-never moves an old record; or, stratified, exact fractions within every class.
+"""Assignment of records to splits.
+
+The split is a function of the seed and the group or key of a record, so that data added later never
+moves an old record. Stratified splits have exact fractions within every class instead.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
-from recordmill.transforms.model.quota import NOTHING, Threshold, within
+from recordmill.job.staging import Staging
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.rank_cuts import BEFORE_ALL, Threshold, within
 
-UNIT_KEY = "unit"  # the key of every unit of grouped records: not empty, as thresholds expect
+UNIT_KEY = "unit"  # the key of every unit of grouped records; thresholds need a non-empty key
 
 Fractions = Mapping[str, float]
 
 
 def split_ranks(rows: pa.RecordBatch, *, seed: int) -> batch.UInt64Array:
-    """The rank that splits records: the same for all records of a group."""
+    """Return the ranks that split records, uint64[n]; records of a group have the same rank."""
     return batch.mix(batch.unit_hashes(rows), batch.salt(seed, "split"))
 
 
 def assign(rows: pa.RecordBatch, *, fractions: Fractions, seed: int) -> pa.RecordBatch:
-    """Fills `__split__` where the input did not say it."""
+    """Set `__split__` by hash; splits that the input assigns are kept.
+
+    fractions: {split: fraction}, in order; they sum to 1.
+    """
     sums = np.cumsum(list(fractions.values()))[:-1]
     ends = [min(int(end * 2.0**53), 2**53 - 1) << 11 for end in sums]  # sums may round up to 1
     ranks = split_ranks(rows, seed=seed)
@@ -34,11 +39,24 @@ def assign(rows: pa.RecordBatch, *, fractions: Fractions, seed: int) -> pa.Recor
 
 
 @dataclasses.dataclass(frozen=True)
-class Strata:
-    """Exact fractions: per class the thresholds between the splits, in the order of the fractions.
+class SplitByKey:
+    """The step that assigns splits by seed and group or key."""
 
-    `majority` (unit uint64, label string) gives the class of every unit where records are grouped;
-    without groups the unit is the record and the class its own.
+    fractions: Fractions
+    seed: int
+
+    def __call__(self, rows: pa.RecordBatch, staging: Staging | None = None) -> pa.RecordBatch:
+        del staging
+        return assign(rows, fractions=self.fractions, seed=self.seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Strata:
+    """The thresholds of a stratified split.
+
+    thresholds: {class: thresholds between its splits, in the order of the fractions}.
+    majority: (unit uint64, label string), the class of every unit, if records have groups; without
+      groups the unit is the record, and None stands for its own class.
     """
 
     thresholds: Mapping[str, Sequence[Threshold]]
@@ -48,10 +66,11 @@ class Strata:
 def strata_rows(
     rows: pa.RecordBatch, *, majority: pa.RecordBatch | None, seed: int
 ) -> pa.RecordBatch:
-    """What cuts are made through: (label, rank, key) per row.
+    """Return the columns (label, rank, key) by which rows are cut into splits.
 
-    A unit's rank comes from its hash by a bijection, so that units need no key to tell them apart;
-    records without groups have one. A unit that has no majority has no label.
+    majority: as in `Strata`. With it, all rows of a unit get its class (null if it has none) and
+    the same key: the rank of a unit is a bijection of its hash, so that no key is needed to order
+    units.
     """
     ranks = pa.array(split_ranks(rows, seed=seed))
     labels, keys = batch.strata(rows), rows[batch.KEY]
@@ -67,7 +86,7 @@ def strata_rows(
 def assign_strata(
     rows: pa.RecordBatch, *, fractions: Fractions, strata: Strata, seed: int
 ) -> pa.RecordBatch:
-    """Fills `__split__` by the thresholds of each class; without a label it goes by hash."""
+    """Set `__split__` by the thresholds of each class; rows of other classes go by hash."""
     by_hash = assign(rows, fractions=fractions, seed=seed)
     ranked = strata_rows(rows, majority=strata.majority, seed=seed)
     codes, names = batch.encode(ranked["label"])
@@ -75,7 +94,7 @@ def assign_strata(
     ranks = np.asarray(ranked["rank"])
     split = np.full(len(rows), len(fractions) - 1)
     for cut in reversed(range(len(fractions) - 1)):
-        last = [NOTHING if end is None else end[cut] for end in ends]
+        last = [BEFORE_ALL if end is None else end[cut] for end in ends]
         split[within(codes, ranks, ranked["key"], last)] = cut
     exact = _fill(rows, split, fractions)
     known = np.array([end is not None for end in ends])[codes]
@@ -95,36 +114,11 @@ def _fill(
 
 
 def apportion(total: int, fractions: Fractions) -> list[int]:
-    """Parts total records by largest remainder; ties go to the earlier split."""
-    whole = math.fsum(fractions.values())  # 1, but for a rounding error
+    """Divide `total` records by largest remainder; ties go to the earlier split."""
+    whole = math.fsum(fractions.values())  # 1 up to rounding errors
     shares = [total * (fraction / whole) for fraction in fractions.values()]
     parts = [int(share + 1e-9) for share in shares]
     by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - shares[i], i))
     for i in by_remainder[: total - sum(parts)]:
         parts[i] += 1
     return parts
-
-
-@dataclasses.dataclass(eq=False)
-class AssignSplits(beam.PTransform):
-    """Batches in, batches with `__split__` out; an existing value of it is kept.
-
-    Example::
-
-        batches | AssignSplits(fractions={"train": 0.9, "test": 0.1}, seed=7)
-    """
-
-    fractions: Mapping[str, float]
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        if not all(fraction > 0 for fraction in self.fractions.values()):
-            raise ValueError(f"expected fractions above 0, got {self.fractions}")
-        if not abs(math.fsum(self.fractions.values()) - 1) <= 1e-9:
-            raise ValueError(f"expected fractions that sum to 1, got {self.fractions}")
-
-    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        return batches | "Assign" >> beam.Map(
-            assign, fractions=self.fractions, seed=self.seed
-        ).with_output_types(pa.RecordBatch)

@@ -1,4 +1,4 @@
-"""Columns that are the user's, as features: which types can be carried along, and as what."""
+"""Columns of the user as features: the supported types and the features they become."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from recordmill.format.features import Feature, Features
 
 
 def user_fields(rows: pa.Schema) -> list[pa.Field]:
-    """The columns that are the user's."""
+    """Return the fields of the user's columns, without the internal ones, which begin with `__`."""
     return [field for field in rows if not field.name.startswith("__")]
 
 
 def with_users(declared: Features, fields: Iterable[pa.Field], *, where: str) -> Features:
-    """The features declared, and those of the user's columns. where: they stand.
+    """Add the features of the user's columns to the declared features.
+
+    where: name of the table of the columns, for the error message.
 
     Raises:
-        ConfigError: a column that no feature can hold, or of a feature's name.
+        ConfigError: no feature can hold a column, or its name is taken by a declared feature.
     """
     for field in fields:
         declared = merged(declared, {field.name: user_feature(field)}, where=where)
@@ -29,28 +31,30 @@ def with_users(declared: Features, fields: Iterable[pa.Field], *, where: str) ->
 
 
 def merged(declared: Features, others: Features, *, where: str) -> Features:
-    """The features of both, of which no two may have the same name. where: columns stand.
+    """Merge two sets of features with different names.
+
+    where: name of the table of the columns, for the error message.
 
     Raises:
-        ConfigError: a column has the name of a feature that is made.
+        ConfigError: both sets have a feature of the same name.
     """
     for name in others:
         if name in declared:
             raise ConfigError(
-                f"column {name!r} of the {where} has the name of a feature that is made here: give"
-                " it another name"
+                f"column {name!r} of the {where} has the name of a feature that the pipeline"
+                " writes: rename the column"
             )
     return {**declared, **others}
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether values of the type are lists of a kind that an Example can hold."""
+    """Return whether a type is a list type that an Example can hold."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def flat(column: pa.Array) -> pa.Array:
-    """The values of lists of one length, null where one is NaN or ""; or a column as it is."""
+    """Return the values of fixed-size lists, with null for NaN and ""; other columns unchanged."""
     if not pa.types.is_fixed_size_list(column.type):
         return column
     values = column.flatten()
@@ -62,7 +66,7 @@ def flat(column: pa.Array) -> pa.Array:
 
 
 def user_feature(field: pa.Field) -> Feature:
-    """A value that may be null, and a list of any length, is any number of values.
+    """Return the feature of a column; values that may be null and lists have a variable length.
 
     Raises:
         ConfigError: an Example cannot hold the type.
@@ -71,9 +75,9 @@ def user_feature(field: pa.Field) -> Feature:
     one = _feature_of(field.type.value_type if listed else field.type)
     if one is None:
         raise ConfigError(
-            f"column {field.name!r} of the listing is of type {field.type}: expected integers (no "
-            "uint64), bools, floats, strings, bytes, dates, timestamps, or lists of those; cast "
-            "it, or leave it out with --drop-columns"
+            f"column {field.name!r} of the listing has type {field.type}: expected integers "
+            "(except uint64), bools, floats, strings, bytes, dates, timestamps, or lists of those; "
+            "cast it, or drop it with --drop-columns"
         )
     shape: tuple[int | None, ...] = ()
     if pa.types.is_fixed_size_list(field.type):
@@ -84,7 +88,7 @@ def user_feature(field: pa.Field) -> Feature:
 
 
 def _feature_of(kind: pa.DataType) -> Feature | None:
-    """One value of the type; None where an Example cannot hold it."""
+    """Return the feature of one value of a type; None if an Example cannot hold it."""
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
         return Feature(dtype="int64")
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):

@@ -1,4 +1,4 @@
-"""How series are cut into windows."""
+"""Options of windows over time series."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ LabelFrom = Literal["last", "majority", "any", "ahead"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelRule:
-    """Which class a window has.
+    """Rule for the class of a window.
 
-    kind: that of its last row; the most frequent of its rows; `name` where any row has it, else
-    that of the last row; or that of the row `rows` after its last one.
+    kind: `last`, the class of the last row; `majority`, the most frequent class of the rows; `any`,
+        the class `name` if any row has it, else the class of the last row; `ahead`, the class of
+        the row that is `rows` rows after the last one.
     """
 
     kind: LabelFrom = "last"
@@ -29,7 +30,11 @@ class LabelRule:
 
     @classmethod
     def parse(cls, text: str) -> LabelRule:
-        """Raises ConfigError."""
+        """Parse the option's text, such as `any:fault`.
+
+        Raises:
+            ConfigError: the text is no such rule.
+        """
         kind, colon, rest = text.partition(":")
         match kind:
             case "last" | "majority" if not colon:
@@ -46,18 +51,22 @@ class LabelRule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowOptions:
-    """Windows of `window` rows, the first of which are `stride` rows apart; times in microseconds.
+    """Windows of `window` rows, starting every `stride` rows; times are in microseconds.
 
-    step: rows are brought to whole multiples of it, those of one by `resample`. max_gap: rows that
-      are further apart do not follow each other; half as much again as the step unless given.
-    gap_policy: whether a gap ends a run of rows, is filled, or spoils its series. fill: with the
-      last row's values, or with none; gaps of more than `fill_rows` rows end a run all the same.
-    label: the class of a window.
-    split_by: whole series, or by time: then a split begins at each of `split_times`, by its name,
-      or where the fractions of all rows say; rows up to `purge` after that are left out.
+    step: rows are resampled to multiples of this time; rows of the same step are combined by
+        `resample`.
+    max_gap: rows further apart than this have a gap between them; 1.5 times the step by default.
+    gap_policy: `split` ends a run of rows at a gap, `fill` fills the gap, `reject` rejects the
+        series.
+    fill: gaps are filled with the values of the last row, or with missing values.
+    fill_rows: gaps of more rows than this end a run instead of being filled.
+    label: rule for the class of a window.
+    split_by: `series` assigns whole series to splits. `time` begins a split at each of
+        `split_times`, a (name, time), or where the split fractions of all rows say.
+    purge: rows up to this time after a split begins are left out.
 
     Raises:
-      ConfigError: numbers that make no sense, or options that exclude each other.
+        ConfigError: a number is out of range, or options exclude each other.
     """
 
     window: int
@@ -99,17 +108,17 @@ class WindowOptions:
             ("--purge", self.purge, "--split-by time", self.split_by == "time"),
         ):
             if given and not there:
-                raise ConfigError(f"{option} is of use with {needed} only")
+                raise ConfigError(f"{option}: requires {needed}")
         times = [time for _, time in self.split_times]
         if times != sorted(set(times)):
-            raise ConfigError("--split-times: expected them in the order of time, each once")
+            raise ConfigError("--split-times: expected distinct times in ascending order")
 
     @property
     def reach(self) -> int:
-        """Rows that it takes for one window and its class."""
+        """Number of rows needed for one window and its class."""
         return self.window + self.label.rows
 
 
 def cuts_of(times: Mapping[str, int], first: str) -> tuple[tuple[str, int], ...]:
-    """(split, when it begins) of splits by time; the first has no beginning."""
+    """Return (split, start time) of the splits; the first one starts at the least int64."""
     return ((first, -(2**63)), *sorted(times.items(), key=lambda one: one[1]))

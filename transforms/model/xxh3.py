@@ -1,4 +1,4 @@
-"""xxh3_64 of many short texts at once: to call it for each of them takes five times as long.
+"""xxh3_64 of many short texts at once, five times as fast as a call of xxhash per text.
 
 Source: xxHash 0.8, xxhash_spec.md, "XXH3 Algorithm Overview", with seed 0.
 """
@@ -14,7 +14,7 @@ import xxhash
 UInt64Array = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 
-_ROWS = 1 << 13  # at once, so that what is computed of them stays in the processor's cache
+_ROWS = 1 << 13  # hashed at once, so that intermediate arrays fit the processor's cache
 _WORD = 8  # bytes
 
 _PRIME64_1, _PRIME64_2, _PRIME64_3, _PRIME_MX1, _PRIME_MX2 = (
@@ -36,9 +36,12 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def hash_texts(data: bytes | memoryview, edges: Ints) -> UInt64Array:
-    """xxh3_64 of each text: uint64[n]. edges: int64[n + 1], where they begin and end in data."""
+    """Return xxh3_64 of each text, uint64[n].
+
+    edges: int64[n + 1], the offsets of the texts in `data`.
+    """
     padded = b"".join((data, bytes(_WORD)))
-    words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))  # that begin at each byte
+    words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))  # one at each byte
     hashes = np.empty(len(edges) - 1, np.uint64)
     for start in range(0, len(hashes), _ROWS):
         some = edges[start : start + _ROWS + 1]
@@ -49,21 +52,21 @@ def hash_texts(data: bytes | memoryview, edges: Ints) -> UInt64Array:
 def _hash_some(words: UInt64Array, data: bytes, starts: Ints, sizes: Ints) -> UInt64Array:
     hashes = np.empty(len(starts), np.uint64)
     limits = np.searchsorted(np.array([*_UP_TO]), sizes)
-    for place, of_limit in enumerate([*_UP_TO.values(), None]):
-        rows = np.flatnonzero(limits == place)
+    for number, hash_short in enumerate([*_UP_TO.values(), None]):
+        rows = np.flatnonzero(limits == number)
         if not len(rows):
             continue
         at, size = starts[rows], sizes[rows]
-        if of_limit is None:
-            places = zip(at.tolist(), (at + size).tolist(), strict=True)
-            found = [xxhash.xxh3_64_intdigest(data[start:end]) for start, end in places]
+        if hash_short is None:
+            spans = zip(at.tolist(), (at + size).tolist(), strict=True)
+            found = [xxhash.xxh3_64_intdigest(data[start:end]) for start, end in spans]
             hashes[rows] = np.array(found, np.uint64)
         else:
-            hashes[rows] = of_limit(words, at, size)
+            hashes[rows] = hash_short(words, at, size)
     return hashes
 
 
-def _of_nothing(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+def _of_empty(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
     return np.full(len(at), xxhash.xxh3_64_intdigest(b""), np.uint64)
 
 
@@ -107,9 +110,9 @@ def _up_to_32(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
     return _avalanche(total)
 
 
-# Of longer ones so much is computed that to call it for each takes no longer.
+# Hash functions by the largest size in bytes. For longer texts a call per text is as fast.
 _UP_TO: Mapping[int, Callable[[UInt64Array, Ints, Ints], UInt64Array]] = {
-    0: _of_nothing,
+    0: _of_empty,
     3: _up_to_3,
     8: _up_to_8,
     16: _up_to_16,
@@ -118,7 +121,7 @@ _UP_TO: Mapping[int, Callable[[UInt64Array, Ints, Ints], UInt64Array]] = {
 
 
 def _folded(one: UInt64Array, other: UInt64Array) -> UInt64Array:
-    """The lower half of the product of 128 bits, xor its upper half."""
+    """Return the lower half of the 128-bit product xor its upper half."""
     half = np.uint64(32)
     one_low, one_high, other_low, other_high = one & _LOW, one >> half, other & _LOW, other >> half
     middle = one_high * other_low

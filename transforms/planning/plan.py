@@ -1,6 +1,6 @@
-"""The plan: what is going to be written, decided before the first byte is.
+"""The plan of a dataset: splits, shards and quotas, decided before anything is written.
 
-It follows from the counts, the quotas and a sample of each split that is encoded once; all workers
+It follows from the counts, the quotas, and a sample of each split that is encoded once. All workers
 get it as a side input. `--dry-run` prints it and stops.
 """
 
@@ -21,45 +21,29 @@ import pyarrow as pa
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, Verdict, to_json
 from recordmill.processes.pool import shared_pool
-from recordmill.transforms.balancing.rebalance import Quota
+from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Artifact, Context, Encoder
-from recordmill.transforms.model.window_options import WindowOptions
-from recordmill.transforms.planning.examination import Examined
+from recordmill.transforms.model.data_type import Artifact, Context
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
-from recordmill.transforms.staged.listing import located, outcome, read_part
+from recordmill.transforms.staged.listing import read_excluded, read_part, with_staged_paths
 
-TASK_BYTES = 8 << 20  # what a task of an encoder process reads and writes, about
-_SAMPLE_BYTES = 4 * TASK_BYTES  # of a task of the sample, where several records are in it
-_TASK_ROWS = 1 << 14  # of a task, at most: what comes often in them is looked up once
-_TASKS = 16  # of a split, at least, where tasks are of a thousand rows or more
+TASK_BYTES = 8 << 20  # about the bytes that an encoder task reads and writes
+_SAMPLE_BYTES = 4 * TASK_BYTES  # limit of a task of the sample, unless one record exceeds it
+_TASK_ROWS = 1 << 14  # maximum rows of a task; large tasks look up frequent values only once
+_TASKS = 16  # minimum number of tasks of a split with more than 1024 rows per task
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """What the plan needs to know beside the data."""
-
-    seed: int
-    splits: tuple[str, ...]  # in the user's order; those that only the input names follow
-    presplit: bool = False  # by the input, or by time
-    num_shards: int | Mapping[str, int] | None = None
-    shard_bytes: int = 128_000_000
-    compression: str = "none"
-    labels: tuple[str, ...] | None = None  # of a labels file, in its order
-    label_offset: int = 0
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    max_reject_fraction: float = 0.01
-    listing_rejects: int = 0
-    spill_above: int = 4 << 20  # bytes of references
-    workers: int = 0
-    windows: WindowOptions | None = None  # what was left out is rows in no window
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Means over a sample: of a framed (compressed) record, of its input, and of its encoding."""
+    """Means over the sample of a split.
+
+    record_bytes: size of a framed record, compressed if the dataset is. input_bytes: size of its
+    input. seconds: time to encode it.
+    """
 
     record_bytes: int
     input_bytes: int
@@ -68,7 +52,11 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """counts are {label: records}, with None for those without a label."""
+    """The plan of one split.
+
+    before, after: {label: number of records} before and after balancing; None stands for records
+    without a label. shards: number of shards.
+    """
 
     before: Mapping[str | None, int]
     after: Mapping[str | None, int]
@@ -77,20 +65,22 @@ class SplitPlan:
 
     @property
     def records(self) -> int:
-        """Records that will be written, copies included."""
+        """Number of records to write, copies included."""
         return sum(self.after.values())
 
     @property
     def copies(self) -> int:
+        """Number of copies that oversampling adds."""
         return sum(max(n - self.before[label], 0) for label, n in self.after.items())
 
     @property
     def dropped(self) -> int:
+        """Number of records that undersampling drops."""
         return sum(max(self.before[label] - n, 0) for label, n in self.after.items())
 
     @property
     def task_rows(self) -> int:
-        """Rows that are encoded together, and gzipped together: a function of the plan alone."""
+        """Number of rows that one task encodes and compresses; it depends on the plan alone."""
         each = self.estimate.record_bytes + self.estimate.input_bytes
         rows = min(_TASK_ROWS, max(self.records // _TASKS, 1024))
         return min(max(TASK_BYTES // max(each, 1), 1), rows)
@@ -98,8 +88,13 @@ class SplitPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """splits: those that have records. quotas: per class of train. parts: of the listing. files:
-    that become part of the dataset, and that no encoder needs. notes: for the reader.
+    """The plan of a dataset.
+
+    splits: plans of the splits that have records. quotas: {class of train: quota}. context: passed
+      to the encoder. parts: all staged parts. spill: whether the shuffle goes through files.
+    rejected, filtered: numbers of records that checks excluded.
+    files: files to publish that no encoder needs. notes: remarks for the manifest.
+    verdict: the reason why nothing will be written, if any.
     """
 
     seed: int
@@ -108,14 +103,14 @@ class Plan:
     context: Context
     parts: tuple[StagedPart, ...] = ()
     spill: bool = False
-    rejected: int = 0  # by the checks
+    rejected: int = 0
     filtered: int = 0
     files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     verdict: Verdict | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What plan.json says, for those who watch."""
+        """Return the content of plan.json, which progress displays read."""
         splits = {
             name: {
                 "records": split.records,
@@ -136,65 +131,67 @@ def make_plan(
     quotas: Mapping[str, Quota],
     problems: Sequence[str],
     *,
-    encoder: Encoder,
-    options: PlanOptions,
-    staging: Staging,
+    run: RunSpec,
     artifacts: Mapping[str, Artifact] | None = None,
-    examined: Examined = Examined(),  # noqa: B008, it is frozen
+    profiled: ProfileOutcome = ProfileOutcome(),  # noqa: B008, it is frozen
+    listing_rejects: int = 0,
 ) -> Plan:
-    """Decides what is written.
+    """Return the plan of a dataset.
 
-    problems: what the data forbids, found on the way here; the first becomes the verdict.
-    examined: what follows from statistics and a schema.
+    survey: counts and samples of all records. quotas: {class of train: quota}.
+    problems: reasons why the input cannot become a dataset; the first becomes the verdict.
+    artifacts: files for the encoder. profiled: conclusions from statistics and schema.
+    listing_rejects: number of inputs that the listing rejected.
     """
     parts = survey.parts
     rejected = sum(part.rejected for part in parts)
     filtered = sum(part.filtered for part in parts)
-    unread = options.listing_rejects + sum(part.unread for part in parts)
-    # Of inputs, however many records were made of one.
+    unread = listing_rejects + sum(part.unread for part in parts)
+    # Counted in inputs, however many records an input has.
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
-    skipped = sum(part.skipped for part in parts) if options.windows is not None else 0
+    skipped = sum(part.skipped for part in parts) if run.windows is not None else 0
     seen += skipped
-    spoilt = sum(part.spoilt for part in parts)
+    invalid = sum(part.invalid for part in parts)
     made = sum(part.rows for part in parts) + rejected + filtered
     verdict = refusal_of(
-        rejected + unread, seen, options.max_reject_fraction, spoilt=spoilt, made=made
+        rejected + unread, seen, run.max_reject_fraction, invalid=invalid, made=made
     )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
-    names = [*dict.fromkeys([*options.splits, *sorted(survey.counts)])]
-    problems = [*problems, *_unusable_splits(survey), *unknown_splits(options.num_shards, names)]
+    names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
+    problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
+    problems += unknown_splits(run.num_shards, names)
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
         by: Counter[str] = Counter()
         for part in parts:
-            by.update(outcome(part, staging=staging)[1])
+            by.update(read_excluded(part, staging=run.staging)[1])
         if skipped:
             by["window"] += skipped
         verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
-    elif verdict is None and examined.problems:
-        found = "; ".join(examined.problems)
-        verdict = Verdict(f"{found}: mend the input, or edit the schema")
+    elif verdict is None and profiled.problems:
+        found = "; ".join(profiled.problems)
+        verdict = Verdict(f"{found}: correct the input, or edit the schema")
     labels = sorted(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
     context = Context(
-        seed=options.seed,
-        labels=tuple(labels) if options.labels is None else options.labels,
-        label_offset=options.label_offset,
-        rename=options.rename,
+        seed=run.seed,
+        labels=tuple(labels) if run.labels is None else run.labels,
+        label_offset=run.label_offset,
+        rename=run.rename,
         artifacts=artifacts or {},
     )
     plan = Plan(
-        seed=options.seed,
+        seed=run.seed,
         splits={},
         quotas=quotas,
         context=context,
         parts=parts,
         rejected=rejected,
         filtered=filtered,
-        files=examined.files,
-        notes=(*examined.notes, *_unseen_label(labels, options), *_empty_splits(survey, options)),
+        files=profiled.files,
+        notes=(*profiled.notes, *_unseen_label(labels, run), *_empty_splits(survey, run)),
         verdict=verdict,
     )
     if verdict is not None:
@@ -203,32 +200,38 @@ def make_plan(
     estimates = measure(
         {name: survey.samples[name] for name in present},
         {name: sum(survey.counts[name].values()) for name in present},
-        encoder=encoder,
         context=context,
-        options=options,
-        staging=staging,
+        run=run,
     )
     splits = {
-        name: _split_plan(name, survey.counts[name], quotas, estimates[name], options)
+        name: _split_plan(name, survey.counts[name], quotas, estimates[name], run)
         for name in present
     }
     row_bytes = sum(part.bytes for part in parts) / max(sum(part.rows for part in parts), 1)
     planned = sum(split.records for split in splits.values()) * row_bytes
-    return dataclasses.replace(plan, splits=splits, spill=planned > options.spill_above)
+    return dataclasses.replace(plan, splits=splits, spill=planned > run.spill_above)
+
+
+def _unlike_columns(survey: Survey) -> list[str]:
+    """Return a sentence if a custom pipeline passed batches of different columns."""
+    if len(survey.columns) < 2:
+        return []
+    one, other, *_ = sorted(survey.columns)
+    return [f"expected batches of the same columns, got\n{one}\nand\n{other}"]
 
 
 def _unusable_splits(survey: Survey) -> list[str]:
-    """A sentence for each split, named by the input, that no file can be named after."""
+    """Return a sentence for each split of the input whose name cannot be part of a file name."""
     return [
-        f"the input names a split {name!r}, expected letters, digits, _ and -, as files are named"
-        " after it: rename it in the input"
+        f"the input names a split {name!r}, expected letters, digits, _ and -, because files are"
+        " named after it: rename it in the input"
         for name in sorted(survey.counts)
         if not _SPLIT_NAME.fullmatch(name)
     ]
 
 
 def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection[str]) -> list[str]:
-    """A sentence for each split whose shards are counted, and which there is not."""
+    """Return a sentence for each split that `num_shards` names and that does not exist."""
     if not isinstance(num_shards, Mapping):
         return []
     return [
@@ -238,35 +241,35 @@ def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection
     ]
 
 
-def _unseen_label(labels: Sequence[str], options: PlanOptions) -> list[str]:
-    """A sentence where an option names a class that no record has: perhaps it is misspelt."""
-    if options.windows is None or options.windows.label.name in ("", *labels):
+def _unseen_label(labels: Sequence[str], run: RunSpec) -> list[str]:
+    """Return a sentence if an option names a class that no record has; it may be misspelt."""
+    if run.windows is None or run.windows.label.name in ("", *labels):
         return []
-    name = options.windows.label.name
+    name = run.windows.label.name
     there = ", ".join(map(repr, labels)) or "none"
-    return [f"no record is of class {name!r}, which --window-label names; there are {there}"]
+    return [f"no record has the class {name!r} of --window-label; the classes are {there}"]
 
 
-def _empty_splits(survey: Survey, options: PlanOptions) -> list[str]:
-    """A sentence for each split that was asked for, and that no record is in."""
+def _empty_splits(survey: Survey, run: RunSpec) -> list[str]:
+    """Return a sentence for each requested split without records."""
     return [
-        f"no record is in the split {name!r}, as there are few records, or few groups"
-        for name in options.splits
-        if name not in survey.counts and not options.presplit
+        f"no record is in the split {name!r}, because there are few records or few groups"
+        for name in run.splits
+        if name not in survey.counts and not run.presplit
     ]
 
 
 def refusal_of(
-    rejected: int, seen: int, max_fraction: float, *, spoilt: int, made: int
+    rejected: int, seen: int, max_fraction: float, *, invalid: int, made: int
 ) -> Verdict | None:
-    """The verdict on too many rejects, where some are records of inputs that have several.
+    """Return the verdict if too many inputs, or too many of their records, were rejected.
 
-    rejected: inputs of those seen, and the records among them that were `spoilt`; these are held
-    against the records that were to be made.
+    rejected: number of rejects: inputs, and `invalid` records of inputs that have several.
+    seen: number of inputs. made: number of records that inputs should have given.
     """
-    found = refusal(rejected - spoilt, seen, max_fraction)
-    if found is None and spoilt:
-        found = refusal(spoilt, made, max_fraction, noun="records")
+    found = refusal(rejected - invalid, seen, max_fraction)
+    if found is None and invalid:
+        found = refusal(invalid, made, max_fraction, noun="records")
     return found
 
 
@@ -278,27 +281,32 @@ def refusal(
     option: str = "--max-reject-fraction",
     noun: str = "inputs",
 ) -> Verdict | None:
-    """The verdict on too many rejects. option: what the user calls the limit."""
+    """Return the verdict if more than `max_fraction` of the inputs were rejected, else None.
+
+    option: name of the limit in the message. noun: plural noun for what was rejected.
+    """
     if rejected <= max_fraction * seen:
         return None
     return Verdict(
         f"{rejected} of {seen} {noun} were rejected ({rejected / seen:.1%}), more than"
-        f" {option} {max_fraction:g} allows: mend the input, or allow more"
+        f" {option} {max_fraction:g} allows: correct the input, or allow more"
     )
 
 
 def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Verdict:
-    """The verdict on a job without a record to write.
+    """Return the verdict on a run without a record to write.
 
-    filtered: {option: inputs that it left out}.
+    seen: number of inputs. filtered: {option: number of inputs that it excluded}.
     """
-    became = [f"{rejected} were rejected"] if rejected else []
-    became += [f"{count} were filtered by --{option}" for option, count in sorted(filtered.items())]
-    todo = ["mend the input"] if rejected else []
-    todo += [f"ask less with --{option}" for option in sorted(filtered)]
+    reasons = [f"{rejected} were rejected"] if rejected else []
+    reasons += [
+        f"{count} were filtered by --{option}" for option, count in sorted(filtered.items())
+    ]
+    todo = ["correct the input"] if rejected else []
+    todo += [f"relax --{option}" for option in sorted(filtered)]
     return Verdict(
-        f"nothing is left to write: of {seen} inputs {', '.join(became) or 'none was kept'}:"
-        f" {', or '.join(todo) or 'look at the input'}"
+        f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
+        f" {', or '.join(todo) or 'check the input'}"
     )
 
 
@@ -307,26 +315,26 @@ def _split_plan(
     before: Mapping[str | None, int],
     quotas: Mapping[str, Quota],
     estimate: Estimate,
-    options: PlanOptions,
+    run: RunSpec,
 ) -> SplitPlan:
     ordered = dict(sorted(before.items(), key=lambda item: (item[0] is None, item[0] or "")))
     after = dict(ordered)
     if name == TRAIN:
         after |= {label: quotas[label].size for label in ordered if label in quotas}  # type: ignore[index]
     records = sum(after.values())
-    if isinstance(options.num_shards, int):
-        shards = options.num_shards
-    elif options.num_shards is not None and name in options.num_shards:
-        shards = options.num_shards[name]
+    if isinstance(run.num_shards, int):
+        shards = run.num_shards
+    elif run.num_shards is not None and name in run.num_shards:
+        shards = run.num_shards[name]
     else:
-        shards = -(-records * estimate.record_bytes // options.shard_bytes)
+        shards = -(-records * estimate.record_bytes // run.shard_bytes)
     return SplitPlan(
         before=ordered, after=after, shards=min(max(shards, 1), records), estimate=estimate
     )
 
 
 def sample_size(records: int) -> int:
-    """How many records of a split are encoded to estimate it: one in a hundred, 16 to 256."""
+    """Return the size of the sample of a split: a hundredth of its records, from 16 to 256."""
     return min(max(records // 100, 16), 256, records)
 
 
@@ -334,31 +342,33 @@ def measure(
     samples: Mapping[str, pa.RecordBatch],
     records: Mapping[str, int],
     *,
-    encoder: Encoder,
     context: Context,
-    options: PlanOptions,
-    staging: Staging,
+    run: RunSpec,
 ) -> dict[str, Estimate]:
-    """Encodes the records of smallest rank of each split; on resume the first outcome is reread."""
+    """Estimate each split by encoding a sample; on resume return the estimate of the earlier run.
+
+    samples: {split: its records of smallest rank}, as in `Survey`. records: {split: number of
+    records}.
+    """
+    staging = run.staging
     stored = staging.read_json("estimate.json")
     if stored is not None:
         return {name: Estimate(**estimate) for name, estimate in stored.items()}
-    pool = shared_pool(options.workers)
-    packed = pack_encoder(encoder, context)
+    pool = shared_pool(run.workers)
+    packed = pack_encoder(run.encoder, context)
     started = time.perf_counter()
     chunks = {}
     sizes = {}
     for name, sample in samples.items():
-        rows = located(_fetch(sample.slice(0, sample_size(records[name])), name, staging), staging)
+        rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
+        rows = with_staged_paths(rows, staging)
         if batch.SIZE in rows.schema.names:
             sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
         else:
             sizes[name] = rows.nbytes // len(rows)
         step = max(min(len(rows) // 8, _SAMPLE_BYTES // max(sizes[name], 1)), 1)
         chunks[name] = collections.deque(
-            pool.submit(
-                encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), options.compression
-            )
+            pool.submit(encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), run.compression)
             for at in range(0, len(rows), step)
         )
     results = {name: _sizes(futures) for name, futures in chunks.items()}
@@ -366,7 +376,7 @@ def measure(
     seconds = (time.perf_counter() - started) / max(taken, 1)
     estimates = {}
     for name, (kept, total) in results.items():
-        # Where the whole sample is bad, the size of its inputs is the best guess there is.
+        # If no record of the sample could be encoded, estimate by the size of the inputs.
         each = total // kept if kept else sizes[name] + 64
         estimates[name] = Estimate(record_bytes=each, input_bytes=sizes[name], seconds=seconds)
     staging.place("estimate.json").write_bytes(to_json(estimates))
@@ -374,7 +384,7 @@ def measure(
 
 
 def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int]:
-    """Records that were kept, and bytes; takes the futures away, as what they hold may be large."""
+    """Return the numbers of kept records and bytes; futures are dropped early to free memory."""
     kept = total = 0
     while futures:
         chunk = futures.popleft().result()
@@ -384,7 +394,7 @@ def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int]:
 
 
 def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:
-    """The rows of a sample, in its order."""
+    """Read the rows of a sample, in its order."""
     names = sample["part"].to_pylist()
     at = np.asarray(sample["row"])
     batches = []

@@ -1,69 +1,126 @@
-"""The one pass over all records before they are planned: what has to be known of them comes from a
-single reading. What takes long of it is a task of encoder processes.
+"""The planning pass: reads all records once and summarizes them for the plan.
+
+Statistics and counts, the slow part, are a task of encoder processes.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import apache_beam as beam
+import pyarrow as pa
 
-from recordmill.job.staging import StagedPart
+from recordmill.errors import ConfigError
+from recordmill.job.staging import Staging
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.checks.unique_keys import partition_hashes
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Analysis
-from recordmill.transforms.model.splits import Strata
-from recordmill.transforms.planning.examine import (
+from recordmill.transforms.planning.part_task import (
     AnalysisCounts,
-    ExaminationResult,
-    Examiner,
-    Task,
-    run_task,
+    DataProfile,
+    DataProfiler,
+    PartTask,
+    run_part_task,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.listing_scans import Passes, SplitReader
+from recordmill.transforms.staged.batches import Element, Problem
+from recordmill.transforms.staged.listing import described_columns
+
+_COUNTERS = RecordCounters("Analyze")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """What a part has shown.
+    """Summary of one batch.
 
-    hashes: of its keys, as `partition_hashes` gives them, where keys may repeat. counts: of what is
-    learned from train. findings: what statistics and schemas are about.
+    survey: numbers of records by split and class, and samples.
+    hashes: hashes of keys, from `partition_hashes`, if keys may repeat.
+    counts: counts of an analysis over the records of train.
+    profile: profile of the records. source: profile of the rows that windows were cut from.
+    problems: messages of `Problem`s among the batches.
     """
 
-    survey: Survey
+    survey: Survey = Survey()  # noqa: RUF009, it is frozen
     hashes: tuple[tuple[int, bytes], ...] = ()
     counts: AnalysisCounts | None = None
-    findings: ExaminationResult = ExaminationResult()  # noqa: RUF009, it is frozen
+    profile: DataProfile = DataProfile()  # noqa: RUF009
+    source: DataProfile = DataProfile()  # noqa: RUF009
+    problems: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanningPass:
-    """What to look for. keys: whether they may repeat."""
+    """Options of the planning pass.
 
+    keys: whether keys may repeat, so that their hashes are needed. analysis: counts items of train.
+    records, source: profile the records, and the rows that windows were cut from.
+    """
+
+    staging: Staging
+    seed: int
+    workers: int
     keys: bool = False
     analysis: Analysis | None = None
-    examiner: Examiner | None = None
+    records: DataProfiler | None = None
+    source: DataProfiler | None = None
 
-    def at(
-        self, part: StagedPart, strata: Strata | None = None, *, reader: SplitReader, workers: int
-    ) -> PartSummary:
-        """Looks at a part."""
-        rows = reader.read(part.name, strata)
-        task = None
-        if self.analysis is not None or self.examiner is not None:
-            task = shared_pool(workers).submit(
-                run_task,
-                Task(staging=reader.staging, analysis=self.analysis, examiner=self.examiner),
-                part.name,
-                batch.to_bytes(rows.select([batch.SPLIT])),
+    def summarize(self, element: Element) -> PartSummary:
+        """Summarize one batch.
+
+        Raises:
+          ConfigError: a record has no split.
+        """
+        if isinstance(element, Problem):
+            return PartSummary(problems=(element.message,))
+        part = element.part
+        rows = element.read(self.staging)
+        if element.role == "source":
+            if self.source is None:
+                return PartSummary()
+            _, profile = self._task(part.name, rows, analysis=None, profiler=self.source)()
+            return PartSummary(source=profile)
+        if rows[batch.SPLIT].null_count:
+            raise ConfigError(
+                "Analyze: expected every record to have a split, got records without one: apply"
+                " AssignSplits before it"
             )
-        survey = Survey.of(rows, part, seed=reader.seed)
+        _COUNTERS.add(read=len(rows), out=len(rows))
+        task = self._task(part.name, rows, analysis=self.analysis, profiler=self.records)
+        survey = Survey.of(rows, part, seed=self.seed)
+        if part.name.startswith("batches/"):
+            columns = frozenset({described_columns(part, self.staging)})
+            survey = dataclasses.replace(survey, columns=columns)
         hashes = tuple(partition_hashes(rows)) if self.keys else ()
-        counts, findings = (None, ExaminationResult()) if task is None else task.result()
-        return PartSummary(survey=survey, hashes=hashes, counts=counts, findings=findings)
+        counts, profile = task()
+        return PartSummary(survey=survey, hashes=hashes, counts=counts, profile=profile)
 
-    def over(self, passes: Passes, label: str, *, workers: int) -> beam.PCollection[PartSummary]:
-        """Looks at all parts."""
-        look = beam.Map(self.at, *passes.sides, reader=passes.reader, workers=workers)
-        return passes.parts | label >> look.with_output_types(PartSummary)
+    def _task(
+        self,
+        name: str,
+        rows: pa.RecordBatch,
+        *,
+        analysis: Analysis | None,
+        profiler: DataProfiler | None,
+    ) -> Callable[[], tuple[AnalysisCounts | None, DataProfile]]:
+        """Submit the task to an encoder process, and return a function that waits for it."""
+        if analysis is None and profiler is None:
+            return lambda: (None, DataProfile())
+        task = PartTask(staging=self.staging, analysis=analysis, profiler=profiler)
+        splits = batch.to_bytes(rows.select([batch.SPLIT]))
+        return shared_pool(self.workers).submit(run_part_task, task, name, splits).result
+
+
+@dataclasses.dataclass(eq=False)
+class SummarizeParts(beam.PTransform):
+    """Summarize batches: handles in, a `PartSummary` of each out."""
+
+    planning_pass: PlanningPass
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[PartSummary]:
+        return batches | "Summarize" >> beam.Map(self.planning_pass.summarize).with_output_types(
+            PartSummary
+        )

@@ -1,4 +1,4 @@
-"""What there is to plan with: how many records per split and class, and a sample of each split."""
+"""Row counts per split and class, and a sample of each split: the basis of the plan."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ import pyarrow as pa
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.model import batch
 
-SAMPLE = 256  # records of a split whose encoded size is measured, at most
+SAMPLE = 256  # maximum number of records of the sample of a split
 
-Counts = Mapping[str | None, int]  # by label; None for records without one
+Counts = Mapping[str | None, int]  # {label: number of records}; None for records without a label
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """parts: those surveyed, by name. counts: {split: {label: records}}. samples: {split: the
-    records of smallest rank}, as (rank uint64, key, part string, row int64), by (rank, key).
+    """Counts and samples of records.
+
+    parts: the surveyed parts, sorted by name. counts: {split: {label: number of records}}.
+    samples: {split: its records of smallest rank}, with columns (rank uint64, key string, part
+      string, row int64), sorted by (rank, key); at most `SAMPLE` of them.
+    columns: descriptions of the columns of batches that a custom pipeline passed.
     """
 
     parts: tuple[StagedPart, ...] = ()
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
+    columns: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int) -> Survey:
-        """Surveys one part, whose rows have their splits."""
+        """Survey the rows of one part, which have their splits."""
         ranks = batch.order_ranks(rows, seed=seed)
         split_codes, splits = batch.encode(rows[batch.SPLIT])
         label_codes, labels = batch.encode(rows[batch.LABEL])
@@ -56,11 +61,12 @@ class Survey:
 
     @classmethod
     def sum(cls, surveys: Iterable[Survey]) -> Survey:
-        """Adds surveys up, in whatever order they come."""
+        """Add surveys up; their order does not matter."""
         parts: list[StagedPart] = []
         counts: dict[str, Counter[str | None]] = {}
         samples: dict[str, list[pa.RecordBatch]] = {}
-        for survey in surveys:
+        everything = list(surveys)
+        for survey in everything:
             parts += survey.parts
             for split, found in survey.counts.items():
                 counts.setdefault(split, Counter()).update(found)
@@ -70,6 +76,7 @@ class Survey:
             parts=tuple(sorted(parts, key=lambda part: part.name)),
             counts=counts,
             samples={split: _smallest(found) for split, found in samples.items()},
+            columns=frozenset().union(*(survey.columns for survey in everything)),
         )
 
 

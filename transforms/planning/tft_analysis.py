@@ -1,7 +1,7 @@
-"""tensorflow-transform on the road: it analyses the records of train, and what comes of that is an
-artifact that encoders apply, as any other.
+"""Analysis of the records of train with tensorflow-transform.
 
-Beside its encoder the only module that imports it, and only where --preprocessing-fn asks for it.
+The result is an artifact that encoders apply, like any other. Only this module and the encoder
+import tensorflow-transform, and only for --preprocessing-fn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 from recordmill.errors import ConfigError
 from recordmill.format.features import DType, Feature
 from recordmill.format.split_names import TRAIN
-from recordmill.job.staging import to_json
+from recordmill.job.staging import Staging, to_json
 from recordmill.transforms.encoders.preprocessed import (
     FEATURES_FILE,
     FOLDER,
@@ -36,42 +36,49 @@ from recordmill.transforms.encoders.preprocessed import (
 )
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
-from recordmill.transforms.model.splits import Strata
 from recordmill.transforms.model.user_columns import user_feature, user_fields
-from recordmill.transforms.planning.analyze import Learned
-from recordmill.transforms.staged.listing_scans import Passes, SplitReader
+from recordmill.transforms.planning.learning import Learned
+from recordmill.transforms.staged.batches import Element, Problem
 
-_ROWS = 1000  # of a batch that it analyses
+_ROWS = 1000  # rows of a batch that is analyzed
 _TYPES = {"int64": pa.int64(), "float32": pa.float32(), "string": pa.binary()}
 
 
 def learn(
-    passes: Passes, *, function: str, columns: pa.Schema, given: Mapping[str, Artifact]
+    batches: beam.PCollection[Element],
+    *,
+    staging: Staging,
+    function: str,
+    columns: pa.Schema,
+    given: Mapping[str, Artifact],
 ) -> beam.PCollection[Learned]:
-    """The learned function among all artifacts, as the one element of a PCollection.
+    """Return all artifacts, the learned function among them, as the only element of a PCollection.
+
+    function: `module:function`, the user's preprocessing function. columns: columns of the records.
+    given: artifacts given by the user.
 
     Raises:
-      ConfigError: the staging folder is on no filesystem that TensorFlow knows, or the function
-        cannot do with these columns.
+      ConfigError: the staging folder is not local, or the function does not accept these columns.
     """
-    staging = passes.reader.staging
     if not staging.root.is_local:
         raise ConfigError(
-            f"--preprocessing-fn: TensorFlow writes into a local folder, or one that all workers "
-            f"share, and --output is {staging.root.root}; copy the dataset there afterwards"
+            f"--preprocessing-fn: TensorFlow can only write into a local folder, or one that all"
+            f" workers share, and --output is {staging.root.root}: write to a folder, and copy the"
+            " dataset afterwards"
         )
     preprocess = load_function(function)
-    # Workers need not have the user's module.
+    # Pickle the function by value, as workers may not have the user's module.
     cloudpickle.register_pickle_by_value(sys.modules[preprocess.__module__])
     fields = user_fields(columns)
     root = staging.place("artifacts") / FOLDER
-    pipeline = passes.parts.pipeline
-    rows = passes.again("LearnTransform") | "TrainRows" >> beam.FlatMap(
-        _train_rows,
-        *passes.sides,
-        reader=passes.reader,
-        names=[field.name for field in fields],
-    ).with_output_types(pa.RecordBatch)
+    rows = (
+        batches
+        | "SpreadToLearn" >> beam.Reshuffle()
+        | "TrainRows"
+        >> beam.FlatMap(
+            _train_rows, staging=staging, names=[field.name for field in fields]
+        ).with_output_types(pa.RecordBatch)
+    )
     with tft_beam.Context(temp_dir=staging.place("tft").local_path):
         try:
             transform_fn = (rows, _config(fields)) | "Analyze" >> tft_beam.AnalyzeDataset(
@@ -81,7 +88,7 @@ def learn(
             raise ConfigError(f"--preprocessing-fn {function}: {error}") from error
         written = transform_fn | "WriteTransformFn" >> tft_beam.WriteTransformFn(root.local_path)
     return (
-        pipeline
+        batches.pipeline
         | "OnceToLearn" >> beam.Impulse()
         | "Learn"
         >> beam.Map(
@@ -95,7 +102,7 @@ def learn(
 
 
 def _config(fields: Sequence[pa.Field]) -> TensorAdapterConfig:
-    """How TensorFlow sees the columns: one value, or any number of them."""
+    """Return the types of the columns for TensorFlow: fixed-length or varying."""
     representations = {}
     types = []
     for field in fields:
@@ -113,9 +120,11 @@ def _config(fields: Sequence[pa.Field]) -> TensorAdapterConfig:
 
 
 def _train_rows(
-    part: str, strata: Strata | None = None, *, reader: SplitReader, names: Sequence[str]
+    element: Element, *, staging: Staging, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    rows = reader.read(part, strata, columns=None)
+    if isinstance(element, Problem):
+        return
+    rows = element.read(staging, columns=None)
     train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
     for start in range(0, len(train), _ROWS):
         some = train.slice(start, _ROWS)
@@ -156,7 +165,7 @@ def _learned(
 
 
 def _parsed(feature: Feature) -> Any:
-    """How TensorFlow parses a feature."""
+    """Return the TensorFlow parsing spec of a feature."""
     dtype = tf.as_dtype(feature.dtype)
     if feature.shape == (None,):
         return tf.io.VarLenFeature(dtype)
@@ -169,4 +178,7 @@ def _declared(name: str, spec: Any) -> dict[str, Any]:
         return Feature(dtype=dtypes[spec.dtype], shape=tuple(spec.shape)).to_json()
     if isinstance(spec, tf.io.VarLenFeature):
         return Feature(dtype=dtypes[spec.dtype], shape=(None,)).to_json()
-    raise ConfigError(f"--preprocessing-fn: feature {name!r} is of a kind {spec} that is not known")
+    raise ConfigError(
+        f"--preprocessing-fn: feature {name!r} has an unsupported spec {spec}: expected a dense"
+        " tensor or a sparse one of varying length"
+    )

@@ -1,4 +1,4 @@
-"""What a dataset's records went through, as a TensorFlow SavedModel: for serving, without Beam.
+"""Transforms of a dataset as TensorFlow SavedModels, for serving without Beam.
 
-Its modules import TensorFlow: only `export-transform` imports them, where that is asked for.
+The modules import TensorFlow; only `export-transform` imports them.
 """

@@ -1,4 +1,4 @@
-"""What models of texts and of tables have in common: lines of a vocabulary, and being saved."""
+"""Common parts of the exported models: vocabulary lookup, names of arguments, saving."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 
 class LookupLines(tf.Module):
-    """The lines of a file, by which tokens and values are found."""
+    """Lookup table from the lines of a vocabulary file to their numbers."""
 
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__()
@@ -27,11 +27,14 @@ class LookupLines(tf.Module):
         self.size = int(self._table.size())
 
     def find(self, values: tf.Tensor) -> tf.Tensor:
-        """int64[n]: the line of each, from 0 on; -1 for none."""
+        """Return the line number of each value from 0, int64[n]; -1 if there is no such line."""
         return self._table.lookup(values)
 
     def ids(self, values: tf.Tensor, *, oov_buckets: int) -> tf.Tensor:
-        """int64[n]: those of no line come first, from 1 on, by their hash; then the lines."""
+        """Return the id of each value, int64[n].
+
+        Ids 1 .. oov_buckets are for unknown values, by hash; the ids of the lines follow.
+        """
         found = self.find(values)
         unknown = tf.ones_like(found)
         if oov_buckets > 1:
@@ -40,8 +43,10 @@ class LookupLines(tf.Module):
 
 
 def argument_names(columns: Iterable[str]) -> dict[str, str]:
-    """What a signature calls columns, {column: name}: TensorFlow takes ASCII letters, digits and
-    `_`, with a letter first. `_` stands for all else; `_2` and so on follow where that comes twice.
+    """Return {column: argument name} for a model's signature.
+
+    TensorFlow allows ASCII letters, digits and `_`, with a letter first. Other characters become
+    `_`; a repeated name gets a suffix `_2`, `_3` and so on.
     """
     names: dict[str, str] = {}
     taken: set[str] = set()
@@ -60,5 +65,5 @@ def argument_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def save(transform: Any, output: pathlib.Path) -> None:
-    """Writes it as a SavedModel into a folder; `serve` is what is called by default."""
+    """Write a model as a SavedModel; its default signature is `serve`."""
     tf.saved_model.save(transform, str(output), signatures={"serving_default": transform.serve})

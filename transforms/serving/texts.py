@@ -1,4 +1,4 @@
-"""What a dataset's texts became."""
+"""Model of the transforms of texts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TEXTS = [tf.TensorSpec([None], tf.string, name="texts")]
 
 
 class TextTransform(tf.Module):
-    """Called with texts (string[n]) it gives the features that a dataset of these options holds,
-    ragged where records have as many values as there are.
+    """Function from texts, string[n], to the features of a dataset of the same options.
 
-    Its signature `serving_default` pads these to the longest of the batch: tokens with 0, indices
-    with -1, weights and counts with 0; `tokens/length` says how many there are.
+    Features of variable length are ragged. The signature `serving_default` pads them to the longest
+    of the batch: tokens with 0, indices with -1, weights and counts with 0. `tokens/length` is the
+    number of tokens.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TextTransform(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)  # type: ignore[untyped-decorator]
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """As dense tensors."""
+        """Return the features as dense tensors."""
         out = {}
         for name, value in self._features(texts).items():
             if isinstance(value, tf.RaggedTensor):
@@ -66,11 +66,11 @@ class TextTransform(tf.Module):
     def _features(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         options = self._options
         out: dict[str, tf.Tensor] = {}
-        if "text" in options.outcome:
+        if "text" in options.output_features:
             out["text"] = texts
-        if "tokens" in options.outcome:
+        if "tokens" in options.output_features:
             out |= self._padded(self._ids(texts))
-        if "bow" in options.outcome or "tfidf" in options.outcome:
+        if "bow" in options.output_features or "tfidf" in options.output_features:
             out |= self._terms(self._tokens(texts))
         return out
 
@@ -121,10 +121,10 @@ class TextTransform(tf.Module):
             return tf.RaggedTensor.from_value_rowids(values, rows, nrows=count)
 
         out: dict[str, tf.Tensor] = {}
-        if "bow" in options.outcome:
+        if "bow" in options.output_features:
             out["bow/indices"] = ragged(indices)
             out["bow/counts"] = ragged(counts)
-        if "tfidf" in options.outcome:
+        if "tfidf" in options.output_features:
             weights = tf.cast(counts, tf.float64) * tf.gather(self._idf, indices)
             if options.tfidf_norm == "l2":
                 squares = tf.math.unsorted_segment_sum(weights**2, rows, count)

@@ -1,4 +1,4 @@
-"""Arrow files in staging: where the file system can map a file, nothing of it is copied."""
+"""Reading of Arrow files in staging; local files are memory-mapped instead of copied."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from recordmill.storage.files import Location
 
 
 def open_arrow(place: Location) -> Any:
-    """A file, for `pyarrow.ipc`."""
+    """Open an Arrow file for `pyarrow.ipc`, memory-mapped if it is local."""
     return pa.memory_map(place.local_path) if _can_be_mapped(place) else place.open_input()
 
 
 def read_range(place: Location, offset: int, length: int) -> pa.Buffer:
-    """Some bytes of a file; of none but these anything is read."""
+    """Return `length` bytes of a file from `offset`, without reading the rest of it."""
     if not _can_be_mapped(place):
         return pa.py_buffer(place.read_range(offset, length))
     with pa.memory_map(place.local_path) as file:
         file.seek(offset)
-        return file.read_buffer(length)  # which keeps the file mapped
+        return file.read_buffer(length)  # the buffer keeps the file mapped
 
 
 def _can_be_mapped(place: Location) -> bool:
-    """A local file, with a name that pyarrow can spell."""
+    """Return whether a file is local and its name is valid UTF-8, as pyarrow requires."""
     return place.is_local and (
         os.fsencode(place.local_path) == place.local_path.encode("utf-8", "replace")
     )

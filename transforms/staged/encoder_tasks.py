@@ -1,4 +1,4 @@
-"""The tasks of encoder processes, the same for every kind of data: check rows, or make Examples."""
+"""Tasks of encoder processes that every data type shares: check rows, and encode Examples."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from recordmill.errors import Reject
 from recordmill.format.example import encode_frames
 from recordmill.format.framing import gzip_member
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Check, Context, Encoder, RowOutcome
+from recordmill.transforms.model.data_type import Context, Encoder, RowCheck, RowOutcome
 
-# With its first arrays Arrow imports other modules: now, and not in each process that is forked.
+# Arrow imports further modules for its first arrays. Import them before the processes are forked.
 pa.array(np.zeros(1))
 pa.array([0])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedChunk:
-    """Framed Examples of the kept rows, ready to be appended to a shard.
+    """Framed Examples of a chunk of rows, ready to be appended to a shard.
 
-    data: the frames, for gzip one member. lengths: int64[k] of each frame, uncompressed. kept:
-    int64[k], its row in the chunk. names: of the Examples, where they are not one to a row: then
-    `lengths` is theirs, and `kept` the rows that went into them; filled, objects: as in `Encoded`.
+    data: the frames; one gzip member if the shard is compressed.
+    lengths: int64[k], bytes of each frame before compression.
+    kept: int64[k], index in the chunk of the row of each Example.
+    rejects: rows that could not be encoded. filtered: (key, option) of rows that an option
+      excludes.
+    names: names of the Examples, if an Example is not made of exactly one row. Then `lengths` has
+      an entry per name, and `kept` lists all rows that went into them.
+    filled, objects: as in `Encoded`.
     """
 
     data: bytes
@@ -43,7 +48,7 @@ class EncodedChunk:
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
-    """What every task of a run needs, pickled once."""
+    """Return the encoder and its context as bytes, pickled once for all tasks of a run."""
     return pickle.dumps((encoder, context), protocol=pickle.HIGHEST_PROTOCOL)
 
 
@@ -54,10 +59,13 @@ def _unpack_encoder(packed: bytes) -> tuple[Encoder, Context]:
 
 
 def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
-    """Loads, encodes, frames and compresses rows (as IPC bytes)."""
+    """Load, encode, frame and compress rows.
+
+    packed: result of `pack_encoder`. rows: an Arrow IPC stream. compression: `none` or `gzip`.
+    """
     encoder, context = _unpack_encoder(packed)
     table = batch.from_bytes(rows)
-    with naming(table):
+    with rows_in_tracebacks(table):
         encoded = encoder.encode(table, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
         steps = {context.name(feature): count for feature, count in encoded.steps.items()}
@@ -77,31 +85,38 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     )
 
 
-def check_rows(check: Check, rows: bytes) -> RowOutcome:
-    """Runs a check on rows (as IPC bytes)."""
+def check_rows(check: RowCheck, rows: bytes) -> RowOutcome:
+    """Run a check on rows, given as an Arrow IPC stream."""
     table = batch.from_bytes(rows)
-    with naming(table):
+    with rows_in_tracebacks(table):
         return check.check(table)
 
 
 def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:
-    """Loads and encodes rows (as IPC bytes): the features of the kept ones, beside our columns."""
+    """Load and encode rows, and return their features as columns.
+
+    packed: result of `pack_encoder`. rows: an Arrow IPC stream.
+
+    Returns:
+      An Arrow IPC stream of the kept rows, with their system columns (except those of the file)
+      and a column per feature, and the rejects.
+    """
     encoder, context = _unpack_encoder(packed)
     table = batch.from_bytes(rows)
-    with naming(table):
+    with rows_in_tracebacks(table):
         encoded = encoder.encode(table, context)
     kept = table.take(pa.array(encoded.rows.kept))
-    ours = [name for name in kept.schema.names if name.startswith("__")]
+    system = [name for name in kept.schema.names if name.startswith("__")]
     columns = {
-        name: kept[name] for name in ours if name not in (batch.PATH, batch.SIZE, batch.MTIME)
+        name: kept[name] for name in system if name not in (batch.PATH, batch.SIZE, batch.MTIME)
     }
     features = {context.name(name): encoded.columns[name] for name in encoded.columns.schema.names}
     return batch.to_bytes(pa.RecordBatch.from_pydict({**columns, **features})), encoded.rows.rejects
 
 
 @contextmanager
-def naming(rows: pa.RecordBatch) -> Iterator[None]:
-    """Whoever looks for a bug is told with which rows it shows."""
+def rows_in_tracebacks(rows: pa.RecordBatch) -> Iterator[None]:
+    """Add the keys of the processed rows to the traceback of any exception."""
     try:
         yield
     except Exception as error:

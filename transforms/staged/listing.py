@@ -1,4 +1,4 @@
-"""The staged listing: an input is listed once, into Arrow files, and read from there ever after."""
+"""The staged listing: an input is listed once, into Arrow files that all later passes read."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
-from recordmill.errors import Reason, Reject
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.format.manifest import MANIFEST
+from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
+from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Source
+from recordmill.transforms.model.data_type import Layout, RowSource, Source
 from recordmill.transforms.staged.arrow_files import open_arrow
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
     *(batch.STRATUM, batch.CLASSES),
+)
+
+# The listing of a custom pipeline that passes its own batches.
+NO_LISTING = Listing(
+    parts=(), fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
 )
 
 
@@ -30,13 +39,17 @@ def stage_listing(
     labels: Sequence[str] | None = None,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Listing:
-    """Lists the input into staging and returns the listing.
+    """List the input into staging and return the listing.
 
-    Where staging holds a listing of the very same rows, that one is kept, with all that was made
-    from it. A listing of other rows takes its place; finished shards stay, each is reused only if
-    its own rows are the same.
+    If staging already holds a listing of the same rows, that listing and all files derived from it
+    are kept. Otherwise it is replaced and the derived files are deleted. Finished shards stay: each
+    is reused if its own rows have not changed.
 
-    labels: the classes there may be; a row of another one is rejected.
+    labels: allowed classes; rows of other classes are rejected. None allows all.
+    on_rows: called with the number of rows of each part, to report progress.
+
+    Raises:
+      ConfigError: the input is unusable.
     """
     folder = f"listing/{uuid.uuid4().hex}"
     staging.place(folder).make_dirs()
@@ -50,7 +63,7 @@ def stage_listing(
         filtered.update(listed.filtered)
         rows = listed.rows
         if rows is not None and labels is not None:
-            rows, unknown = known_labels(rows, labels)
+            rows, unknown = filter_known_labels(rows, labels)
             rejects += unknown
         if rows is None or not len(rows):
             continue
@@ -77,7 +90,7 @@ def stage_listing(
     if before is not None and before.fingerprint == listing.fingerprint:
         listing = dataclasses.replace(listing, parts=before.parts)
     else:
-        _forget_older(staging)
+        _delete_derived_files(staging)
     staging.place("listing.json").write_bytes(to_json(listing))
     kept = {part.name.rpartition("/")[0] for part in listing.parts}
     for entry in staging.place("listing").list_dir():
@@ -86,14 +99,14 @@ def stage_listing(
     return listing
 
 
-def known_labels(
+def filter_known_labels(
     rows: pa.RecordBatch, labels: Sequence[str]
 ) -> tuple[pa.RecordBatch, list[Reject]]:
-    """The rows whose label is among those given, or that have none, and the rejects of the rest."""
+    """Return the rows whose label is null or in `labels`, and the rejects of the others."""
     known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*labels, None], pa.string()))
     others = rows.filter(pc.invert(known))
     rejects = [
-        Reject(key, "read", Reason.BAD_VALUE, f"its label {label!r} is not in the labels file")
+        Reject(key, "read", Reason.BAD_VALUE, f"label {label!r} is not in the labels file")
         for key, label in zip(
             others[batch.KEY].to_pylist(), others[batch.LABEL].to_pylist(), strict=True
         )
@@ -101,24 +114,59 @@ def known_labels(
     return rows.filter(known), rejects
 
 
-def _forget_older(staging: Staging) -> None:
-    """Removes what was made from a listing of other rows."""
+def _delete_derived_files(staging: Staging) -> None:
+    """Delete the files that were derived from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
-    for name in ("looked", "checked", "distinct", "cells", "windows", "spill"):
+    for name in ("looked", "checked", "distinct", "cells", "windows", "strata", "spill"):
         staging.place(name).delete_tree()
 
 
+def row_layout(source: RowSource, listing: Listing, staging: Staging) -> Layout:
+    """Return the layout of the rows that workers will read.
+
+    Raises:
+      ConfigError: the input is unusable.
+    """
+    parts = (read_part(part.name, staging=staging) for part in listing.parts)
+    # In an object store, writing these rows takes longer than reading them again.
+    keep = staging.place("looked") if staging.root.is_local else None
+    return source.layout(parts, keep)
+
+
+def prepare_output(staging: Staging, *, overwrite: bool) -> None:
+    """Check that a dataset can be written to the output, before anything is staged.
+
+    Raises:
+      ConfigError: the output holds other files, or a dataset without `overwrite`.
+    """
+    check_output_folder(staging.output)
+    if (staging.output / MANIFEST).exists() and not overwrite:
+        raise ConfigError(
+            f"{shown(staging.output)} holds a dataset: choose another output, or replace the"
+            " dataset with overwrite=True"
+        )
+
+
+def stage_batch(rows: pa.RecordBatch, staging: Staging) -> StagedPart:
+    """Write a batch of a custom pipeline into staging, under a hash of its content."""
+    rows = rows if batch.HASH in rows.schema.names else batch.with_hash(rows)
+    digest = xxhash.xxh3_128_hexdigest(batch.to_buffer(rows))
+    staging.place("batches").make_dirs()
+    return write_part(rows, staging, f"batches/{digest}.arrow")
+
+
 def write_part(rows: pa.RecordBatch, staging: Staging, name: str) -> StagedPart:
-    """Writes rows as one Arrow IPC file; who reads it meanwhile, as another attempt does, reads the
-    old one to its end.
+    """Write rows as an Arrow IPC file in staging.
+
+    The file is replaced as a whole: a concurrent attempt that reads the old file is not disturbed.
     """
     staging.place(name).write_bytes(batch.to_buffer(rows, pa.ipc.new_file))
     reads = pc.sum(rows[batch.SIZE]).as_py() if batch.SIZE in rows.schema.names else None
     return StagedPart(name=name, rows=len(rows), bytes=rows.nbytes, reads=reads or 0)
 
 
-def write_kept(
+def write_checked_part(
     rows: pa.RecordBatch,
     staging: Staging,
     name: str,
@@ -126,14 +174,15 @@ def write_kept(
     rejects: Sequence[Reject],
     filtered: Mapping[str, int],
     unread: int = 0,
-    spoilt: int = 0,
+    invalid: int = 0,
     skipped: int = 0,
     extra: int = 0,
 ) -> StagedPart:
-    """Writes what is left of a part, and beside it what was left out.
+    """Write the rows of a part that passed, and beside them the rejects and filter counts.
 
-    rejects: of all stages, `unread` of them of reading. filtered: {option: rows}. spoilt, skipped,
-    extra: as `StagedPart` has them.
+    rejects: rejects of all stages so far; `unread` of them come from reading.
+    filtered: {option: rows that it excludes}.
+    invalid, skipped, extra: as in `StagedPart`.
     """
     part = dataclasses.replace(
         write_part(rows, staging, name),
@@ -141,18 +190,19 @@ def write_kept(
         filtered=sum(filtered.values()),
         extra=extra,
         unread=unread,
-        spoilt=spoilt,
+        invalid=invalid,
         skipped=skipped,
     )
     staging.place(f"{name}.json").write_bytes(to_json({"rejects": rejects, "filtered": filtered}))
     return part
 
 
-def prepare(
+def make_or_reuse(
     part: StagedPart, staging: Staging, make: Callable[[str], list[StagedPart]]
 ) -> list[StagedPart]:
-    """What `make` makes of a part of the listing, given how the names begin of the parts that it
-    writes; done already on resume.
+    """Return the parts that `make` derives from a part; on resume those of the earlier run.
+
+    make: writes the parts; it gets the prefix of the names of their files.
     """
     stem = f"checked/{part.name.rpartition('/')[2].removesuffix('.arrow')}"
     done = staging.read_json(f"{stem}.json")
@@ -160,14 +210,14 @@ def prepare(
         return [StagedPart(**one) for one in done]
     staging.place("checked").make_dirs()
     parts = make(stem)
-    # Written last: with it all parts are complete.
+    # Written last: it marks all parts as complete.
     staging.place(f"{stem}.json").write_bytes(to_json(parts))
     return parts
 
 
-def outcome(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
-    """What was left out of a part: (rejects, {option: filtered})."""
-    if part.name.startswith("listing/"):
+def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[str, int]]:
+    """Return the rows excluded from a part so far: (rejects, {option: number of rows})."""
+    if part.name.startswith(("listing/", "batches/")):
         return [], {}
     done = staging.read_json(f"{part.name}.json")
     return [Reject(**reject) for reject in done["rejects"]], done["filtered"]
@@ -176,7 +226,10 @@ def outcome(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], dict[s
 def read_part(
     name: str, *, staging: Staging, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """Reads a part by its name, or some of its columns, as far as it has them."""
+    """Read a part by its name.
+
+    columns: names of the columns to read, if the part has them; None reads all.
+    """
     source = open_arrow(staging.place(name))
     reader = pa.ipc.open_file(source)
     if columns is not None:
@@ -187,9 +240,16 @@ def read_part(
     return reader.get_batch(0)
 
 
-def located(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
-    """Rows with the path of the staged file that they name, if they do: that is where staging is
-    now, and so no part of what is staged.
+def described_columns(part: StagedPart, staging: Staging) -> str:
+    """Return the names and types of the columns of a part, for a message."""
+    schema = read_part(part.name, staging=staging).schema
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def with_staged_paths(rows: pa.RecordBatch, staging: Staging) -> pa.RecordBatch:
+    """Set `__path__` of rows whose data is in a staged file (`__data__`); others are unchanged.
+
+    Staged rows hold only the name of that file, so that staging can be reached by another path.
     """
     if batch.DATA not in rows.schema.names:
         return rows

@@ -1,4 +1,4 @@
-"""The rows of an input whose source only lists where they stand: a task of encoder processes."""
+"""Reading of rows by workers, for sources that list only sections of files: an encoder task."""
 
 from __future__ import annotations
 
@@ -14,37 +14,47 @@ from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
-    Check,
     Chunker,
     Duplicates,
     Layout,
     ListingPart,
+    RowCheck,
     RowSource,
 )
-from recordmill.transforms.staged.listing import known_labels, prepare, read_part, write_kept
+from recordmill.transforms.staged.listing import (
+    filter_known_labels,
+    make_or_reuse,
+    read_part,
+    write_checked_part,
+)
 
-SAME = "__same__"  # string: equal for rows of which one is to stay
+SAME = "__same__"  # string: equal for duplicates, of which one row stays
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowReader:
-    """Reads parts of a listing into parts of rows, which have passed the check.
+    """Reads the sections of a listing into parts of rows that have passed the check.
 
-    labels: the classes there may be; a row of another one is rejected. artifacts: files of the
-    user's.
+    layout: layout of the rows, from `row_layout`.
+    check, duplicates, chunker: applied to the rows; as in `DataType`.
+    labels: allowed classes; rows of other classes are rejected. None allows all.
+    artifacts: files given by the user that the chunker needs.
     """
 
     source: RowSource
     layout: Layout
     staging: Staging
-    check: Check | None = None
+    check: RowCheck | None = None
     duplicates: Duplicates | None = None
-    cutter: Chunker | None = None
+    chunker: Chunker | None = None
     labels: tuple[str, ...] | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
     def read(self, part: StagedPart) -> list[StagedPart]:
-        """Writes the rows of a part, and beside them what was left out; done already on resume."""
+        """Read a part of the listing, and write its rows and rejects into staging.
+
+        On resume the parts of the earlier run are returned.
+        """
 
         def make(stem: str) -> list[StagedPart]:
             sections = read_part(part.name, staging=self.staging)
@@ -53,11 +63,11 @@ class RowReader:
                 for number, listed in enumerate(self.source.read(sections, self.layout))
             ]
 
-        return prepare(part, self.staging, make)
+        return make_or_reuse(part, self.staging, make)
 
     def _write(self, listed: ListingPart, stem: str) -> StagedPart:
         rejects = list(listed.rejects)
-        spoilt = list(listed.spoilt)
+        invalid = list(listed.invalid)
         filtered: Counter[str] = Counter()
         rows = listed.rows
         if rows is None:
@@ -67,46 +77,46 @@ class RowReader:
             self.staging.place(data).write_bytes(listed.data)
             rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
         if self.labels is not None:
-            rows, unknown = known_labels(rows, self.labels)
+            rows, unknown = filter_known_labels(rows, self.labels)
             if listed.inputs is None:
                 rejects += unknown
             else:
-                spoilt += unknown
+                invalid += unknown
         unread = len(rejects)
-        rejects += spoilt
-        made = len(rows) + len(spoilt)
+        rejects += invalid
+        made = len(rows) + len(invalid)
         inputs = made if listed.inputs is None else listed.inputs
         if self.check is not None:
             outcome = self.check.check(rows)
             rows = batch.choose(rows, outcome.kept)
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
-        cut = self._cut(self._named(rows))
-        return write_kept(
-            batch.with_hash(cut),
+        chunks = self._chunk(self._with_duplicate_ids(rows))
+        return write_checked_part(
+            batch.with_hash(chunks),
             self.staging,
             f"{stem}.arrow",
             rejects=rejects,
             filtered=filtered,
-            extra=len(cut) - len(rows) + made - inputs,
+            extra=len(chunks) - len(rows) + made - inputs,
             unread=unread,
-            spoilt=len(spoilt),
+            invalid=len(invalid),
             skipped=sum(listed.filtered.values()),
         )
 
-    def _cut(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Several records of a long one, each with its number in it behind the key."""
-        if self.cutter is None:
+    def _chunk(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Cut long records into several, with the keys KEY/0, KEY/1, ..., in one group each."""
+        if self.chunker is None:
             return rows
-        users, parents = self.cutter.cut(rows, self.artifacts)
+        users, parents = self.chunker.cut(rows, self.artifacts)
         counts = np.bincount(parents, minlength=len(rows))
         numbers = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
         suffix = pa.array([f"/{number}" for number in numbers.tolist()], pa.string())
         out = rows.take(pa.array(parents))
         for name in users.schema.names:
             out = batch.set_column(out, name, users[name])
-        whole = out[batch.KEY]
-        out = batch.set_column(out, batch.GROUP, pc.coalesce(out[batch.GROUP], whole))
+        groups = pc.coalesce(out[batch.GROUP], out[batch.KEY])
+        out = batch.set_column(out, batch.GROUP, groups)
         for name in (batch.KEY, SAME):
             if name in out.schema.names:
                 out = batch.set_column(
@@ -114,8 +124,8 @@ class RowReader:
                 )
         return out
 
-    def _named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with what tells which of them are the same."""
+    def _with_duplicate_ids(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the column that is equal for duplicates: `__group__` or `__same__`, by the mode."""
         if self.duplicates is None:
             return rows
         column = batch.GROUP if self.duplicates.mode == "group" else SAME
@@ -123,5 +133,5 @@ class RowReader:
 
 
 def read_rows(reader: RowReader, part: StagedPart) -> list[StagedPart]:
-    """The task."""
+    """Read a part of the listing; the task of encoder processes."""
     return reader.read(part)

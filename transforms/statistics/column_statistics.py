@@ -1,4 +1,4 @@
-"""What is counted of one column: how many values there are, and what they are like."""
+"""Statistics of one column."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ Type = Literal["int", "float", "string", "bytes"]
 Time = Literal["date", "timestamp"]
 Floats = npt.NDArray[np.float64]
 
-LONGEST = 256  # bytes: longer texts are no top values
+LONGEST = 256  # bytes: longer texts are not counted as top values
 
 _SALT = batch.salt(0, "distinct")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class NumberStatistics:
-    """What is counted of numbers.
+    """Statistics of numbers.
 
-    moments, bits, least, most: of the finite ones; of an int column least and most are ints, and
-    None where there is none. below, above: infinities of either sign.
+    moments, bits, least, most: of finite values. least and most are ints for a column of ints, and
+        None without values.
+    zeros, nans: numbers of zeros and of NaN.
+    below, above: numbers of negative and positive infinities.
     """
 
     moments: Moments = Moments()  # noqa: RUF009, it is frozen
@@ -49,7 +51,10 @@ class NumberStatistics:
     def of_ranges(
         cls, values: Ints | Floats, edges: Ints, different: Counted
     ) -> list[NumberStatistics]:
-        """Of each range of int64[n] or float64[n]. different: those values, counted."""
+        """Return the statistics of each range of int64[n] or float64[n].
+
+        different: counts of the distinct values of each range.
+        """
         floats = values.astype(np.float64, copy=False)
         floats, edges = ranges.choose(floats, np.isfinite(floats), edges)
         each = different.values.astype(np.float64, copy=False)
@@ -63,7 +68,7 @@ class NumberStatistics:
                 nans=nans,
                 below=below,
                 above=above,
-                least=None if least is None else least + 0,  # -0.0 is 0.0
+                least=None if least is None else least + 0,  # -0.0 becomes 0.0
                 most=None if most is None else most + 0,
             )
             for moments, bits, zeros, nans, below, above, (least, most) in zip(
@@ -80,7 +85,7 @@ class NumberStatistics:
 
     @classmethod
     def sum(cls, several: Sequence[NumberStatistics]) -> NumberStatistics:
-        """Of all values of several parts."""
+        """Add the statistics of several parts."""
         moments = Moments()
         for one in several:
             moments += one.moments
@@ -98,7 +103,7 @@ class NumberStatistics:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """Bytes of texts: of all together, of the shortest and of the longest."""
+    """Lengths of texts in bytes: their sum, the least and the greatest."""
 
     total: int = 0
     least: int | None = None
@@ -106,7 +111,11 @@ class Lengths:
 
     @classmethod
     def of_ranges(cls, lengths: Ints, different: Counted) -> list[Lengths]:
-        """Of each range of texts. lengths: int64[n], by the codes that are counted."""
+        """Return the lengths of each range of texts.
+
+        lengths: int64[n], the length of each code.
+        different: counts of the codes of each range.
+        """
         each = lengths[different.values]
         totals = different._replace(counts=different.counts * each).totals()
         several = zip(totals, ranges.extremes(each, different.edges), strict=True)
@@ -114,7 +123,7 @@ class Lengths:
 
     @classmethod
     def sum(cls, several: Sequence[Lengths]) -> Lengths:
-        """Of all texts of several parts."""
+        """Add the lengths of several parts."""
         return cls(
             total=sum(one.total for one in several),
             least=min((one.least for one in several if one.least is not None), default=None),
@@ -124,10 +133,16 @@ class Lengths:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnStatistics:
-    """What is counted of a column over some rows.
+    """Statistics of a column over some rows.
 
-    records: those that have it. values: of all of them; fewest, largest: of one of them. numbers:
-    of numbers. lengths: of texts. top: of texts that are UTF-8. time: what its integers stand for.
+    records: number of records that have the column.
+    values: number of values in all records.
+    fewest, largest: least and greatest number of values of one record.
+    distinct: estimate of the number of distinct values.
+    numbers: statistics of numbers.
+    lengths: lengths of texts and bytes.
+    top: most frequent values of UTF-8 text.
+    time: meaning of the column's integers, if they are times.
     """
 
     type: Type
@@ -143,7 +158,7 @@ class ColumnStatistics:
 
     @classmethod
     def sum(cls, several: Sequence[ColumnStatistics]) -> ColumnStatistics:
-        """Of the same column over several groups of rows, at least one."""
+        """Add the statistics of the same column over several groups of rows, at least one."""
         first = several[0]
         if len(several) == 1:
             return first
@@ -165,16 +180,16 @@ class ColumnStatistics:
 
 
 class Column:
-    """A column of a part of the data, ready to be counted over ranges of its rows.
+    """Column of one part, sorted so that statistics of ranges of rows can be computed.
 
-    order: int64[n], of the rows.
+    order: int64[n], the order of the rows.
     """
 
     def __init__(self, column: pa.Array, order: pa.Array) -> None:
         self.type = type_of(column.type)
         self._time = _time_of(column.type)
         if self.type in ("string", "bytes") and not is_list(column.type):
-            column = column.dictionary_encode()  # so that no text has to move
+            column = column.dictionary_encode()  # reorders codes instead of texts
         self._valid, self._sizes, values = spread(column.take(order))
         self._edges = np.append(0, np.cumsum(self._sizes))
         self._numbers: Ints | Floats | None = None
@@ -185,12 +200,12 @@ class Column:
         texts = texts.cast(pa.large_binary())
         self._lengths = np.asarray(pc.binary_length(texts)).astype(np.int64)
         self._hashes = batch.hash_strings(texts)
-        if self.type == "string":  # what is too long is no top value
+        if self.type == "string":  # long texts are not counted as top values
             short = pc.if_else(pa.array(self._lengths <= LONGEST), texts, b"")
             self._short = short.cast(pa.binary()).cast(pa.string())
 
     def count(self, edges: Ints) -> list[ColumnStatistics]:
-        """Of each range of rows, without its top values."""
+        """Return the statistics of each range of rows, without top values."""
         sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
         of_values = self._edges[edges]
         numbers: Sequence[NumberStatistics | None] = [None] * (len(edges) - 1)
@@ -227,7 +242,10 @@ class Column:
         ]
 
     def top(self, start: int, end: int, *, most: int) -> TopValues:
-        """Of the texts of the rows from start to end. most: different ones counted exactly."""
+        """Return the most frequent texts of the rows from start to end.
+
+        most: number of distinct texts that are counted exactly.
+        """
         counts = np.bincount(self._codes[self._edges[start] : self._edges[end]])
         codes = np.flatnonzero(counts)
         codes = codes[self._lengths[codes] <= LONGEST]
@@ -235,7 +253,11 @@ class Column:
 
 
 def spread(column: pa.Array) -> tuple[npt.NDArray[np.bool_], Ints, pa.Array]:
-    """Which records have a column, bool[n]; how many values each has, int64[n]; all of those."""
+    """Return the records that have a column, their numbers of values, and all values.
+
+    Returns:
+        The mask of records, bool[n]; numbers of values, int64[n]; and the concatenated values.
+    """
     valid = np.ones(len(column), np.bool_)
     if column.null_count:
         valid = np.asarray(column.is_valid())
@@ -246,7 +268,7 @@ def spread(column: pa.Array) -> tuple[npt.NDArray[np.bool_], Ints, pa.Array]:
 
 
 def type_of(kind: pa.DataType) -> Type:
-    """What is counted of values of a type, or of lists of it."""
+    """Return the type of statistics for values of an Arrow type, or for lists of them."""
     one = kind.value_type if is_list(kind) else kind
     if pa.types.is_floating(one):
         return "float"
@@ -263,7 +285,7 @@ def _time_of(kind: pa.DataType) -> Time | None:
 
 
 def numbers_of(values: pa.Array) -> Ints | Floats:
-    """int64[n] or float64[n] of values without null, as an Example has them."""
+    """Return values without nulls as int64[n] or float64[n], as in an Example."""
     kind = values.type
     if pa.types.is_floating(kind):
         return np.asarray(values.cast(pa.float64()))
@@ -275,7 +297,7 @@ def numbers_of(values: pa.Array) -> Ints | Floats:
 
 
 def _hash_numbers(values: Ints | Floats) -> batch.UInt64Array:
-    """uint64[n]: equal for equal numbers, and for all NaN."""
+    """Return hashes, uint64[n], equal for equal numbers; all NaN have the same hash."""
     if values.dtype.kind == "f":
-        values = np.where(np.isnan(values), np.nan, values + 0.0)  # -0.0 is 0.0
+        values = np.where(np.isnan(values), np.nan, values + 0.0)  # -0.0 becomes 0.0
     return batch.mix(values.view(np.uint64), _SALT)

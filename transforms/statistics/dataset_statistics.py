@@ -1,7 +1,7 @@
-"""Statistics of a dataset, by split and by class, from its records before anything is made of them.
+"""Statistics of the source records of a dataset, by split and class.
 
-Whatever is counted is counted exactly or by sketches that do not depend on the order in which parts
-are added up, so that the published file is the same on any runner.
+All statistics are exact, or sketches that do not depend on the order in which parts are added, so
+the published file is the same on every runner.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recordmill.stable_order import stable_order
+from recordmill.format.flat_arrays import stable_order
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.statistics.column_statistics import Column, ColumnStatistics
 from recordmill.transforms.statistics.sketches import TopValues
 
-LABEL = "label"  # what the class is called beside the user's columns
-CLASSES = 64  # where there are more, none is counted by itself
+LABEL = "label"  # name of the class column in statistics
+CLASSES = 64  # with more classes there are no statistics per class
 
-_OF_SPLIT, _OF_CLASS = 4096, 256  # different texts that are counted exactly
+_OF_SPLIT, _OF_CLASS = 4096, 256  # distinct texts that are counted exactly
 
 
 def columns_of(
     rows: pa.RecordBatch, made: pa.RecordBatch | None, *, labelled: bool
 ) -> dict[str, pa.Array]:
-    """What statistics and schemas are about: the user's columns, the class, and what was made.
+    """Return the columns that statistics and schemas cover, {name: column}.
 
-    made: columns read from the files that rows name. labelled: whether there are classes; then no
-    other column has the name of theirs.
+    These are the columns of the user, the class, and the columns in `made`, which are read from the
+    files that rows name.
+
+    labelled: there are classes; no other column is then named `label`.
     """
     columns = {field.name: rows[field.name] for field in user_fields(rows.schema)}
     if made is not None:
@@ -43,27 +45,27 @@ def columns_of(
 
 
 class Slice(NamedTuple):
-    """Records of a split, or those of one class in it."""
+    """Records of a split, or of one class in a split."""
 
     split: str
     label: str | None = None
 
     @property
     def name(self) -> str:
-        """As the statistics of the dataset have it."""
+        """Name in the statistics of the dataset."""
         return self.split if self.label is None else f"{self.split}/{LABEL}={self.label}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SliceStatistics:
-    """records: of the slice. columns: what is counted of each, by name."""
+    """Number of records of a slice, and the statistics of their columns by name."""
 
     records: int
     columns: Mapping[str, ColumnStatistics]
 
     @classmethod
     def sum(cls, several: Iterable[SliceStatistics]) -> SliceStatistics:
-        """Of the same columns over several groups of records."""
+        """Add the statistics of the same columns over several groups of records."""
         parts = list(several)
         return cls(
             records=sum(part.records for part in parts),
@@ -76,12 +78,13 @@ class SliceStatistics:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Statistics:
-    """What is counted of records, by split and class.
+    """Statistics of records by split and class.
 
-    cells: no record is of two. That without a class is of the records that have none, or of all
-    of the split where classes are not counted. tops: the top values of each slice, by its name and
-    that of the column: what comes often in a split need not come often in its classes. classes:
-    whether they are counted: there have been no more than CLASSES.
+    cells: disjoint slices. A slice without a class has the records without a class, or all records
+        of the split if there are no statistics per class.
+    tops: top values by slice and column. They are counted for splits separately, because the top
+        values of a split cannot be derived from those of its classes.
+    classes: there are statistics per class, as there have been no more than CLASSES of them.
     """
 
     cells: Mapping[Slice, SliceStatistics] = dataclasses.field(default_factory=dict)
@@ -90,7 +93,7 @@ class Statistics:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> Statistics:
-        """Of the columns of one part, whose rows have their splits; copies are not among them."""
+        """Compute the statistics of one part whose rows have their splits; it has no copies."""
         splits, names = batch.encode(rows[batch.SPLIT])
         labels, classes = batch.encode(rows[batch.LABEL])
         few = len(classes) <= CLASSES
@@ -109,9 +112,9 @@ class Statistics:
             column = Column(values, order)
             for own, one in zip(found, column.count(edges), strict=True):
                 own[name] = one
-            for place, (start, end) in slices.items() if column.type == "string" else ():
-                most = _OF_SPLIT if place.label is None else _OF_CLASS
-                tops[place, name] = column.top(start, end, most=most)
+            for key, (start, end) in slices.items() if column.type == "string" else ():
+                most = _OF_SPLIT if key.label is None else _OF_CLASS
+                tops[key, name] = column.top(start, end, most=most)
         counted = [
             SliceStatistics(records=number, columns=own)
             for number, own in zip(records[filled].tolist(), found, strict=True)
@@ -120,7 +123,7 @@ class Statistics:
 
     @classmethod
     def sum(cls, several: Iterable[Statistics]) -> Statistics:
-        """Adds statistics up, in whatever order they come."""
+        """Add statistics; their order does not matter."""
         parts = [part for part in several if part.cells]
         names = {cell.label for part in parts for cell in part.cells} - {None}
         classes = len(names) <= CLASSES and all(part.classes for part in parts)
@@ -129,9 +132,9 @@ class Statistics:
         for part in parts:
             for cell, one in part.cells.items():
                 cells.setdefault(cell if classes else Slice(cell.split), []).append(one)
-            for (place, column), top in part.tops.items():
-                if classes or place.label is None:
-                    tops.setdefault((place, column), []).append(top)
+            for (key, column), top in part.tops.items():
+                if classes or key.label is None:
+                    tops.setdefault((key, column), []).append(top)
         return cls(
             cells={cell: SliceStatistics.sum(some) for cell, some in cells.items()},
             tops={which: TopValues.sum(some) for which, some in tops.items()},
@@ -140,29 +143,29 @@ class Statistics:
 
     @functools.cached_property
     def slices(self) -> dict[Slice, SliceStatistics]:
-        """Of each split, and of each class in it."""
+        """Statistics of each split and of each class in it."""
         found: dict[Slice, list[SliceStatistics]] = {}
         for cell, one in self.cells.items():
             found.setdefault(Slice(cell.split), []).append(one)
             if cell.label is not None:
                 found[cell] = [one]
-        slices = {place: SliceStatistics.sum(some) for place, some in found.items()}
-        for place, one in slices.items():
+        slices = {key: SliceStatistics.sum(some) for key, some in found.items()}
+        for key, one in slices.items():
             columns = {
-                name: dataclasses.replace(column, top=self.tops.get((place, name)))
+                name: dataclasses.replace(column, top=self.tops.get((key, name)))
                 for name, column in one.columns.items()
             }
-            slices[place] = dataclasses.replace(one, columns=columns)
+            slices[key] = dataclasses.replace(one, columns=columns)
         return slices
 
     def whole(self) -> SliceStatistics:
-        """Of all splits together, of which there is one at least."""
-        splits = [one for place, one in self.slices.items() if place.label is None]
+        """Return the statistics of all splits together, of which there is at least one."""
+        splits = [one for key, one in self.slices.items() if key.label is None]
         return SliceStatistics.sum(splits)
 
 
 def _spans(cells: list[Slice], edges: list[int]) -> dict[Slice, tuple[int, int]]:
-    """The rows of each split, and of each class in it, which are in the order of cells."""
+    """Return the range of rows of each split and class; rows are in the order of cells."""
     spans: dict[Slice, tuple[int, int]] = {}
     for cell, start, end in zip(cells, edges[:-1], edges[1:], strict=True):
         split = Slice(cell.split)

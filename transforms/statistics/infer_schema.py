@@ -1,4 +1,4 @@
-"""A schema of what records are like, for its reader to edit."""
+"""Inference of a schema from statistics, for the user to edit."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics
 
-_WORDS = 100  # different texts of a column, at most, that are told one by one
+_WORDS = 100  # the greatest number of distinct texts that a schema enumerates
 
 _HEADING = """\
-# Inferred from {records} records of all splits. Edit it, and give it as --schema.
+# Inferred from {records} records of all splits. Edit it, and pass it with --schema.
 #
-# A limit on how far datasets (--compare-with) or splits may be apart stands in a feature:
+# Limit the distance between datasets (--compare-with) or splits with a comparator in a feature:
 #   drift_comparator { infinity_norm { threshold: 0.1 } }
 #   skew_comparator { infinity_norm { threshold: 0.1 } }
 """
 
 _TIMES = """\
 #
-# Dates and times are integers here. Of a text file's columns say again that they are some:
+# Dates and times are integers here. For a text file, declare these columns again:
 #   --types {types}
 """
 
 
 def infer_schema(found: SliceStatistics) -> str:
-    """A tensorflow_metadata Schema in text format, which all of these records keep."""
+    """Return a tensorflow_metadata Schema, as text, that all records of the statistics satisfy."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -50,7 +50,7 @@ def infer_schema(found: SliceStatistics) -> str:
 
 
 def _infer_values(feature: Any, column: ColumnStatistics) -> None:
-    """A shape where all records have it with the same number of values."""
+    """Set a shape if all records have the same number of values, else the range of that number."""
     if column.fewest != column.largest:
         feature.value_count.min = column.fewest or 0
     elif feature.presence.min_fraction != 1:
@@ -79,5 +79,5 @@ def _infer_domain(feature: Any, column: ColumnStatistics) -> None:
         domain.disallow_inf = numbers.below + numbers.above == 0
     elif column.top is not None and column.top.complete and len(column.top.values) <= _WORDS:
         values, counts = column.top.ranked()
-        if int(counts.sum()) == column.values:  # none is too long to be counted
+        if int(counts.sum()) == column.values:  # no text was too long to be counted
             feature.string_domain.value.extend(sorted(values.to_pylist()))

@@ -1,9 +1,9 @@
-"""Sums of floats without rounding: the same mean and deviation in whatever order parts are added.
+"""Exact sums of floats and of their squares, for means and deviations.
 
-A float64 is an integer times a power of two, and integers add up exactly. So values of about one
-size are cut into a few digits, integers so small that a float64 holds the sum of many, and of many
-products of any two. What comes of it is put together as an integer of Python's, which has as many
-bits as it needs.
+The result does not depend on the order of parts. A float64 is an integer times a power of two, and
+integers add without rounding. Values of similar size are split into a few digits: integers small
+enough for a float64 to hold the sum of many of them, and of many products of two. The sums of
+digits are combined into a Python int of any size.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from recordmill.transforms.statistics.ranges import Ints
 Floats = npt.NDArray[np.float64]
 
 _LOWEST = 1074  # the smallest float64 above 0 is 2 ** -1074
-_ROWS = 1 << 15  # at once: what is computed of them should stay in the processor's cache
-_WIDTH = 19  # bits of a digit: products of two of them, of _ROWS values, add up to 2 ** 53 at most
-_NEXT = _WIDTH + 1  # bits to the next digit, as rounding leaves half a unit on either side
-_DIGITS = 4  # so that rarely a value is too small for them
+_ROWS = 1 << 15  # values at once, so that intermediate arrays fit the processor's cache
+_WIDTH = 19  # bits of a digit: the sum of _ROWS products of two digits is at most 2 ** 53
+_NEXT = _WIDTH + 1  # bits between digits, as rounding leaves half a unit on either side
+_DIGITS = 4  # enough for most values
 _RANGE = _WIDTH + (_DIGITS - 1) * _NEXT  # bits of all digits
 _UNITS = [1 << _NEXT * place for place in reversed(range(_DIGITS))]
-_SIZES = _RANGE - 52  # powers of two that values may be apart, so that the digits have all bits
-_PLACE = 32  # bits of a digit that integers are carried in
+_SIZES = _RANGE - 52  # greatest ratio of values, as a power of two, whose digits keep all bits
+_PLACE = 32  # bits of a digit in the transport form of integers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Moments:
-    """Of `count` finite values: their sum, in units of 2 ** -1074, and that of their squares, in
-    units of 2 ** -2148.
+    """Sums over `count` finite values.
+
+    total: sum of the values, in units of 2 ** -1074.
+    squares: sum of their squares, in units of 2 ** -2148.
     """
 
     count: int = 0
@@ -44,12 +46,12 @@ class Moments:
 
     @classmethod
     def of(cls, values: Floats) -> Moments:
-        """Those of finite float64[n]."""
+        """Sum finite float64[n]."""
         return cls.of_ranges(values, np.array([0, len(values)]))[0]
 
     @classmethod
     def of_ranges(cls, values: Floats, edges: Ints) -> list[Moments]:
-        """Those of each range of finite float64[n]."""
+        """Return the moments of each range of finite float64[n]."""
         totals, squares = [0] * (len(edges) - 1), [0] * (len(edges) - 1)
         for start in range(0, len(values), _ROWS):
             block = values[start : start + _ROWS]
@@ -70,23 +72,23 @@ class Moments:
         )
 
     def times(self, number: int) -> Moments:
-        """Those of all values `number` times."""
+        """Return the moments of all values repeated `number` times."""
         return Moments(
             count=self.count * number, total=self.total * number, squares=self.squares * number
         )
 
     @property
     def mean(self) -> float:
-        """The float64 nearest to it; NaN of no values."""
+        """Mean, rounded once to float64; NaN without values."""
         return float(self._mean) if self.count else math.nan
 
     @property
     def deviation(self) -> float:
-        """That of the values themselves, as NumPy's `std` has it (not of a larger population)."""
+        """Standard deviation, divided by count as NumPy's `std`; NaN without values."""
         if not self.count:
             return math.nan
         variance = Fraction(self.squares, self.count << 2 * _LOWEST) - self._mean**2
-        # Of numbers that a float64 holds, the square may be none.
+        # Scale: the variance may be out of range of a float64 although its root is not.
         above, below = variance.numerator, variance.denominator
         half = (above.bit_length() - below.bit_length()) // 2
         scaled = Fraction(above << max(-2 * half, 0), below << max(2 * half, 0))
@@ -98,9 +100,9 @@ class Moments:
 
 
 def digits(number: int) -> Iterator[tuple[int, int]]:
-    """(place, digit) of an integer to the base 2 ** 32, none of them 0, all of its sign.
+    """Yield (place, digit) of an integer to the base 2 ** 32; digits are not 0 and have its sign.
 
-    Of several integers those of one place add up in an int64, if they are no more than 2 ** 31.
+    The digits of up to 2 ** 31 integers at the same place can be added in an int64.
     """
     sign = -1 if number < 0 else 1
     rest, place = abs(number), 0
@@ -113,13 +115,16 @@ def digits(number: int) -> Iterator[tuple[int, int]]:
 
 
 def from_digits(several: Iterable[tuple[int, int]]) -> int:
-    """The sum of the integers that the digits are of."""
+    """Return the sum of the integers with these digits."""
     return sum(digit << _PLACE * place for place, digit in several)
 
 
 def _sums(values: Floats, edges: Ints) -> Iterator[tuple[int, int, int]]:
-    """(range, the sum of some of its values, that of their squares), in the units of `Moments`;
-    all of a range's together are of all of its values. _ROWS values at most.
+    """Yield (range, sum of values, sum of squares), possibly several times per range.
+
+    Sums are in the units of `Moments`; those of a range add up to the sums over all of its values.
+
+    values: at most _ROWS finite values.
     """
     while len(values):
         sizes = np.abs(values)
@@ -136,11 +141,12 @@ def _sums(values: Floats, edges: Ints) -> Iterator[tuple[int, int, int]]:
 
 
 def _digits(values: Floats, exponent: int) -> Floats:
-    """float64[_DIGITS, n]: integers to the base 2 ** _NEXT, the first one first, of values below
-    2 ** exponent, times 2 ** (_RANGE - exponent).
+    """Return the digits of values below 2 ** exponent: float64[_DIGITS, n], most significant first.
+
+    Digits are integers to the base 2 ** _NEXT, of the values times 2 ** (_RANGE - exponent).
     """
     power = _WIDTH - exponent
-    half = power // 2  # there may be no float64 of all of it
+    half = power // 2  # 2 ** power may be out of range of a float64
     rest = values * math.ldexp(1.0, half) * math.ldexp(1.0, power - half)
     digits = np.empty((_DIGITS, len(values)))
     for digit in digits:
@@ -151,9 +157,9 @@ def _digits(values: Floats, exponent: int) -> Floats:
 
 
 def _sums_of_digits(digits: Floats) -> tuple[int, int]:
-    """Of the integers that have these digits, and of their squares."""
-    # Integers: in any order their sums are exact. As a product of matrices, of which these are few
-    # rows, it would take three times as long.
+    """Return the sum of the integers with these digits, and the sum of their squares."""
+    # Sums of these integers are exact in any order. A product of matrices with so few rows would
+    # take three times as long.
     total = square = 0
     for place, (unit, digit) in enumerate(zip(_UNITS, digits, strict=True)):
         total += int(digit.sum()) * unit

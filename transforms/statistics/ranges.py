@@ -1,7 +1,7 @@
-"""Consecutive ranges of an array, each counted by itself: one is from edges[i] to edges[i + 1].
+"""Operations on consecutive ranges of an array: range i is from edges[i] to edges[i + 1].
 
-Edges are int64[n + 1] from 0 to the length of the array; ranges may be empty. Most calls of NumPy
-are then for all ranges together: for a few hundred values each, a call takes longer than its work.
+Edges are int64[n + 1] from 0 to the length of the array; ranges may be empty. Most functions call
+NumPy once for all ranges, because calls for a few hundred values take longer than their work.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Array = npt.NDArray[Any]
 
 
 def pieces(values: Array, edges: Ints) -> list[Array]:
-    """Each range, a view."""
+    """Return each range as a view."""
     return [values[start:end] for start, end in itertools.pairwise(edges.tolist())]
 
 
 def choose(values: Array, chosen: Mask, edges: Ints) -> tuple[Array, Ints]:
-    """Chosen values, bool[n], and the edges of the ranges among them."""
+    """Return the values selected by `chosen`, bool[n], and the edges of the ranges among them."""
     if chosen.all():
         return values, edges
     return values[chosen], np.searchsorted(np.flatnonzero(chosen), edges)
 
 
 def extremes(values: Array, edges: Ints) -> list[tuple[Any, Any]]:
-    """(least, most) of each range; (None, None) of an empty one."""
+    """Return (least, greatest) of each range; (None, None) for an empty one."""
     found: list[tuple[Any, Any]] = [(None, None)] * (len(edges) - 1)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     if len(filled):
@@ -42,27 +42,27 @@ def extremes(values: Array, edges: Ints) -> list[tuple[Any, Any]]:
 
 
 class Counted(NamedTuple):
-    """The different values of each range, ascending, and how often each comes: int64[m]."""
+    """Distinct values of each range, ascending, with their counts, int64[m]."""
 
     values: Array
     counts: Ints
     edges: Ints
 
     def where(self, chosen: Mask) -> Counted:
-        """Of chosen values alone, bool[m]."""
+        """Return only the values where `chosen`, bool[m], is true."""
         values, edges = choose(self.values, chosen, self.edges)
         counts, _ = choose(self.counts, chosen, self.edges)
         return Counted(values, counts, edges)
 
     def totals(self) -> list[int]:
-        """What is counted in each range."""
+        """Return the sum of the counts of each range."""
         ends = np.append(0, np.cumsum(self.counts))
         found: list[int] = np.diff(ends[self.edges]).tolist()
         return found
 
 
 def count_equal(values: Array, edges: Ints) -> Counted:
-    """Counts values in any order. Of NaN none are equal."""
+    """Count the values of each range, in any order. NaN are not equal to each other."""
     ordered = values.copy()
     for one in pieces(ordered, edges):
         one.sort()
@@ -70,7 +70,7 @@ def count_equal(values: Array, edges: Ints) -> Counted:
 
 
 def add_equal(counted: Counted) -> Counted:
-    """Adds up what is counted of equal neighbours."""
+    """Add the counts of equal neighbours within each range."""
     values, counts, edges = counted
     is_start = np.ones(len(values) + 1, np.bool_)
     np.not_equal(values[1:], values[:-1], out=is_start[1:-1])

@@ -1,7 +1,7 @@
-"""How many different values there are, and which come most often, in bounded memory.
+"""Sketches of distinct and most frequent values, in bounded memory.
 
-Both are the same in whatever order parts are added up. Those that the field uses are not: KLL flips
-coins, and what Frequent Items holds depends on what it held before (docs/adr).
+They do not depend on the order in which parts are added. The usual sketches do: KLL is randomised,
+and Frequent Items depends on its earlier content (docs/adr).
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal
 
 KEPT = 1024  # hashes
-_SHARES = 1024  # a value with less than this part of the values of its part is a rare one
+_SHARES = 1024  # a value is rare if it makes up less than 1/_SHARES of its part
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Distinct:
-    """How many different values there are, by the smallest of their hashes.
+    """Estimate of the number of distinct values by their smallest hashes.
 
-    hashes: uint64[KEPT] at most, ascending, none of them twice. Source: Bar-Yossef et al., Counting
-    Distinct Elements in a Data Stream (2002).
+    hashes: at most uint64[KEPT], ascending and distinct.
+
+    Source: Bar-Yossef et al., Counting Distinct Elements in a Data Stream (2002).
     """
 
     hashes: UInt64Array = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint64))
 
     @classmethod
     def of(cls, hashes: UInt64Array) -> Distinct:
-        """Of the hashes of all values, uint64[n]."""
+        """Build the sketch from the hashes of all values, uint64[n]."""
         found = hashes[:0]
         if len(hashes) > 2 * KEPT:
-            # Of different ones about twice as many as are kept: the others need no sorting.
+            # If values are distinct, about twice KEPT are below this bound; only these are sorted.
             found = _ordered(hashes[hashes < np.uint64((2 * KEPT << 64) // len(hashes))])
         if len(found) < KEPT:
             found = _ordered(hashes)
@@ -45,20 +46,20 @@ class Distinct:
 
     @classmethod
     def sum(cls, several: Iterable[Distinct]) -> Distinct:
-        """Of all values of several parts."""
+        """Add the sketches of several parts."""
         return cls.of(np.concatenate([np.zeros(0, np.uint64), *(one.hashes for one in several)]))
 
     @property
     def count(self) -> int:
-        """Exact below KEPT; above it right to about 3 % (one standard deviation)."""
+        """Number of distinct values: exact below KEPT, else with a standard error of about 3 %."""
         if len(self.hashes) < KEPT:
             return len(self.hashes)
         return ((KEPT - 1) << 64) // (int(self.hashes[-1]) + 1)
 
 
 def _ordered(hashes: UInt64Array) -> UInt64Array:
-    """The different ones, ascending."""
-    ordered = np.sort(hashes)  # np.unique would put them into a hash table: seven times as long
+    """Return the distinct hashes, ascending."""
+    ordered = np.sort(hashes)  # seven times as fast as np.unique, which uses a hash table
     is_first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     return ordered[is_first]
@@ -66,16 +67,16 @@ def _ordered(hashes: UInt64Array) -> UInt64Array:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TopValues:
-    """How often values come; exactly, as long as there are few different ones.
+    """Most frequent values with their counts, exact for up to `most` distinct values.
 
-    Of each part of the data a value goes to a level: level 0 if it makes up less than 1/1024 of the
-    part or comes once, above that one level for each power of two of its share. A level holds
-    `most` values: where there are more, level 0 is given up and each other one keeps the values of
-    the smallest hashes, a choice that parts share. So a value that makes up as much of most parts
-    competes with few others; its count is low by at most 1/1024 of all values.
+    In each part a value is assigned to a level: level 0 if it makes up less than 1/1024 of the part
+    or occurs once, else one level per power of two of its share. A level holds `most` values. When
+    there are more, level 0 is dropped, and other levels keep the values with the smallest hashes,
+    which is the same choice in all parts. A value that is frequent in most parts therefore competes
+    with few others. Its count is too low by at most 1/1024 of all values.
 
-    levels: int8[m]. values: string[m]. counts: int64[m]. By level and value. complete: level 0 is
-    there, and all counts are exact.
+    levels, values, counts: int8[m], string[m], int64[m], sorted by level and value.
+    complete: level 0 is present, and all counts are exact.
     """
 
     most: int
@@ -86,14 +87,14 @@ class TopValues:
 
     @classmethod
     def of(cls, values: pa.StringArray, counts: Ints, *, most: int) -> TopValues:
-        """Of a part of the data: different values, ascending, and how often each comes."""
+        """Build the sketch of one part from its distinct values, ascending, and their counts."""
         shares = counts * _SHARES // max(int(counts.sum()), 1)
         levels = np.where(counts < 2, 0, np.frexp(shares.astype(np.float64))[1]).astype(np.int8)
         return _limited(levels, values, counts, most=most, complete=True)
 
     @classmethod
     def sum(cls, several: Sequence[TopValues]) -> TopValues:
-        """Adds up those of at least one part."""
+        """Add the sketches of at least one part."""
         if len(several) == 1:
             return several[0]
         coded = pa.concat_arrays([one.values for one in several]).dictionary_encode()
@@ -111,7 +112,7 @@ class TopValues:
         )
 
     def ranked(self) -> tuple[pa.StringArray, Ints]:
-        """(values, how often each comes), the most frequent first, then by value."""
+        """Return values and counts, by descending count, then by value."""
         coded = self.values.dictionary_encode()
         sums = np.zeros(len(coded.dictionary), np.int64)
         np.add.at(sums, np.asarray(coded.indices), self.counts)
@@ -121,7 +122,7 @@ class TopValues:
 
 
 def in_order(coded: pa.DictionaryArray) -> tuple[Ints, pa.Array]:
-    """Codes int64[n] of values in ascending order, and those values."""
+    """Return codes int64[n] of values in ascending order, and those values."""
     order = np.asarray(pc.sort_indices(coded.dictionary))
     codes = np.empty(len(order), np.int64)
     codes[order] = np.arange(len(order))
@@ -131,7 +132,7 @@ def in_order(coded: pa.DictionaryArray) -> tuple[Ints, pa.Array]:
 def _limited(
     levels: npt.NDArray[np.int8], values: pa.StringArray, counts: Ints, *, most: int, complete: bool
 ) -> TopValues:
-    """Of entries by value, without those that are too many."""
+    """Return the sketch of entries sorted by value, with at most `most` entries per level."""
     complete = complete and int((levels == 0).sum()) <= most
     kept = np.ones(len(levels), np.bool_) if complete else levels > 0
     for level in np.flatnonzero(np.bincount(levels[kept]) > most).tolist():

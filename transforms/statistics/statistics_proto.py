@@ -1,6 +1,6 @@
-"""Statistics as tensorflow_metadata's DatasetFeatureStatisticsList, which TFDV and Facets show.
+"""Statistics as DatasetFeatureStatisticsList of tensorflow_metadata, which TFDV and Facets display.
 
-Source: tensorflow_metadata/proto/v0/statistics.proto, and what TFDV's generators write into it.
+Source: tensorflow_metadata/proto/v0/statistics.proto, and the output of TFDV's generators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.profile.statistics_file import FINE, WHOLE
+from recordmill.profile.statistics_file import ALL_EXAMPLES, FINE_HISTOGRAM
 from recordmill.transforms.statistics.bit_histogram import FirstBits
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics, NumberStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics, Statistics
@@ -24,7 +24,7 @@ _RANKED = 1000
 
 
 def to_bytes(statistics: Statistics) -> bytes:
-    """The message, the same for the same statistics; of no record an empty one."""
+    """Return the serialized message, which is deterministic; without records it is empty."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     message = statistics_pb2.DatasetFeatureStatisticsList()
@@ -37,13 +37,16 @@ def to_bytes(statistics: Statistics) -> bytes:
 
 
 def _slices(statistics: Statistics) -> Iterator[tuple[str, SliceStatistics, bool]]:
-    """All splits together, each, then each class; and whether they may be compared with others."""
+    """Yield (name, statistics, fine) of all splits together, of each split, and of each class.
+
+    fine: a histogram for comparisons with other datasets is added.
+    """
     if not statistics.cells:
         return
-    yield WHOLE, statistics.whole(), True
+    yield ALL_EXAMPLES, statistics.whole(), True
     slices = statistics.slices
-    for place in sorted(slices, key=lambda place: (place.label or "", place.split)):
-        yield place.name, slices[place], place.label is None
+    for key in sorted(slices, key=lambda key: (key.label or "", key.split)):
+        yield key.name, slices[key], key.label is None
 
 
 def _add_feature(
@@ -72,7 +75,7 @@ def _add_feature(
 def _fill_numbers(
     feature: Any, found: ColumnStatistics, numbers: NumberStatistics, *, fine: bool
 ) -> None:
-    """Mean, deviation, median and histograms are of the finite values."""
+    """Fill in mean, deviation, median and histograms, which are of the finite values."""
     stats = feature.num_stats
     stats.num_zeros = numbers.zeros
     feature.custom_stats.add(name="num_unique", num=found.distinct.count)
@@ -97,7 +100,7 @@ def _fill_numbers(
     if numbers.above:
         stats.max = np.inf
     if fine:
-        histogram = feature.custom_stats.add(name=FINE).histogram
+        histogram = feature.custom_stats.add(name=FINE_HISTOGRAM).histogram
         histogram.num_nan = numbers.nans
         for low, high, held in bits.joined(_FINE_BUCKETS):
             histogram.buckets.add(low_value=low, high_value=high, sample_count=held)
@@ -106,16 +109,16 @@ def _fill_numbers(
 def _equal_widths(
     bits: FirstBits, least: float, most: float
 ) -> Iterator[tuple[float, float, float]]:
-    """(least, most, values) of buckets of one width, about."""
+    """Yield (lower bound, upper bound, estimated count) of buckets of equal width."""
     if least == most or not math.isfinite(most - least):
         yield least, most, float(bits.total)
         return
     edges = least + (most - least) * (np.arange(_BUCKETS + 1) / _BUCKETS)
     edges[-1] = most
     places, held = bits.cumulative()
-    # Values of the same first bits are spread between those bits and the next, within the bounds.
+    # Values with the same first bits are assumed to be evenly spread.
     below = np.interp(edges, np.clip(places, least, most), held)
-    below[0], below[-1] = 0, bits.total  # the least, and the most, stand at the very edge
+    below[0], below[-1] = 0, bits.total  # the extremes are values themselves
     counts = np.diff(below)
     for (low, high), count in zip(itertools.pairwise(edges.tolist()), counts.tolist(), strict=True):
         yield low, high, count

@@ -1,4 +1,4 @@
-"""The step from rows of series to windows; what it does to rows is in `series` and `windows`."""
+"""The transform that cuts time series into windows, over the tasks in `series` and `windows`."""
 
 import dataclasses
 import json
@@ -11,59 +11,66 @@ from apache_beam.pvalue import AsSingleton
 from recordmill.job.staging import StagedPart, to_json
 from recordmill.processes.pool import shared_pool
 from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.windowing import series
-from recordmill.transforms.windowing.series import Spans, Windowing
-from recordmill.transforms.windowing.time_spans import TimeSurvey
+from recordmill.transforms.windowing import window_tasks
+from recordmill.transforms.windowing.time_survey import TimeSurvey
+from recordmill.transforms.windowing.window_tasks import TimePlan, Windowing
 
-_REST = -1  # where parts themselves meet, beside the cells
-_PART = "part"  # instead of a file, in the piece of a part
+_PARTS = -1  # the key that groups the parts themselves, beside the cells and buckets
+_PART = "part"  # marks the piece of a part; stands where the name of a spill file would
 
 
 def _survey(part: StagedPart, *, windowing: Windowing, workers: int) -> TimeSurvey:
     pool = shared_pool(workers)
-    return pool.submit(series.survey_part, part, staging=windowing.staging).result()
+    return pool.submit(window_tasks.survey_part, part, staging=windowing.staging).result()
 
 
 def _into_cells(
-    part: StagedPart, spans: Spans, *, windowing: Windowing, workers: int
+    part: StagedPart, plan: TimePlan, *, windowing: Windowing, workers: int
 ) -> Iterator[tuple[int, Piece]]:
-    # What was left out of it travels beside its rows: a second reader of the parts costs memory.
-    yield _REST, (to_json(part), _PART, 0, 0)
-    yield from shared_pool(workers).submit(series.into_cells, part, spans, windowing).result()
+    # The part takes the same way as its rows: a second consumer of the parts would cost memory.
+    yield _PARTS, (to_json(part), _PART, 0, 0)
+    yield from shared_pool(workers).submit(window_tasks.into_cells, part, plan, windowing).result()
 
 
 def _sort(
-    met: tuple[int, Iterable[Piece]], *, windowing: Windowing, workers: int
+    grouped: tuple[int, Iterable[Piece]], *, windowing: Windowing, workers: int
 ) -> Iterator[tuple[int, bytes]]:
-    cell, pieces = met
-    if cell == _REST:
+    cell, pieces = grouped
+    if cell == _PARTS:
         for part, *_ in pieces:
-            yield _REST, part
+            yield _PARTS, part
         return
-    task = shared_pool(workers).submit(series.sort_cell, cell, list(pieces), windowing.staging)
-    yield series.bucket_of(cell), to_json(task.result())
+    task = shared_pool(workers).submit(
+        window_tasks.sort_cell, cell, list(pieces), windowing.staging
+    )
+    yield window_tasks.bucket_of(cell), to_json(task.result())
 
 
 def _cut(
-    met: tuple[int, Iterable[bytes]], spans: Spans, *, windowing: Windowing, workers: int
+    grouped: tuple[int, Iterable[bytes]], plan: TimePlan, *, windowing: Windowing, workers: int
 ) -> list[StagedPart]:
-    bucket, parts = met[0], [StagedPart(**json.loads(part)) for part in met[1]]
-    if bucket == _REST:
-        left_out = [
+    bucket, parts = grouped[0], [StagedPart(**json.loads(part)) for part in grouped[1]]
+    if bucket == _PARTS:
+        with_excluded = [
             part for part in parts if part.rejected or part.filtered or part.skipped or part.unread
         ]
-        return [series.without_rows(part, windowing) for part in left_out]
-    task = shared_pool(workers).submit(series.cut_bucket, bucket, parts, spans.clock, windowing)
+        return [window_tasks.without_rows(part, windowing) for part in with_excluded]
+    task = shared_pool(workers).submit(
+        window_tasks.cut_bucket, bucket, parts, plan.timeline, windowing
+    )
     return task.result()
 
 
-def _problem(spans: Spans) -> list[str]:
-    return [] if spans.problem is None else [spans.problem]
+def _problem(plan: TimePlan) -> list[str]:
+    return [] if plan.problem is None else [plan.problem]
 
 
 @dataclasses.dataclass(eq=False)
 class CutWindows(beam.PTransform):
-    """Parts of rows in; parts of windows out, and sentences about what cannot be."""
+    """Cut windows: parts of rows in; (parts of windows, problems as sentences) out.
+
+    workers: encoder processes; 0 is one per core.
+    """
 
     windowing: Windowing
     workers: int = 0
@@ -72,23 +79,23 @@ class CutWindows(beam.PTransform):
         super().__init__()
 
     def expand(self, parts: beam.PCollection[StagedPart]) -> Any:
-        given = {"windowing": self.windowing, "workers": self.workers}
+        options = {"windowing": self.windowing, "workers": self.workers}
         found = (
             parts
-            | "SurveyTimes" >> beam.Map(_survey, **given).with_output_types(TimeSurvey)
+            | "SurveyTimes" >> beam.Map(_survey, **options).with_output_types(TimeSurvey)
             | "SumTimes" >> beam.CombineGlobally(TimeSurvey.sum).without_defaults()
-            | "Spans" >> beam.Map(self.windowing.spans).with_output_types(Spans)
+            | "TimePlan" >> beam.Map(self.windowing.plan).with_output_types(TimePlan)
         )
-        spans = AsSingleton(found, default_value=self.windowing.spans(TimeSurvey()))
+        plan = AsSingleton(found, default_value=self.windowing.plan(TimeSurvey()))
         windows = (
             parts
             | "SpreadRows" >> beam.Reshuffle()
             | "IntoCells"
-            >> beam.FlatMap(_into_cells, spans, **given).with_output_types(tuple[int, Piece])
-            | "MeetInCells" >> beam.GroupByKey()
-            | "SortCells" >> beam.FlatMap(_sort, **given).with_output_types(tuple[int, bytes])
-            | "MeetInBuckets" >> beam.GroupByKey()
-            | "CutWindows" >> beam.FlatMap(_cut, spans, **given).with_output_types(StagedPart)
+            >> beam.FlatMap(_into_cells, plan, **options).with_output_types(tuple[int, Piece])
+            | "GroupByCell" >> beam.GroupByKey()
+            | "SortCells" >> beam.FlatMap(_sort, **options).with_output_types(tuple[int, bytes])
+            | "GroupByBucket" >> beam.GroupByKey()
+            | "CutWindows" >> beam.FlatMap(_cut, plan, **options).with_output_types(StagedPart)
             | "SpreadWindows" >> beam.Reshuffle()
         )
         return windows, found | "NoSeries" >> beam.FlatMap(_problem).with_output_types(str)

@@ -1,7 +1,8 @@
-"""Windows of series: rows in the order of time, what is twice, gaps, and what is cut of them.
+"""Cutting of time series into windows: ordering, duplicates, resampling, gaps.
 
-Rows come in cells, one after another in time; what a window needs of earlier ones is carried along.
-So it does not matter where cells end, and no more is held than a cell and a window of each series.
+Rows come in cells, in the order of time. The rows of earlier cells that later windows need are
+carried over, so the boundaries of cells do not affect the windows, and memory holds no more than a
+cell and one window of each series.
 """
 
 from __future__ import annotations
@@ -15,114 +16,41 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout
-from recordmill.transforms.model.user_columns import flat, is_list, user_fields
+from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
-from recordmill.transforms.windowing.time_spans import SERIES, TIME, Ints
+from recordmill.transforms.windowing.time_survey import SERIES, TIME, Ints
+from recordmill.transforms.windowing.window_layout import OF_SERIES, START
 
-OF_SERIES = "window/series"  # string: the series a window is of
-START = "window/start"  # when it begins
-
-_INPUTS = "__inputs__"  # int64: of how many rows of the input a row is made
-_GROUP = "__step__"  # int64: rows of one series and step have the same
-_PLACE = "__place__"  # int64: a carried row's place in its run; -1 of others
-_OURS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, SERIES, TIME)
-_BYTES = 4 << 20  # of windows at a time, about
+_INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
+_GROUP = "__step__"  # int64: number of the (series, step) of a row, for resampling
+_PLACE = "__place__"  # int64: index in its run of a row carried over; -1 for other rows
+_BYTES = 4 << 20  # about the bytes of windows that are made at a time
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Clock:
-    """What was learned of all times.
+class Timeline:
+    """The time step and the splits in time of all series.
 
-    step: microseconds between rows, None where nobody knows. cuts: (split, when it begins),
-    ascending; empty where splits do not go by time.
+    step: microseconds between rows; None if unknown. cuts: (split, time at which it begins), in
+    ascending order; empty if time does not decide splits.
     """
 
     step: int | None
     cuts: tuple[tuple[str, int], ...] = ()
 
     def max_gap(self, options: WindowOptions) -> int:
-        """How far rows may be apart that follow each other."""
+        """Return the largest distance in microseconds of consecutive rows without a gap."""
         if options.max_gap is not None:
             return options.max_gap
         return 0 if self.step is None else self.step * 3 // 2
 
 
-def layout_of(rows: Layout, options: WindowOptions) -> Layout:
-    """What windows are like, of rows like these.
-
-    Raises:
-      ConfigError: a window cannot have a column.
-    """
-    fields = [pa.field(name, pa.string()) for name in _OURS[:4]]
-    fields += [pa.field(OF_SERIES, pa.string(), False)]
-    fields += [pa.field(START, pa.timestamp("us"), False)]
-    for field in user_fields(rows.columns):
-        if field.name in (OF_SERIES, START):
-            raise ConfigError(f"column {field.name!r} has the name of a feature that is made here")
-        kind = pa.list_(_value_type(field, options), options.window)
-        fields.append(pa.field(field.name, kind, False))
-    return Layout(
-        columns=pa.schema(fields),
-        labelled=rows.labelled,
-        grouped=rows.grouped or options.split_by == "series",
-        presplit=rows.presplit or options.split_by == "time",
-    )
-
-
-def _value_type(field: pa.Field, options: WindowOptions) -> pa.DataType:
-    kind, types = field.type, pa.types
-    if is_list(kind):
-        raise ConfigError(
-            f"column {field.name!r} is of lists, of which no windows are made: leave it out with"
-            " --drop-columns"
-        )
-    missing = field.nullable or (options.gap_policy == "fill" and options.fill == "missing")
-    numeric = types.is_integer(kind) or types.is_boolean(kind)
-    if types.is_floating(kind) or (numeric and (missing or options.step is not None)):
-        return pa.float64()
-    if numeric:
-        return pa.int64()
-    if types.is_temporal(kind) and missing:
-        raise ConfigError(
-            f"column {field.name!r} is of {kind} and has rows without a value, which a window"
-            " cannot have: leave it out with --drop-columns"
-        )
-    return kind
-
-
-def fields_of_rows(rows: pa.Schema, options: WindowOptions) -> pa.Schema:
-    """The user's columns of rows, as `rows_of` gives them back: of several integers the mean is
-    none.
-    """
-    fields = user_fields(rows)
-    if options.step is None:
-        return pa.schema(fields)
-    numeric = (pa.types.is_integer, pa.types.is_boolean)
-    return pa.schema(
-        [f.with_type(pa.float64()) if any(is_a(f.type) for is_a in numeric) else f for f in fields]
-    )
-
-
-def rows_of(windows: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
-    """The rows of windows, one after another, each as often as it is in one.
-
-    rows: their columns, of `fields_of_rows`.
-    """
-    size = windows.schema.field(rows.names[0]).type.list_size
-    window = pa.array(np.repeat(np.arange(len(windows)), size))
-    columns = {n: windows[n].take(window) for n in (batch.KEY, batch.LABEL, batch.SPLIT)}
-    for field in rows:
-        columns[field.name] = flat(windows[field.name]).cast(field.type)
-    return pa.RecordBatch.from_pydict(columns)
-
-
 def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """By series, time and key; of numbered rows the ninth comes before the tenth."""
+    """Sort rows by series, time, length of the key, and key, so that row 9 comes before row 10."""
     keys = rows[batch.KEY]
     columns = {SERIES: rows[SERIES], TIME: rows[TIME], "size": pc.utf8_length(keys), "key": keys}
     by = [(name, "ascending") for name in columns]
@@ -130,7 +58,11 @@ def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def without_repeats(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
-    """Ordered rows, of each series and time one: the same again is left out, another a reject."""
+    """Return ordered rows with one row per series and time, and the rejects.
+
+    Later rows of the same series and time are dropped if they have the same values, and rejected
+    otherwise.
+    """
     is_first = _is_first(rows)
     late = np.flatnonzero(~is_first)
     if not len(late):
@@ -158,7 +90,10 @@ def without_repeats(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]
 
 
 def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
-    """Ordered rows at whole multiples of the step, with the number of rows that each is made of."""
+    """Resample ordered rows to multiples of the step.
+
+    The column `__inputs__` counts the rows that each row is made of.
+    """
     rows = rows.append_column(_INPUTS, pa.array(np.ones(len(rows), np.int64)))
     if options.step is None:
         return rows
@@ -169,7 +104,7 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
         how[field.name] = options.resample if numeric else "last"
     others = rows.schema.names
     rows = rows.append_column(_GROUP, pa.array(np.cumsum(_is_first(rows))))
-    # Groups come in any order, but the rows of one in theirs.
+    # The order of the groups is undefined, but rows keep their order inside a group.
     grouped = (
         pa.Table.from_batches([rows])
         .group_by(_GROUP, use_threads=False)
@@ -182,43 +117,41 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
 
 
 def _is_first(rows: pa.RecordBatch) -> Mask:
-    """bool[n]: which ordered rows are the first of their series and time."""
+    """Return bool[n], true for the first of ordered rows of a series and time."""
     return np.append(True, ~_same_series(rows) | (np.diff(_times(rows)) != 0))[: len(rows)]
 
 
 def gaps(rows: pa.RecordBatch, max_gap: int) -> Mask:
-    """Of which ordered rows, but for the first, the series has no row right before: bool[n - 1]."""
+    """Return bool[n - 1], true if there is a gap in a series between a row and the next."""
     return _same_series(rows) & (np.diff(_times(rows)) > max_gap)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowedRows:
-    """Windows, and what became of the rows: `used` of the input are in a window that was not there
-    before.
-    """
+    """Windows, and `used`: number of input rows that are in them and in no earlier window."""
 
     windows: pa.RecordBatch
     used: int = 0
 
 
 class WindowCutter:
-    """Cuts the cells of a bucket, which come in the order of time.
+    """Cuts windows from the cells of a bucket, which must come in the order of time.
 
-    schema: of the windows.
+    schema: schema of the windows.
     """
 
-    def __init__(self, options: WindowOptions, clock: Clock, schema: pa.Schema) -> None:
+    def __init__(self, options: WindowOptions, timeline: Timeline, schema: pa.Schema) -> None:
         self._options = options
-        self._clock = clock
-        self._max_gap = self._reaches = clock.max_gap(options)
-        if options.gap_policy == "fill" and clock.step is not None:
-            # The last row that is filled in may stand half a step too far from the next one.
-            self._reaches = max(self._max_gap, clock.step * 3 // 2)
+        self._timeline = timeline
+        self._max_gap = self._reaches = timeline.max_gap(options)
+        if options.gap_policy == "fill" and timeline.step is not None:
+            # The last filled row may be up to half a step too far from the next row.
+            self._reaches = max(self._max_gap, timeline.step * 3 // 2)
         self._schema = schema
         self._carried: pa.RecordBatch | None = None
 
     def cut(self, cell: pa.RecordBatch) -> Iterator[WindowedRows]:
-        """The windows that end in a cell: of rows that are ordered, without repeats, resampled."""
+        """Yield the windows that end in a cell, whose rows are ordered, distinct and resampled."""
         rows = self._in_splits(cell)
         if not len(rows):
             return
@@ -235,15 +168,15 @@ class WindowCutter:
                 yield self._emit(rows, places, some)
 
     def _in_splits(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with their split, where that goes by time; without those to be left out after it."""
-        if not self._clock.cuts:
+        """Assign splits by time, if options say so, and drop rows within `purge` after a cut."""
+        if not self._timeline.cuts:
             return rows
         times = _times(rows)
-        begins = np.array([begin for _, begin in self._clock.cuts])
+        begins = np.array([begin for _, begin in self._timeline.cuts])
         at = np.searchsorted(begins, times, side="right") - 1
-        names = pa.array([name for name, _ in self._clock.cuts], pa.string())
+        names = pa.array([name for name, _ in self._timeline.cuts], pa.string())
         rows = batch.set_column(rows, batch.SPLIT, names.take(pa.array(at)))
-        # In floats, as the first split begins as early as there are integers.
+        # In floats, because the first split begins at the smallest int64.
         late = times - begins[at].astype(np.float64) >= self._options.purge
         return rows.filter(pa.array(late | (at == 0)))
 
@@ -253,13 +186,13 @@ class WindowCutter:
         mine = pc.is_in(self._carried[SERIES], value_set=rows[SERIES].unique())
         joined = batch.concat([self._carried.filter(mine), rows])
         others = self._carried.filter(pc.invert(mine))
-        # Whose last row is too long ago has none to come that follows it.
+        # Drop series whose last row is too long ago for any later row to continue them.
         over = int(_times(rows).min()) - self._longest_gap()
         self._carried = others.filter(pc.greater_equal(others[TIME], over))
         return joined.sort_by([(SERIES, "ascending"), (TIME, "ascending")])
 
     def _longest_gap(self) -> int:
-        options, step = self._options, self._clock.step
+        options, step = self._options, self._timeline.step
         if options.gap_policy != "fill" or step is None:
             return self._max_gap
         return max(self._max_gap, step * (self._fill_rows + 1))
@@ -270,8 +203,8 @@ class WindowCutter:
         return options.window if options.fill_rows is None else options.fill_rows
 
     def _filled(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """With a row for each that is missing in a gap that is to be filled."""
-        options, step = self._options, self._clock.step
+        """Insert the missing rows of gaps that are short enough to be filled."""
+        options, step = self._options, self._timeline.step
         if options.gap_policy != "fill" or step is None:
             return rows
         apart = np.diff(_times(rows))
@@ -293,7 +226,7 @@ class WindowCutter:
         return filled
 
     def _places(self, rows: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """Each row's place in its run, and the index of the last row of its run."""
+        """Return the index of each row in its gapless run, and that of the last row of the run."""
         times = _times(rows)
         follows = _same_series(rows) & _same_split(rows)
         follows &= np.diff(times) <= self._reaches
@@ -304,7 +237,7 @@ class WindowCutter:
         return places, np.repeat(firsts + sizes - 1, sizes)
 
     def _carry(self, rows: pa.RecordBatch, places: Ints, lasts: Ints) -> None:
-        """Keeps what windows to come may need: the end of the last run of each series."""
+        """Keep the rows that later windows may need: the end of the last run of each series."""
         count = max(self._options.reach - 1, 1)
         is_last = ~np.append(_same_series(rows), False)  # row of its series
         ends_series = is_last[lasts]
@@ -334,7 +267,7 @@ class WindowCutter:
             kind = field.type.value_type
             values = rows[field.name].take(taken).cast(kind)
             if values.null_count:
-                values = values.fill_null(_nothing(kind))
+                values = values.fill_null(_missing_value(kind))
             columns[field.name] = pa.FixedSizeListArray.from_arrays(values, window)
         arrays = [columns[name] for name in self._schema.names]
         return WindowedRows(
@@ -343,12 +276,12 @@ class WindowCutter:
         )
 
     def _groups(self, rows: pa.RecordBatch, at: pa.Array) -> pa.Array:
-        """What stays together; nothing does where the split is known."""
+        """Return the groups of windows: of the row, or its series; null if the split is set."""
         named = pc.coalesce(rows[batch.GROUP].take(at), rows[SERIES].take(at))
         return pc.if_else(rows[batch.SPLIT].take(at).is_null(), named, None)
 
     def _used(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> int:
-        """Rows of the input that are in these windows, and in none that starts before."""
+        """Return the number of input rows that are in these windows and in no earlier window."""
         window, stride = self._options.window, self._options.stride
         before = np.where(places[starts] > 0, max(window - stride, 0), 0)
         sums = np.append(0, np.cumsum(np.asarray(rows[_INPUTS])))
@@ -356,14 +289,14 @@ class WindowCutter:
 
 
 def shown_time(microseconds: int) -> str:
-    """As ISO 8601, without a fraction that is 0."""
+    """Return a time in ISO 8601, without a fraction of 0. microseconds: since 1970."""
     return (
         datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=microseconds)
     ).isoformat(" ")
 
 
 def _keys(series: pa.Array, begins: pa.Array) -> pa.Array:
-    """SERIES@START, a fraction of a second only where there is one."""
+    """Return keys of the form SERIES@START, with a fraction of a second only if it is not 0."""
     times = begins.cast(pa.timestamp("us"))
     texts = pc.strftime(times, format="%Y-%m-%dT%H:%M:%S")
     texts = pc.replace_substring_regex(texts, r"\.0+$", "")
@@ -371,7 +304,7 @@ def _keys(series: pa.Array, begins: pa.Array) -> pa.Array:
 
 
 def _labels(labels: pa.Array, starts: Ints, window: int, rule: LabelRule) -> pa.Array:
-    """string[windows], null where the rows that decide have none."""
+    """Return the label of each window by the rule; null if the deciding rows have none."""
     last = labels.take(pa.array(starts + window - 1 + rule.rows))
     if rule.kind in ("last", "ahead"):
         return last
@@ -390,8 +323,8 @@ def _labels(labels: pa.Array, starts: Ints, window: int, rule: LabelRule) -> pa.
     return names.take(pa.array(found, mask=found < 0))
 
 
-def _nothing(kind: pa.DataType) -> object:
-    """What a window has where a row has no value."""
+def _missing_value(kind: pa.DataType) -> object:
+    """Return the value that stands for a missing one in windows: NaN or empty."""
     if pa.types.is_floating(kind):
         return float("nan")
     return b"" if pa.types.is_binary(kind) else ""
@@ -402,7 +335,7 @@ def _times(rows: pa.RecordBatch) -> Ints:
 
 
 def _same_series(rows: pa.RecordBatch) -> Mask:
-    """Whether each row, but for the first, is of the series of the row before: bool[n - 1]."""
+    """Return bool[n - 1], true if a row and the next are of the same series."""
     codes, _ = batch.encode(rows[SERIES])
     same: Mask = np.diff(codes) == 0
     return same

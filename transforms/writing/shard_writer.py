@@ -1,8 +1,8 @@
-"""The ordered shard writer: rows in final order through the encoder processes into one file.
+"""The ordered shard writer: encodes the rows of a shard, in final order, into one file.
 
-Beam's own WriteToTFRecord gives the names and the compression option; order, resume, checksums and
-rejects are ours. A shard of any size is written by looking ahead: tasks run in all processes, and
-their results are appended in order, so that a dataset of one shard still uses every core.
+Names and compression are those of Beam's own WriteToTFRecord. Beyond it, this writer keeps an
+order, resumes, and writes checksums and rejects. Tasks run ahead in all encoder processes and their
+results are appended in order, so that a dataset of one shard still uses every core.
 """
 
 import collections
@@ -28,26 +28,27 @@ from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
-from recordmill.transforms.staged.listing import located
+from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.writing.reshuffle import Shard as ShardId
-from recordmill.transforms.writing.reshuffle import sort_pieces
+from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
 
-_LOOK_AHEAD = 32 << 20  # bytes of results for each encoder process, of all writers of this process
-_SHARDS_AT_ONCE = 2  # of one bundle
-_DIGESTED = 1 << 14  # rows at once, or so many as take this
-_DIGESTED_BYTES = 4 << 20
-_IN_HAND = 128 << 20  # bytes of rows of all shards that a process writes; one shard may be larger
+_LOOK_AHEAD = 32 << 20  # bytes of results per encoder process, over all writers of this process
+_SHARDS_AT_ONCE = 2  # shards of a bundle that are written concurrently
+_DIGEST_ROWS = 1 << 14  # rows are hashed in slices of up to this many rows,
+_DIGEST_BYTES = 4 << 20  # and about this many bytes
+_MAX_ROW_BYTES = 128 << 20  # bytes of rows of all shards in progress; a single shard may exceed it
 
 
-class _Budget:
-    """What the writers of a process have in flight: bytes of results, and tasks.
+class _TaskBudget:
+    """Limits the tasks that the writers of a process have in flight, and the bytes of their
+    results.
 
-    As many tasks as there are encoder processes always may; a writer that has none in flight too,
-    so that no writer ever waits for another.
+    As many tasks as there are encoder processes are always allowed, and so is the first task of a
+    writer, so that no writer waits for another.
     """
 
     def __init__(self) -> None:
@@ -71,13 +72,11 @@ class _Budget:
             self._tasks -= 1
 
 
-_budget = _Budget()
+_budget = _TaskBudget()
 
 
-class _InHand:
-    """The rows of the shards that are being written in this process: so many bytes together, or one
-    shard however large it is.
-    """
+class _RowBudget:
+    """Limits the bytes of rows of the shards in progress in a process; one shard may exceed it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -85,9 +84,9 @@ class _InHand:
 
     @contextmanager
     def hold(self, size: int) -> Iterator[None]:
-        """Waits until there is room for a shard, and keeps it."""
+        """Wait until there is room for a shard of this size, and reserve it."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= _IN_HAND)
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= _MAX_ROW_BYTES)
             self._bytes += size
         try:
             yield
@@ -97,13 +96,13 @@ class _InHand:
                 self._changed.notify_all()
 
 
-_in_hand = _InHand()
+_row_budget = _RowBudget()
 
 
 def encode_in_order(
     rows: pa.RecordBatch, *, packed: bytes, split: SplitPlan, compression: str, pool: ProcessPool
 ) -> Iterator[tuple[int, EncodedChunk]]:
-    """Yields (first row, encoded chunk) in order, encoding ahead within the budget."""
+    """Yield (index of its first row, encoded chunk) in order, encoding ahead within the budget."""
     step = split.task_rows
     size = step * split.estimate.record_bytes
     waiting: collections.deque[tuple[int, Future[EncodedChunk]]] = collections.deque()
@@ -128,14 +127,14 @@ def encode_in_order(
             waiting.append((start, future))
         while waiting:
             yield oldest()
-    finally:  # the encoder failed, or who reads this did: nobody wants the rest
+    finally:  # if the encoder or the consumer failed, the other results are not needed
         for _, future in waiting:
             future.cancel()
             _budget.give_back(size)
 
 
-class _Tally:
-    """What became of the rows of a shard, in their order."""
+class _ShardOutcome:
+    """Collects the outcome of the rows of a shard, chunk by chunk."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows = rows
@@ -171,11 +170,11 @@ class _Tally:
         return np.concatenate(self._kept) if self._kept else np.zeros(0, np.int64)
 
     def index(self, *, groups: bool) -> pa.Table:
-        """The rows of the index."""
+        """Return the rows of the index. groups: whether it has the column `group`."""
         lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
-        ours = (batch.KEY, batch.LABEL, batch.GROUP, batch.COPY)
-        there = [name for name in ours if name in self._rows.schema.names]
-        kept = batch.choose(self._rows.select(there), self.kept)
+        indexed = (batch.KEY, batch.LABEL, batch.GROUP, batch.COPY)
+        present = [name for name in indexed if name in self._rows.schema.names]
+        kept = batch.choose(self._rows.select(present), self.kept)
         if self.names is not None:
             kept = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: self.names}))
         columns = {
@@ -194,8 +193,10 @@ class _Tally:
 class ShardWriter:
     """Writes shards into staging.
 
-    groups: whether the index names the group of each record. versions: of the libraries that shape
-    bytes, where the job was submitted; a worker must have the same.
+    groups: whether the index has the group of each record.
+    workers: encoder processes; 0 is one per core.
+    versions: {library: version} of the submitter, for libraries that shape bytes; a worker must
+      have the same.
     """
 
     encoder: Encoder
@@ -206,18 +207,23 @@ class ShardWriter:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def check_versions(self) -> None:
-        """Raises RunError where this machine would write other bytes than the submitter's."""
+        """Check that this machine writes the same bytes as the submitter.
+
+        Raises:
+          RunError: a library has another version.
+        """
         here = self.encoder.versions()
         theirs = {name: version for name, version in self.versions.items() if name in here}
         found = unlike_submitter(theirs, here)
         if found is not None:
             raise RunError(
-                f"{found}: the same versions write the same bytes, so install them on both sides"
+                f"{found}: other versions may write other bytes, so install the same ones on both"
+                " sides"
             )
 
     def write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
-        """Writes a shard, or finds it finished: the same rows, the same learned values."""
-        with _in_hand.hold(sum(len(data) + length for data, _, _, length in pieces)):
+        """Write a shard, unless an earlier run finished it from the same rows and artifacts."""
+        with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
             return self._write(shard, pieces, plan)
 
     def _write(self, shard: ShardId, pieces: Sequence[Piece], plan: Plan) -> ShardInfo:
@@ -227,7 +233,7 @@ class ShardWriter:
         rows = sort_pieces(pieces, seed=plan.seed, staging=self.staging)
         digest = self._digest(rows, plan, split)
         done = self.staging.shard_info(name)
-        if done is not None and done.plan == digest and self._is_whole(done, count):
+        if done is not None and done.plan == digest and self._is_complete(done, count):
             return done
         place = self.staging.place(f"shards/{name}")
         place.parent.make_dirs()
@@ -235,48 +241,49 @@ class ShardWriter:
         if rows is None:
             rows = _no_rows()
         rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
-        tally = _Tally(rows)
+        outcome = _ShardOutcome(rows)
         with temporary.open_output() as sink:
-            size, sha256 = self._write_rows(rows, sink, tally, plan, split)
+            size, sha256 = self._write_rows(rows, sink, outcome, plan, split)
         info_place = self.staging.place(f"info/{name}.json")
-        # From here to the new info the shard is unfinished: the old info is of other rows.
+        # The old info describes other rows. Until the new one is written, the shard is unfinished.
         info_place.delete(missing_ok=True)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
-        index.write_bytes(shard_index.index_bytes(tally.index(groups=self.groups)))
+        index.write_bytes(shard_index.index_bytes(outcome.index(groups=self.groups)))
         temporary.rename_to(place)
-        info = self._info(shard, name, digest, rows, tally, (size, sha256))
+        info = self._info(shard, name, digest, rows, outcome, (size, sha256))
         info_place.parent.make_dirs()
         info_place.write_bytes(to_json(info))
         return info
 
     def _digest(self, rows: pa.RecordBatch | None, plan: Plan, split: str) -> str:
-        given = {
+        """Return a hash of all that determines the bytes of a shard."""
+        artifacts = {
             name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
         }
-        context = dataclasses.replace(plan.context, artifacts=given)
-        learned = to_json([context, plan.splits[split].task_rows, self.groups])
-        digest = hashlib.sha256(learned)
+        context = dataclasses.replace(plan.context, artifacts=artifacts)
+        digest = hashlib.sha256(to_json([context, plan.splits[split].task_rows, self.groups]))
         if rows is not None:
-            # In slices: a large one would need as much memory once more.
-            fitting = _DIGESTED_BYTES * len(rows) // max(rows.nbytes, 1)
-            step = min(max(fitting, 1), _DIGESTED)
+            # In slices, because serializing all rows at once would double their memory.
+            fitting = _DIGEST_BYTES * len(rows) // max(rows.nbytes, 1)
+            step = min(max(fitting, 1), _DIGEST_ROWS)
             for start in range(0, len(rows), step):
                 digest.update(batch.to_buffer(rows.slice(start, step)))
         return digest.hexdigest()
 
-    def _is_whole(self, done: ShardInfo, count: int) -> bool:
+    def _is_complete(self, done: ShardInfo, count: int) -> bool:
         place = self.staging.place(f"shards/{done.shard.file}")
         index = self.staging.place(index_name(done.split, done.number, count))
         return place.exists() and place.size() == done.shard.bytes and index.exists()
 
     def _write_rows(
-        self, rows: pa.RecordBatch, sink: BinaryIO, tally: _Tally, plan: Plan, split: str
+        self, rows: pa.RecordBatch, sink: BinaryIO, outcome: _ShardOutcome, plan: Plan, split: str
     ) -> tuple[int, str]:
+        """Write the Examples of rows, and return the size in bytes and the sha256 of the file."""
         sha256 = hashlib.sha256()
         size = 0
         for start, chunk in encode_in_order(
-            located(rows, self.staging),
+            with_staged_paths(rows, self.staging),
             packed=pack_encoder(self.encoder, plan.context),
             split=plan.splits[split],
             compression=self.compression,
@@ -285,7 +292,7 @@ class ShardWriter:
             sink.write(chunk.data)
             sha256.update(chunk.data)
             size += len(chunk.data)
-            tally.add(start, chunk)
+            outcome.add(start, chunk)
         return size, sha256.hexdigest()
 
     def _info(
@@ -294,13 +301,13 @@ class ShardWriter:
         name: str,
         digest: str,
         rows: pa.RecordBatch,
-        tally: _Tally,
+        outcome: _ShardOutcome,
         content: tuple[int, str],
     ) -> ShardInfo:
-        kept = tally.kept
+        kept = outcome.kept
         copies = batch.copies(rows)
         packed = None
-        if tally.names is not None:
+        if outcome.names is not None:
             packed, kept = len(kept), kept[:0]
         originals = kept[copies[kept] == 0]
         classes = _count(batch.choose(rows[batch.LABEL], kept))
@@ -312,7 +319,7 @@ class ShardWriter:
             planned_copies=int((copies > 0).sum()),
             shard=Shard(
                 file=name,
-                records=len(kept) if tally.names is None else len(tally.names),
+                records=len(kept) if outcome.names is None else len(outcome.names),
                 bytes=content[0],
                 sha256=content[1],
                 classes=classes,
@@ -323,12 +330,12 @@ class ShardWriter:
                 if len(originals) == len(kept)
                 else _count(batch.choose(rows[batch.LABEL], originals))
             ),
-            rejects=tuple(tally.rejects),
-            rejected=tally.rejected,
-            filtered=dict(tally.filtered),
+            rejects=tuple(outcome.rejects),
+            rejected=outcome.rejected,
+            filtered=dict(outcome.filtered),
             packed=packed,
-            filled=tally.filled,
-            objects=tally.objects,
+            filled=outcome.filled,
+            objects=outcome.objects,
         )
 
 
@@ -349,15 +356,18 @@ def _no_rows() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
 
 
-class _WriteShard(beam.DoFn):
-    """Begins a shard before the one ahead of it is finished: while the index of that is written,
-    or its last rows are encoded, the other processes have work.
+class WriteShard(beam.DoFn):
+    """Write shards, two of a bundle concurrently.
+
+    While the last rows of one shard are encoded, or its index is written, the other keeps the
+    encoder processes busy. A shard is written under a unique temporary name in staging and renamed;
+    its info and its index are written beside it. A second attempt, such as a runner's retry, gives
+    the same files.
     """
 
     def __init__(self, writer: ShardWriter) -> None:
         self._writer = writer
-        self._written = beam.metrics.Metrics.counter("recordmill", "records_written")
-        self._rejected = beam.metrics.Metrics.counter("recordmill", "records_rejected")
+        self._counters = RecordCounters("WriteToTFRecord")
 
     def setup(self) -> None:
         self._writer.check_versions()
@@ -382,30 +392,7 @@ class _WriteShard(beam.DoFn):
         try:
             info = self._writing.popleft().result()
         except BaseException:
-            wait(self._writing)  # an attempt that has failed leaves nobody behind who still writes
+            wait(self._writing)  # no thread of a failed attempt may go on writing
             raise
-        self._written.inc(info.shard.records)
-        self._rejected.inc(info.rejected)
+        self._counters.add(read=info.planned, out=info.shard.records, rejected=len(info.rejects))
         return info
-
-
-@dataclasses.dataclass(eq=False)
-class WriteShards(beam.PTransform):
-    """(shard, its pieces) in, as `ReshuffleIntoShards` gives them; what is known of each shard out.
-
-    A shard is written under a unique temporary name into the staging folder and renamed; beside it
-    come its info and its index. Writing it twice, as engines do on a retry, changes nothing.
-    """
-
-    writer: ShardWriter
-    plan: beam.pvalue.AsSideInput
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(
-        self, shards: beam.PCollection[tuple[ShardId, list[Piece]]]
-    ) -> beam.PCollection[ShardInfo]:
-        return shards | "WriteShard" >> beam.ParDo(
-            _WriteShard(self.writer), self.plan
-        ).with_output_types(ShardInfo)

@@ -1,4 +1,4 @@
-"""Long texts in several records, each of so many tokens at most."""
+"""Chunking: long texts become several records of a limited number of tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.subwords import Subwords, load_subwords
 from recordmill.transforms.encoders.tokenization.text_options import FROM_FILE, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, token_starts
@@ -22,13 +22,15 @@ _SPACE = np.frombuffer(b" \t\n\v\f\r", np.uint8)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _Places:
-    """Where texts can be cut.
+class _CutPoints:
+    """Places where texts can be cut.
 
-    at: int64[places], ascending, the byte of `Flat` where a token begins; the first of a text is
-    its beginning. before: int64[places], tokens of its text before each. offsets: int64[texts + 1],
-    the places of a text. tokens: int64[texts], of each. good: bool[places], where both sides come
-    out as the same tokens that they are together.
+    at: int64[places], ascending byte offsets in `Flat` where tokens begin; the first place of a
+        text is its start.
+    before: int64[places], number of tokens of the text before each place.
+    offsets: int64[texts + 1], the range of each text's places.
+    tokens: int64[texts], number of tokens of each text.
+    good: bool[places], true if both sides keep their tokens when the text is cut there.
     """
 
     at: Ints
@@ -39,9 +41,10 @@ class _Places:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextCutter:
-    """Cuts the column `text` into chunks of `options.chunk` tokens at most; each begins with the
-    last `options.chunk_overlap` of the one before.
+class TextChunker:
+    """Cuts the column `text` into chunks of at most `options.chunk` tokens.
+
+    Each chunk begins with the last `options.chunk_overlap` tokens of the previous one.
     """
 
     options: TextOptions
@@ -49,6 +52,7 @@ class TextCutter:
     def cut(
         self, rows: pa.RecordBatch, artifacts: Mapping[str, Artifact]
     ) -> tuple[pa.RecordBatch, Ints]:
+        """Return the chunks of all texts, and the row that each chunk comes from, int64[chunks]."""
         texts = normalize(rows[TEXT], self.options.unicode)
         flat = Flat.of(texts)
         size = self._size
@@ -85,10 +89,10 @@ class TextCutter:
         assert self.options.chunk is not None
         return self.options.chunk
 
-    def _token_places(self, flat: Flat) -> _Places:
-        """Every token of ours is the same, whatever stands before and after it."""
+    def _token_places(self, flat: Flat) -> _CutPoints:
+        """Return the cut points of built-in tokenizers, whose tokens ignore their context."""
         assert self.options.splitter is not None
-        # Bytes are cut where characters begin.
+        # Texts are cut between characters only, even if tokens are bytes.
         in_bytes = self.options.splitter == "bytes"
         at = token_starts(flat, "chars" if in_bytes else self.options.splitter)
         offsets = np.append(np.searchsorted(at, flat.starts), at.size)
@@ -98,26 +102,26 @@ class TextCutter:
         if in_bytes:
             before, counts = at - np.repeat(flat.starts, counts), flat.ends - flat.starts
         good = np.ones(at.size, np.bool_)
-        return _Places(at=at, before=before, offsets=offsets, tokens=counts, good=good)
+        return _CutPoints(at=at, before=before, offsets=offsets, tokens=counts, good=good)
 
 
-def _subword_places(subwords: Subwords, texts: pa.StringArray, flat: Flat) -> _Places:
-    """Where a token ends; what splits on both sides as it does together, is known of spaces."""
+def _subword_places(subwords: Subwords, texts: pa.StringArray, flat: Flat) -> _CutPoints:
+    """Return the cut points of subword tokens; those at spaces are known to keep the tokens."""
     ends, offsets = subwords.ends(texts)
     counts = np.diff(offsets)
     rows = np.repeat(np.arange(len(texts)), counts)
-    # A token begins where the one before it ends, the first where its text does.
+    # A token begins where the previous one ends, the first one at the start of its text.
     begins = np.append(0, ends[:-1])[: ends.size]
     begins[offsets[:-1][counts > 0]] = 0
     heads = np.flatnonzero(flat.data & 0xC0 != 0x80)
     at = heads[np.searchsorted(heads, flat.starts)[rows] + begins]
     at = np.maximum.accumulate(at)
     before = np.arange(at.size) - np.repeat(offsets[:-1], counts)
-    # Of tokens that share a character, it is the last after which there is a place.
+    # Several tokens may share a character: a text can be cut only after the last of them.
     kept = (np.append(at[1:], -1) != at) & (at < flat.ends[rows])
     first = np.searchsorted(rows[kept], np.arange(len(texts) + 1))
     good = np.isin(flat.data[at[kept]], _SPACE)
-    return _Places(at=at[kept], before=before[kept], offsets=first, tokens=counts, good=good)
+    return _CutPoints(at=at[kept], before=before[kept], offsets=first, tokens=counts, good=good)
 
 
 def _shorten(
@@ -127,8 +131,9 @@ def _shorten(
     cut: Callable[[int, int], list[str]],
     size: int,
 ) -> None:
-    """Cuts those of the texts shorter of which a chunk, by itself, comes out as more tokens than it
-    had as a part of them.
+    """Cut texts again, with smaller chunks, if a chunk on its own has too many tokens.
+
+    A chunk may have more tokens on its own than as a part of its text.
     """
     sizes = np.full(len(chunks), size)
     while rows.size:
@@ -147,10 +152,10 @@ def _shorten(
 def _cuts(
     before: Ints, good: npt.NDArray[np.bool_], *, tokens: int, size: int, overlap: int
 ) -> Iterator[tuple[int, int]]:
-    """The places (and -1 for the end) between which the chunks of one text are."""
+    """Yield where each chunk of a text begins and ends, as indices of places; -1 is the end."""
     start = 0
     while tokens - before[start] > size:
-        # As far as it goes, but so far that the next one begins behind this one.
+        # As long as possible, and long enough for the next chunk to begin after this one's start.
         least = int(np.searchsorted(before, before[start] + overlap, side="right"))
         most = int(np.searchsorted(before, before[start] + size, side="right")) - 1
         most = max(most, start + 1)

@@ -1,4 +1,4 @@
-"""Which texts are the same to a reader: what --dedup goes by."""
+"""Duplicate detection of texts, for --dedup."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT
+from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.model.ragged import string_array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SameText:
-    """Texts that differ in case, whitespace or Unicode's compatible forms only are the same.
+    """Treats texts as duplicates if they differ only in case, whitespace or compatibility forms.
 
-    mode: what becomes of them, as `recordmill.transforms.model.data_type.Duplicates` says.
+    mode: treatment of duplicates, as in `recordmill.transforms.model.data_type.Duplicates`.
     """
 
     mode: Literal["drop", "group"]
 
     def names(self, rows: pa.RecordBatch) -> pa.StringArray:
+        """Return a name for each row that is equal for duplicates: string[n]."""
         return duplicate_hash(rows[TEXT])
 
 
 def duplicate_hash(texts: pa.StringArray) -> pa.StringArray:
-    """The hash of each text as it is compared, 128 bits as hex: string[n]."""
+    """Return the hash of each normalized text, 128 bits as hex: string[n]."""
     digest = xxhash.xxh3_128_hexdigest
-    return string_array([digest(_compared(text).encode()) for text in texts.to_pylist()])
+    folded = unicode_tables.map_texts(_fold, texts)
+    return string_array([digest(" ".join(text.split()).encode()) for text in folded])
 
 
-def _compared(text: str) -> str:
-    """Folded (NFKC, case), with single spaces between its words."""
-    if not text.isascii():
-        # Folding takes some texts out of the normal form again.
-        folded = unicodedata.normalize("NFKC", text).casefold()
-        return " ".join(unicodedata.normalize("NFKC", folded).split())
-    return " ".join(text.lower().split())
+def _fold(text: str) -> str:
+    """Fold case and Unicode compatibility forms."""
+    if text.isascii():
+        return text.lower()
+    # Case folding may leave the normal form.
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

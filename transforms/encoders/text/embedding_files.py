@@ -1,5 +1,6 @@
-"""Files of word vectors: text as of GloVe, word2vec and fastText, word2vec's binary form, and an
-array beside a list of its words.
+"""Files of word vectors: text, word2vec's binary format, and NumPy arrays.
+
+Text files are those of GloVe, word2vec and fastText.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from recordmill.storage.files import Location
 Floats = npt.NDArray[np.float32]
 Block = tuple[list[bytes], Floats]  # words as UTF-8, and float32[words, width]
 
-_BLOCK = 16 << 20  # bytes that are parsed together
-_WORD = 1 << 16  # bytes that no word has
+_BLOCK = 16 << 20  # bytes that are parsed at once
+_WORD = 1 << 16  # bytes, more than any word has
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EmbeddingFile:
-    """A file of word vectors, by its name: `.npy` is an array, whose words stand in the file
-    `words`, one a line; `.bin` is word2vec's binary form; all else is text. `.gz` is unpacked.
+    """File of word vectors, whose format follows from its name.
+
+    `.npy` is an array, with its words in the file `words`, one per line. `.bin` is word2vec's
+    binary format. Others are text. Text and binary files may be compressed as `.gz`.
+
+    Raises:
+        ConfigError: `words` is missing for an array, or given for another format.
     """
 
     path: str
@@ -39,13 +45,13 @@ class EmbeddingFile:
     def __post_init__(self) -> None:
         if self._is_array and self.words is None:
             raise ConfigError(
-                f"--embeddings {self.path}: has numbers only; name the file of its words, one a "
-                "line, with --embedding-words"
+                f"--embeddings {self.path}: has no words; name a file with one word per line with "
+                "--embedding-words"
             )
         if not self._is_array and self.words is not None:
             raise ConfigError(
-                f"--embedding-words {self.words}: is about an .npy file, and --embeddings "
-                f"{self.path} has words of its own"
+                f"--embedding-words {self.words}: only for .npy files, and --embeddings "
+                f"{self.path} has its own words"
             )
 
     @property
@@ -53,7 +59,7 @@ class EmbeddingFile:
         return self.path.endswith(".npy")
 
     def sha256(self) -> str:
-        """Hex, of what the files hold."""
+        """Return the SHA-256 of the files' content, hex."""
         digest = hashlib.sha256()
         for path in (self.path, self.words):
             if path is not None:
@@ -63,11 +69,11 @@ class EmbeddingFile:
         return digest.hexdigest()
 
     def read(self) -> Iterator[Block]:
-        """All of it, in blocks of the same width.
+        """Yield blocks of words and vectors, all of the same width.
 
         Raises:
-          ConfigError: it is no such file, or its vectors are not of one width.
-          StorageError
+            ConfigError: the file has another format, or vectors have different widths.
+            StorageError: the file cannot be read.
         """
         with self._open() as file:
             if self._is_array:
@@ -101,29 +107,27 @@ class EmbeddingFile:
             read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
             shape, by_column, dtype = read_header(file)
         except (ValueError, AttributeError) as error:
-            raise self._unusable("expected an array as numpy.save writes it") from error
+            raise self._unusable("expected an array written by numpy.save") from error
         if by_column:
-            raise self._unusable("is stored column by column; save numpy.ascontiguousarray of it")
+            raise self._unusable("is in Fortran order; save numpy.ascontiguousarray of it")
         if len(shape) != 2 or dtype.kind != "f":
             raise self._unusable(
                 f"expected rows of floats, [words, width], got {dtype} of shape {shape}"
             )
         if shape[0] != len(words):
-            raise self._unusable(
-                f"has {shape[0]} rows, and {self.words} {len(words)} words: expected one each"
-            )
+            raise self._unusable(f"has {shape[0]} rows, but {self.words} has {len(words)} words")
         rows = max(_BLOCK // max(shape[1] * dtype.itemsize, 1), 1)
         for start in range(0, len(words), rows):
             some = words[start : start + rows]
             data = file.read(len(some) * shape[1] * dtype.itemsize)
             if len(data) < len(some) * shape[1] * dtype.itemsize:
-                raise self._unusable("ends in the middle of its rows")
+                raise self._unusable("is truncated")
             yield some, np.frombuffer(data, dtype).reshape(-1, shape[1]).astype(np.float32)
 
     def _read_binary(self, file: BinaryIO) -> Iterator[Block]:
         count, width = _size(file.readline(_WORD)) or (0, 0)
         if not width:
-            raise self._unusable("expected a first line with the number of words and their width")
+            raise self._unusable("expected the number of words and their width in the first line")
         size = 4 * width
         data, at, words, starts = b"", 0, list[bytes](), list[int]()
         for _ in range(count):
@@ -146,7 +150,7 @@ class EmbeddingFile:
         size = _size(first)
         width = len(first.split()) - 1 if size is None else size[1]
         if width < 1:
-            raise self._unusable("expected lines of a word and its numbers, with spaces between")
+            raise self._unusable("expected lines of a word and its numbers, separated by spaces")
         rest = first if size is None else b""
         number = 1 if size is None else 2
         count = 0
@@ -157,7 +161,7 @@ class EmbeddingFile:
                 whole, newline, after = rest, b"", b""
             lines = whole + newline
             if b"\0" in lines:
-                raise self._unusable("is no text; word2vec's binary form has the extension .bin")
+                raise self._unusable("is not text; word2vec's binary format has the extension .bin")
             lines = lines.replace(b"\r\n", b"\n").replace(b"\t", b" ").replace(b" \n", b"\n")
             if lines.strip(b"\n"):
                 block = self._parse(lines, width, number)
@@ -168,10 +172,10 @@ class EmbeddingFile:
             if not data:
                 break
         if size is not None and count != size[0]:
-            raise self._unusable(f"has {count} words, and its first line says {size[0]}")
+            raise self._unusable(f"has {count} words, but its first line declares {size[0]}")
 
     def _parse(self, lines: bytes, width: int, number: int) -> Block:
-        """The vectors of some lines, the first of which has this number."""
+        """Parse lines; `number` is the line number of the first one."""
         names = ["word", *map(str, range(width))]
         types = {"word": pa.binary(), **dict.fromkeys(names[1:], pa.float32())}
         try:
@@ -191,7 +195,7 @@ class EmbeddingFile:
         return table["word"].to_pylist(), vectors
 
     def _parse_slowly(self, lines: bytes, width: int, number: int) -> Block:
-        """Some word has a space in it, or something is wrong."""
+        """Parse lines in which a word has a space, or find the error."""
         words: list[bytes] = []
         rows: list[list[float]] = []
         for at, line in enumerate(lines.split(b"\n"), number):
@@ -201,14 +205,14 @@ class EmbeddingFile:
             try:
                 rows.append([float(field) for field in fields])
             except ValueError as error:
-                raise self._unusable(f"line {at} has what is no number: {error}") from error
+                raise self._unusable(f"line {at} has an invalid number: {error}") from error
             got = len(fields)
             with contextlib.suppress(ValueError):
-                if b" " in word:  # a word of several fields, or a vector that is too wide
+                if b" " in word:  # either a word with spaces or too many numbers
                     got += len([float(field) for field in word.split(b" ")[1:]])
             if got != width:
                 raise self._unusable(
-                    f"line {at} has {got} numbers, expected {width} as in the lines before it"
+                    f"line {at} has {got} numbers, expected {width} as in previous lines"
                 )
             words.append(word)
         return words, np.array(rows, np.float32).reshape(-1, width)
@@ -221,7 +225,7 @@ def _cut(data: bytes, words: list[bytes], starts: list[int], width: int) -> Iter
 
 
 def _size(line: bytes) -> tuple[int, int] | None:
-    """Words and width, where the line is a head that says so."""
+    """Return the number of words and their width if the line is a header, else None."""
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields):
         return int(fields[0]), int(fields[1])

@@ -1,6 +1,6 @@
-"""Vectors of words, looked up in a table of the user's that is far larger than what is held of it.
+"""Lookup of word vectors in a table that is larger than an encoder process should hold.
 
-The table is written once, as encoder processes map it into memory: what one has read all share.
+The table is written to files once. Encoder processes map these into memory and share their pages.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, Floats
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import DictionaryStrings, fixed_lists, list_array, padded
 
-NAME = "embeddings"  # of the artifact
+NAME = "embeddings"  # name of the artifact
 
 _Number = TypeVar("_Number", np.float32, np.uint64, np.int64)
 
@@ -32,16 +32,22 @@ _VECTORS, _HASHES, _ROWS, _DONE = "vectors.f32", "hashes.u64", "rows.i64", "tabl
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreparedEmbeddings:
-    """A file of vectors, as a job makes it ready for its encoders; sha256: hex, of the file."""
+    """Table of word vectors that a job writes for its encoders.
+
+    file: the file of the user.
+    sha256: hash of that file's content, hex.
+    """
 
     file: EmbeddingFile
     sha256: str
 
     def write(self, folder: Location) -> None:
-        """Writes the table; done already on resume. Of a word that comes twice the first counts.
+        """Write the table, unless an earlier attempt has written it.
+
+        The first vector of a repeated word counts.
 
         Raises:
-          ConfigError: the file is not what it should be.
+            ConfigError: the file is invalid.
         """
         if (folder / _DONE).exists():
             return
@@ -63,8 +69,11 @@ class PreparedEmbeddings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Embeddings:
-    """vectors: float32[words, width]. A word is told by its hash: hashes is uint64[words] in
-    ascending order, rows int64[words] has the vector of each.
+    """Table of word vectors, indexed by hashes of words.
+
+    vectors: float32[words, width].
+    hashes: uint64[words], ascending.
+    rows: int64[words], the row in `vectors` for each hash.
     """
 
     vectors: Floats
@@ -73,17 +82,20 @@ class Embeddings:
 
     @property
     def width(self) -> int:
+        """Length of a vector."""
         return int(self.vectors.shape[1])
 
     def find(self, words: pa.StringArray) -> Ints:
-        """The vector of each word, int64[n]; -1 where there is none."""
+        """Return the row of each word's vector, int64[n]; -1 for unknown words."""
         wanted = batch.hash_strings(words)
         at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
         return np.where(self.hashes[at] == wanted, self.rows[at], -1)
 
     def of_tokens(self, tokens: DictionaryStrings, *, length: int | None) -> pa.Array:
-        """The vectors of the tokens of each row, zeros for a token without one, flat. float32 lists
-        of any size; of length * width, where it is given.
+        """Return the vectors of each row's tokens, concatenated; zeros for unknown tokens.
+
+        length: number of tokens per row, which are cut or padded with zeros: the result has lists
+            of length * width float32. If None, lists have a variable length.
         """
         vectors, _ = self._of_distinct(tokens)
         if length is None:
@@ -92,8 +104,9 @@ class Embeddings:
         return fixed_lists(vectors[codes].reshape(len(codes), length * self.width))
 
     def mean(self, tokens: DictionaryStrings) -> pa.Array:
-        """The mean over the tokens of each row that have a vector, zeros where none has: lists of
-        `width` float32.
+        """Return the mean vector of each row's known tokens, zeros without any.
+
+        Vectors are lists of `width` float32.
         """
         vectors, known = self._of_distinct(tokens)
         out = np.zeros((len(tokens.offsets) - 1, self.width), np.float32)
@@ -106,8 +119,9 @@ class Embeddings:
         return fixed_lists(out)
 
     def _of_distinct(self, tokens: DictionaryStrings) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """The vector of each distinct token, zeros where it has none and in one row more, and
-        whether it has one, bool[distinct].
+        """Return the vectors of distinct tokens, and which are known, bool[distinct].
+
+        Vectors are float32[distinct + 1, width]; unknown tokens and the additional row are zeros.
         """
         found = self.find(tokens.distinct)
         known = found >= 0
@@ -117,7 +131,7 @@ class Embeddings:
 
 
 def load_embeddings(artifacts: Mapping[str, Artifact]) -> Embeddings:
-    """The table, opened once per process."""
+    """Return the table, opened once per process."""
     return _open(artifacts[NAME])
 
 

@@ -1,4 +1,4 @@
-"""Sequences of one length for language models: texts one after another, cut where one is full."""
+"""Packing of texts into token sequences of one length, for language models."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.model.ragged import string_array
 
-NAME = "@"  # stands between the key of the text that a pack begins with and where in it that is
+NAME = "@"  # separates the key of a pack's first text from the position in it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Packs:
-    """ids, segments, positions: int64[packs, length].
+    """Token sequences of one length.
 
-    segments: 1 for the first text of a pack, 2 for the next, 0 for padding. positions: from 0 on
-    in what a pack has of a text. row, start: int64[packs], the text that each begins with, and at
-    which of its ids. used: ids that are no padding.
+    ids, segments, positions: int64[packs, length]. Segments number the texts of a pack from 1; 0 is
+        padding. Positions count from 0 in each segment.
+    row: int64[packs], the text that each pack begins with.
+    start: int64[packs], the position in that text's ids.
+    used: number of ids that are not padding.
     """
 
     ids: Ints
@@ -30,18 +32,20 @@ class Packs:
     used: int
 
     def names(self, keys: pa.StringArray) -> pa.StringArray:
-        """A name for each pack, given the keys of the texts: as unique as these are."""
+        """Return a unique name for each pack, given the unique keys of the texts."""
         first = keys.take(pa.array(self.row)).to_pylist()
         starts = self.start.tolist()
         return string_array([f"{key}{NAME}{at}" for key, at in zip(first, starts, strict=True)])
 
 
 def pack(ids: Ints, offsets: Ints, *, length: int, padding: int) -> Packs:
-    """Packs texts in their order; only the last pack may have padding.
+    """Pack texts in their order; only the last pack may have padding.
 
     Args:
-      ids: int64[...], those of all texts.
-      offsets: int64[texts + 1], where texts begin and end in `ids`.
+        ids: int64[...], ids of all texts.
+        offsets: int64[texts + 1], offsets of the texts in `ids`.
+        length: ids of a pack.
+        padding: id that fills the last pack.
     """
     count = ids.size
     packs = -(-count // length)
@@ -70,5 +74,5 @@ def pack(ids: Ints, offsets: Ints, *, length: int, padding: int) -> Packs:
 
 
 def end_each(ids: Ints, offsets: Ints, end: int) -> tuple[Ints, Ints]:
-    """Texts with an id more at their ends."""
+    """Append the id `end` to each text; return ids and offsets."""
     return np.insert(ids, offsets[1:], end), offsets + np.arange(len(offsets))

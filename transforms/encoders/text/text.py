@@ -1,9 +1,8 @@
-"""Texts as Examples: their tokens, how often terms come in them, and the text itself."""
+"""Texts as Examples: tokens, term counts, weights, embeddings and the text itself."""
 
 from __future__ import annotations
 
 import dataclasses
-import unicodedata
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.format.features import Feature, Features
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.text.embeddings import NAME, load_embeddings
 from recordmill.transforms.encoders.text.packing import end_each, pack
@@ -34,7 +33,7 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
     Vocabulary,
     load_vocabulary,
 )
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, unicode_tables
 from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,
@@ -45,33 +44,36 @@ from recordmill.transforms.model.ragged import (
 )
 from recordmill.transforms.model.user_columns import user_fields, with_users
 
-_PADDING = 0  # the id that fills up, but for a tokenizer's file that has its own
+_PADDING = 0  # unless a tokenizer file has its own id of padding
 _BYTES = 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextEncoder:
-    """Turns the column `text` into the features of the options.
+    """Encoder of the column `text`.
 
-    unlabelled: rows without a label may occur, and have no label feature.
+    unlabelled: rows without a label may occur; they have no label feature.
 
-    A vocabulary that is learned, and a tokenizer's file, are artifacts of the context.
+    Learned vocabularies and tokenizer files are artifacts of the context.
     """
 
     options: TextOptions
     unlabelled: bool = False
 
     def features(self, rows: pa.Schema, context: Context) -> Features:
-        """Raises ConfigError for a user column that no feature can hold, or of a feature's name.
+        """Return the features of every record.
 
-        The sizes of vocabularies stand in it only where the context has them.
+        Sizes of vocabularies are None until these are known.
+
+        Raises:
+            ConfigError: a column of the user has an unsupported type or the name of a feature.
         """
         if self.options.pack is not None:
             return self._pack_features(context)
         declared = self._text_features(context)
         if context.labels:
             declared["label"] = label_feature(unlabelled=self.unlabelled)
-        return with_users(declared, _carried(rows), where="input")
+        return with_users(declared, _user_fields(rows), where="input")
 
     def _pack_features(self, context: Context) -> dict[str, Feature]:
         shape = (self.options.pack,)
@@ -86,37 +88,37 @@ class TextEncoder:
         declared: dict[str, Feature] = {}
         lines = self._lines(context)
         indices = Feature(dtype="int64", shape=(None,), kind="index", size=lines)
-        if "text" in options.outcome:
+        if "text" in options.output_features:
             declared["text"] = Feature(dtype="string", kind="text")
-        if "tokens" in options.outcome:
+        if "tokens" in options.output_features:
             length = options.max_length
             size = self._ids(context)
             declared["tokens"] = Feature(dtype="int64", shape=(length,), kind="index", size=size)
             if length is not None:
                 declared["tokens/mask"] = Feature(dtype="int64", shape=(length,))
                 declared["tokens/length"] = Feature(dtype="int64")
-        if "bow" in options.outcome:
+        if "bow" in options.output_features:
             declared["bow/indices"] = indices
             declared["bow/counts"] = Feature(dtype="int64", shape=(None,))
-        if "tfidf" in options.outcome and options.tfidf == "sparse":
+        if "tfidf" in options.output_features and options.tfidf == "sparse":
             declared["tfidf/indices"] = indices
             declared["tfidf/values"] = Feature(dtype="float32", shape=(None,))
-        elif "tfidf" in options.outcome:
+        elif "tfidf" in options.output_features:
             declared["tfidf"] = Feature(dtype="float32", shape=(lines,))
-        if "embeddings" in options.outcome:
+        if "embeddings" in options.output_features:
             width = load_embeddings(context.artifacts).width if NAME in context.artifacts else None
             tokens = () if options.pooling == "mean" else (options.max_length,)
             declared["embeddings"] = Feature(dtype="float32", shape=(*tokens, width))
         return declared
 
     def _lines(self, context: Context) -> int | None:
-        """Of the vocabulary; None where it is not known."""
+        """Return the number of lines of the vocabulary; None if not known."""
         if TOKENS_FILE not in context.artifacts:
             return None
         return len(load_vocabulary(context.artifacts).lines)
 
     def _ids(self, context: Context) -> int | None:
-        """How many ids there are; None where it is not known."""
+        """Return the number of ids; None if not known."""
         options = self.options
         if options.splitter == "bytes":
             return 1 + len(options.special_tokens) + _BYTES
@@ -127,36 +129,36 @@ class TextEncoder:
         return load_subwords(options, context.artifacts).size if known else None
 
     def versions(self) -> Mapping[str, str]:
-        """Of what knows Unicode, or makes the ids."""
+        """Return the versions of the libraries and of Unicode that affect the features."""
         splitter = self.options.splitter
         if splitter in SUBWORDS:
             found = dict(library_version(self.options))
         else:
             found = {"pyarrow": pa.__version__} if splitter == "words" else {}
         if self.options.unicode != "none":
-            found["unicode"] = unicodedata.unidata_version
+            found["unicode"] = unicode_tables.VERSION
         return found
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
-        """Keeps every row: what is bad about a text, its source or a check has found."""
+        """Encode all rows; invalid texts have been rejected by the source or a check."""
         options = self.options
         texts = normalize(rows[TEXT], options.unicode)
         texts = augment_words(texts, rows, options.augment, seed=context.seed)
         if options.pack is not None:
             return self._pack(texts, rows[batch.KEY], context)
         columns: dict[str, pa.Array] = {}
-        if "text" in options.outcome:
+        if "text" in options.output_features:
             columns["text"] = texts
-        if options.outcome != {"text"}:
+        if options.output_features != {"text"}:
             columns |= self._token_columns(texts, context)
         if context.labels:
             columns["label"] = label_numbers(rows[batch.LABEL], context)
-        columns |= {field.name: rows[field.name] for field in _carried(rows.schema)}
+        columns |= {field.name: rows[field.name] for field in _user_fields(rows.schema)}
         kept = RowOutcome(kept=np.arange(len(rows)))
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 
     def _pack(self, texts: pa.StringArray, keys: pa.StringArray, context: Context) -> Encoded:
-        """The ids of all texts in records of `options.pack`."""
+        """Encode all texts as records of `options.pack` ids."""
         options = self.options
         assert options.pack is not None
         ids, edges, padding = self._token_ids(texts, self._tokens(texts), context)
@@ -180,15 +182,15 @@ class TextEncoder:
         assert options.end_token is not None
         if options.splitter in SUBWORDS:
             found = load_subwords(options, context.artifacts).id_of(options.end_token)
-            assert found is not None  # refuse_impossible has seen to it
+            assert found is not None  # check_tokenizer_file rejects other end tokens
             return found
         others = options.oov_buckets if options.learns else 0
         return 1 + others + options.special_tokens.index(options.end_token)
 
     def _tokens(self, texts: pa.StringArray) -> DictionaryStrings | None:
-        """Split once for all features; None where no feature is of such tokens."""
+        """Split texts once for all features; None if no feature needs these tokens."""
         options = self.options
-        if not options.learns and "embeddings" not in options.outcome:
+        if not options.learns and "embeddings" not in options.output_features:
             return None
         assert options.splitter is not None
         return tokenize(texts, options.splitter)
@@ -196,7 +198,7 @@ class TextEncoder:
     def _token_ids(
         self, texts: pa.StringArray, tokens: DictionaryStrings | None, context: Context
     ) -> tuple[Ints, Ints, int]:
-        """Ids, where rows begin and end in them, and the one that pads."""
+        """Return ids, the offsets of rows in them, and the id of padding."""
         options = self.options
         if options.learns:
             assert tokens is not None
@@ -214,13 +216,13 @@ class TextEncoder:
         options = self.options
         tokens = self._tokens(texts)
         columns: dict[str, pa.Array] = {}
-        if "tokens" in options.outcome:
+        if "tokens" in options.output_features:
             columns |= self._id_columns(*self._token_ids(texts, tokens, context))
-        if "bow" in options.outcome or "tfidf" in options.outcome:
+        if "bow" in options.output_features or "tfidf" in options.output_features:
             assert tokens is not None
             known = load_vocabulary(context.artifacts)
             columns |= self._term_columns(_count_lines(tokens, known, ngrams=options.ngrams), known)
-        if "embeddings" in options.outcome:
+        if "embeddings" in options.output_features:
             assert tokens is not None
             table = load_embeddings(context.artifacts)
             mean = options.pooling == "mean"
@@ -243,10 +245,10 @@ class TextEncoder:
 
     def _term_columns(self, counts: TermCounts, known: Vocabulary) -> dict[str, pa.Array]:
         columns = {}
-        if "bow" in self.options.outcome:
+        if "bow" in self.options.output_features:
             columns["bow/indices"] = list_array(counts.indices, counts.offsets)
             columns["bow/counts"] = list_array(counts.counts, counts.offsets)
-        if "tfidf" in self.options.outcome:
+        if "tfidf" in self.options.output_features:
             values = _weigh(counts, known, norm=self.options.tfidf_norm).astype(np.float32)
             if self.options.tfidf == "sparse":
                 columns["tfidf/indices"] = list_array(counts.indices, counts.offsets)
@@ -259,7 +261,7 @@ class TextEncoder:
 
 
 def _count_lines(tokens: DictionaryStrings, known: Vocabulary, *, ngrams: int) -> TermCounts:
-    """How often which line of the vocabulary comes in each row; what is in none, does not count."""
+    """Return how often each line of the vocabulary occurs in each row, ignoring unknown terms."""
     terms = terms_of(tokens, ngrams=ngrams)
     lines = known.find(terms.distinct)[terms.codes]
     found = lines >= 0
@@ -272,9 +274,9 @@ def _count_lines(tokens: DictionaryStrings, known: Vocabulary, *, ngrams: int) -
 
 
 def _weigh(counts: TermCounts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDArray[np.float64]:
-    """The count of each term times its inverse document frequency, float64[k].
+    """Return the count of each term times its inverse document frequency, float64[k].
 
-    norm: `l2` divides by the root of the sum of squares over the row.
+    norm: `l2` divides by the root of the row's sum of squares.
     """
     assert known.idf is not None
     values = counts.counts * known.idf[counts.indices]
@@ -285,5 +287,5 @@ def _weigh(counts: TermCounts, known: Vocabulary, *, norm: TfidfNorm) -> npt.NDA
     return values / np.sqrt(squares)[rows]
 
 
-def _carried(rows: pa.Schema) -> list[pa.Field]:
+def _user_fields(rows: pa.Schema) -> list[pa.Field]:
     return [field for field in user_fields(rows) if field.name != TEXT]

@@ -1,8 +1,8 @@
-"""Small random changes to the words of a text, for copies of a record.
+"""Random augmentations of the words of a text, for copies of a record.
 
-What is drawn is a function of (seed, key, copy) and of the word's place, never of the order in
-which texts come. Words are what ASCII whitespace separates, whatever the tokenizer: text of a
-script without spaces stays as it is.
+Random numbers are a function of (seed, key, copy) and of the word's position, not of the order of
+texts. Words are separated by ASCII whitespace for every tokenizer, so text in a script without
+spaces does not change.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.tokenizers import split_whitespace
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.model.ragged import DictionaryStrings
 
-_CHANCE = 0.1  # of a word to be dropped, of two neighbours to change places
+_CHANCE = 0.1  # probability that a word is dropped, or swapped with the next one
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def augment_words(
     texts: pa.StringArray, rows: pa.RecordBatch, names: Iterable[str], *, seed: int
 ) -> pa.StringArray:
-    """Varies the texts of copies; rows that are no copies keep theirs.
+    """Augment the texts of copies; other rows keep their texts.
 
-    texts: string[n]. rows: the n rows, with our columns. names: of augmentations, done in a fixed
-    order. A text that is varied has single spaces between its words.
+    texts: string[n].
+    rows: the n rows, with the internal columns.
+    names: names of augmentations, which are applied in a fixed order.
+
+    An augmented text has single spaces between its words.
     """
     copied = pa.array(batch.copies(rows) > 0)
     wanted = frozenset(names)
@@ -50,16 +53,16 @@ def augment_words(
 
 
 def drop_words(words: DictionaryStrings, ranks: UInt64Array) -> DictionaryStrings:
-    """Leaves each word out with a chance of 0.1, but never all of a text.
+    """Drop each word with probability 0.1, but never all words of a text.
 
-    ranks: uint64[rows], what the draws of each row are derived from.
+    ranks: uint64[rows], from which random numbers are derived.
     """
     draws = _draws(words, ranks, "word-dropout")
     stays = draws >= _CHANCE
     sizes = words.counts
     filled = np.flatnonzero(sizes)
     starts = words.offsets[filled]
-    if filled.size:  # of a text that would lose all, the word of the highest draw stays
+    if filled.size:  # the word with the highest draw of a text always stays
         highest = np.maximum.reduceat(draws, starts)
         stays |= draws == np.repeat(highest, sizes[filled])
     return DictionaryStrings(
@@ -70,11 +73,11 @@ def drop_words(words: DictionaryStrings, ranks: UInt64Array) -> DictionaryString
 
 
 def swap_words(words: DictionaryStrings, ranks: UInt64Array) -> DictionaryStrings:
-    """Lets each two neighbours change places with a chance of 0.1; a word moves once at most."""
+    """Swap neighbouring words with probability 0.1; a word is swapped at most once."""
     wish = _draws(words, ranks, "word-swap") < _CHANCE
     sizes = words.counts
-    wish[words.offsets[1:][sizes > 0] - 1] = False  # the last of a text has no neighbour after it
-    # Of wishes in a row every second is granted, from the first on.
+    wish[words.offsets[1:][sizes > 0] - 1] = False  # the last word of a text has no next one
+    # Of consecutive candidates every second one is swapped, beginning with the first.
     places = np.arange(len(wish))
     begins = np.maximum.accumulate(np.where(wish, -1, places))
     left = np.flatnonzero(wish & ((places - begins) % 2 == 1))
@@ -84,7 +87,7 @@ def swap_words(words: DictionaryStrings, ranks: UInt64Array) -> DictionaryString
 
 
 def _draws(words: DictionaryStrings, ranks: UInt64Array, purpose: str) -> npt.NDArray[np.float64]:
-    """A number from [0, 1) for each word, by its row's rank and its place in the row."""
+    """Return a random number in [0, 1) for each word, from the rank of its row and its position."""
     rows: Ints = words.rows
     places = np.arange(len(rows)) - words.offsets[:-1][rows]
     mixed = batch.mix(ranks[rows] + places.astype(np.uint64) * _STEP, batch.salt(0, purpose))

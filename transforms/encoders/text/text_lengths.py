@@ -1,4 +1,4 @@
-"""Texts that are too short or too long, found before planning."""
+"""Check that leaves out texts that are too short or too long, before planning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT
@@ -19,12 +19,15 @@ from recordmill.transforms.model.ragged import string_bytes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextCheck:
-    """Finds the texts that are shorter or longer than the options allow."""
+    """Check of the lengths of texts."""
 
     options: TextOptions
 
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
-        """Names for each text the first limit that it is beyond: characters before tokens."""
+        """Leave out texts beyond a limit, and name the first such limit.
+
+        Limits of characters come before limits of tokens.
+        """
         options = self.options
         texts = normalize(rows[TEXT], options.unicode)
         reasons = np.full(len(rows), -1)
@@ -51,10 +54,10 @@ class TextCheck:
 
 
 def _lengths(texts: pa.StringArray, unit: str, options: TextOptions) -> Ints:
-    """Code points or tokens of each text, int64[n]."""
+    """Return the number of code points or tokens of each text, int64[n]."""
     if unit == "chars":
         return np.asarray(pc.utf8_length(texts)).astype(np.int64)
     if options.splitter == "bytes":
         return np.diff(string_bytes(texts)[1])
-    assert options.splitter is not None  # TextOptions sees to it
+    assert options.splitter is not None  # checked by TextOptions
     return tokenize(texts, options.splitter).counts

@@ -1,7 +1,7 @@
-"""Byte pair encoding that is learned from train, as a SentencePiece model.
+"""Training of byte pair encoding on split train, as a SentencePiece model.
 
-How often its words come is all that it takes, so however long train is, what is counted is its
-words, and what is learned from are the most frequent of them.
+The model is trained on word counts, so its cost depends on the number of distinct words, of which
+the most frequent are used.
 """
 
 from __future__ import annotations
@@ -21,45 +21,48 @@ from recordmill.transforms.encoders.tokenization.tokenizers import normalize, sp
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT, most_frequent
 from recordmill.transforms.model import batch
 
-_WORDS = 1 << 20  # that it learns from
-_LONGEST = 1000  # bytes of one
+_WORDS = 1 << 20  # distinct words used for training, at most
+_LONGEST = 1000  # bytes: longer words are ignored
 _ITEM, _COUNT = "item", "count"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BpeAnalysis:
-    """Learns a model of `options.vocab_size` pieces: 0 is padding, 1 what is unknown, then come the
-    special tokens, 256 bytes for characters that train has not, and the pieces.
+    """Analysis that trains a model of `options.vocab_size` pieces.
+
+    Id 0 is padding and 1 is unknown. Then come the special tokens, 256 bytes for characters that do
+    not occur in train, and the learned pieces.
     """
 
     options: TextOptions
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are analyzed."""
         return (TEXT,)
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """`item`: what stands between spaces; `count`: how often each comes."""
+        """Count words between spaces: columns `item` and `count`."""
         words = split_whitespace(normalize(rows[TEXT], self.options.unicode))
         times = np.bincount(words.codes, minlength=len(words.distinct))
         counts = pa.RecordBatch.from_pydict({_ITEM: words.distinct, _COUNT: pa.array(times)})
         return counts.filter(pc.less_equal(pc.binary_length(counts[_ITEM]), _LONGEST))
 
     def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of `min_frequency` and more, a million of them at most."""
+        """Keep the most frequent words with a count of at least `min_frequency`."""
         return most_frequent(counts, least=self.options.min_frequency, at_most=_WORDS)
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
-        """The model.
+        """Train the model; return {path: content}.
 
         Raises:
-          RunError: there is no word to learn from, or there are too few for a model.
+            RunError: there are no words, or too few for a model.
         """
         selected = self.select(counts)
         if not len(selected):
             raise RunError(
-                f"no word of the {records} records of train is there --min-frequency "
-                f"{self.options.min_frequency} times: lower it, or look at the texts"
+                f"no word in the {records} records of train occurs --min-frequency "
+                f"{self.options.min_frequency} times: lower it, or check the texts"
             )
         model = io.BytesIO()
         try:

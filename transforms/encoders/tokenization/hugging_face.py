@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer: the ids of its library, without tokenizing twice what it splits off."""
+"""Hugging Face tokenizers, with a cache of the tokens of repeated pieces of text."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.text_pieces import pieces, splits_at_spaces
 from recordmill.transforms.model.ragged import DictionaryStrings, flattened, picked, stretches
 
-_PADDING = ("[PAD]", "<pad>", "<|padding|>")  # tokens that tokenizer.json files pad with
-_KNOWN_PIECES = 1 << 18  # that are remembered
-_KNOWN_CHARS = 4 << 20
+_PADDING = ("[PAD]", "<pad>", "<|padding|>")  # common names of the padding token
+_CACHED_PIECES = 1 << 18  # limits of the cache
+_CACHED_CHARS = 4 << 20
 
 
 class HuggingFace:
-    """A `tokenizers.Tokenizer`, as `Subwords`; edges: whether it adds its tokens for beginning and
-    end.
+    """Adapter of a `tokenizers.Tokenizer` to the protocol `Subwords`.
+
+    edges: add the tokenizer's tokens for beginning and end.
     """
 
     def __init__(self, tokenizer: Any, *, edges: bool) -> None:
@@ -35,8 +36,8 @@ class HuggingFace:
         tokenizer.no_padding()
         self._ends = self._find_ends()
         self._by_piece = splits_at_spaces(tokenizer) and self._ends is not None
-        self._known = _KnownPieces(tokenizer)
-        self._lock = threading.Lock()  # of what is known, and of how the tokenizer truncates
+        self._cache = _PieceCache(tokenizer)
+        self._lock = threading.Lock()  # guards the cache and the tokenizer's truncation setting
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
         with self._lock:
@@ -55,7 +56,7 @@ class HuggingFace:
         return flattened([encoding.ids for encoding in encodings])
 
     def _encode_pieces(self, texts: pa.StringArray, max_length: int | None) -> tuple[Ints, Ints]:
-        ids, offsets = self._known.encode(pieces(texts))
+        ids, offsets = self._cache.encode(pieces(texts))
         if max_length is not None:
             sizes = np.minimum(np.diff(offsets), max_length - self.edges)
             ids = ids[stretches(offsets[:-1], sizes)]
@@ -78,7 +79,7 @@ class HuggingFace:
         return out, edges
 
     def _find_ends(self) -> tuple[list[int], list[int]] | None:
-        """What it adds before and behind every text; None where that cannot be told."""
+        """Return the ids that are added before and after every text; None if unclear."""
         if not self.edges:
             return [], []
         self._tokenizer.no_truncation()
@@ -99,23 +100,23 @@ class HuggingFace:
         return found
 
 
-class _KnownPieces:
-    """The ids of pieces that came before, as long as they are not too many."""
+class _PieceCache:
+    """Cache of the ids of pieces, which is cleared when it is full."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._numbers: dict[str, int] = {}
         self._ids, self._edges = np.zeros(0, np.int64), np.zeros(1, np.int64)
         self._chars = 0
 
     def encode(self, parts: DictionaryStrings) -> tuple[Ints, Ints]:
-        """The ids of rows of pieces, int64[...], and the edges of rows in them, int64[rows + 1]."""
+        """Return the ids of rows of pieces, int64[...], and the offsets, int64[rows + 1]."""
         texts = parts.distinct.to_pylist()
-        if len(self._numbers) > _KNOWN_PIECES or self._chars > _KNOWN_CHARS:
-            self._forget()
+        if len(self._numbers) > _CACHED_PIECES or self._chars > _CACHED_CHARS:
+            self._clear()
         new = [text for text in texts if text not in self._numbers]
         if new:
             self._add(new)

@@ -1,7 +1,7 @@
-"""Tokenizers of the user's: a Hugging Face tokenizer.json, a SentencePiece model.
+"""Subword tokenizers from files: Hugging Face's tokenizer.json and SentencePiece models.
 
-Both libraries are imported where a file asks for them only. Their threads are off: encoder
-processes take the cores already.
+Each library is imported only if a file needs it. Threads of the libraries are off, as encoder
+processes use all cores.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.tokenization.hugging_face import HuggingFace
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
@@ -39,7 +39,12 @@ _LIBRARIES: Mapping[FileTokenizer, str] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizerFile:
-    """A tokenizer's file: name is that in the dataset, content what it holds."""
+    """Tokenizer file of the user.
+
+    tokenizer: format of the file.
+    name: path in the dataset.
+    content: bytes of the file.
+    """
 
     tokenizer: FileTokenizer
     name: str
@@ -47,10 +52,12 @@ class TokenizerFile:
 
 
 class Subwords(Protocol):
-    """A tokenizer as its file describes it.
+    """Tokenizer that a file describes.
 
-    size: more than any of its ids is. padding: the id that fills up. edges: ids that it adds to
-    every text. by_chance: whether a text may have other ids the next time.
+    size: greater than every id.
+    padding: id of padding.
+    edges: number of ids that are added to every text.
+    by_chance: a text may have other ids the next time.
     """
 
     size: int
@@ -59,27 +66,32 @@ class Subwords(Protocol):
     by_chance: bool
 
     def encode(self, texts: pa.StringArray, *, max_length: int | None) -> tuple[Ints, Ints]:
-        """The ids of texts (string[n]), int64[...], and the edges of rows in them, int64[n + 1].
+        """Return the ids of texts, int64[...], and the offsets of texts, int64[n + 1].
 
-        max_length: ids of a row at most; the tokens for beginning and end stay.
+        texts: string[n].
+        max_length: ids of a text at most, including the tokens for beginning and end.
         """
 
     def ends(self, texts: pa.StringArray) -> tuple[Ints, Ints]:
-        """The character behind each token of texts, int64[...], without those for beginning and
-        end, and the edges of rows in them, int64[n + 1].
+        """Return where each token ends, in characters.
+
+        Tokens for beginning and end are not included.
+
+        Returns:
+            Positions, int64[...], and the offsets of texts in them, int64[n + 1].
         """
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token; None where it has none."""
+        """Return the id of a token; None if it has none."""
 
 
 def read_tokenizer_file(path: str) -> TokenizerFile:
-    """Reads a tokenizer's file, and sees whether it is one.
+    """Read and validate a tokenizer file.
 
     Raises:
-      ConfigError: it is neither a tokenizer.json nor a SentencePiece model, or its library is
-        not there.
-      StorageError: it cannot be read.
+        ConfigError: the file is neither a tokenizer.json nor a SentencePiece model, or its library
+            is not installed.
+        StorageError: the file cannot be read.
     """
     content = Location.parse(path).read_bytes()
     tokenizer: FileTokenizer = "sentencepiece"
@@ -89,52 +101,60 @@ def read_tokenizer_file(path: str) -> TokenizerFile:
         _load(tokenizer, content, edge_tokens="auto")
     except _NotATokenizer as error:
         raise ConfigError(
-            f"--tokenizer {path}: expected a Hugging Face tokenizer.json or a SentencePiece .model,"
-            f" and it is neither ({error})"
+            f"--tokenizer {path}: expected a Hugging Face tokenizer.json or a SentencePiece .model"
+            f" ({error})"
         ) from error
     return TokenizerFile(tokenizer=tokenizer, name=_NAMES[tokenizer], content=content)
 
 
-def refuse_impossible(file: TokenizerFile, options: TextOptions) -> None:
-    """Raises ConfigError for options that a tokenizer's file has no token for, or no room."""
+def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
+    """Check that the options work with a tokenizer file.
+
+    Raises:
+        ConfigError: the tokenizer is random, has no end token, or chunks have no room for its
+            tokens.
+    """
     subwords = _load(file.tokenizer, file.content, edge_tokens=options.edge_tokens)
     if subwords.by_chance:
         raise ConfigError(
-            "--tokenizer: the file's model has a dropout, which makes other ids each time: set it "
-            "to null there"
+            "--tokenizer: the model uses dropout, which gives other ids each time: set dropout to "
+            "null in the file"
         )
     if options.end_token is not None and subwords.id_of(options.end_token) is None:
         raise ConfigError(
-            f"--end-token {options.end_token}: the tokenizer's file has no such token; take one of "
-            "its own"
+            f"--end-token {options.end_token}: the tokenizer file has no such token; use one of "
+            "its tokens"
         )
     if options.chunk is not None and options.chunk - subwords.edges <= options.chunk_overlap:
         raise ConfigError(
-            f"--chunk {options.chunk}: the tokenizer's own tokens for beginning and end are "
-            f"{subwords.edges} of them, and --chunk-overlap {options.chunk_overlap} takes the rest;"
-            " take more"
+            f"--chunk {options.chunk}: expected more than {subwords.edges} tokens for beginning and"
+            f" end plus --chunk-overlap {options.chunk_overlap}"
         )
 
 
 def library(tokenizer: FileTokenizer) -> Any:
-    """The package that makes such ids. Raises ConfigError where it is not there."""
+    """Import the library of a tokenizer.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
     try:
         return importlib.import_module(_LIBRARIES[tokenizer])
     except ImportError as error:
         raise ConfigError(
-            f"--tokenizer: this one needs the package {_LIBRARIES[tokenizer]}: "
+            f"--tokenizer: requires the package {_LIBRARIES[tokenizer]}: "
             "pip install 'recordmill[text]'"
         ) from error
 
 
 def library_version(options: TextOptions) -> Mapping[str, str]:
-    """{library: version} of what makes the ids."""
+    """Return {library: version} for the tokenizer of the options."""
     tokenizer = _of(options)
     return {_LIBRARIES[tokenizer]: str(library(tokenizer).__version__)}
 
 
 def load_subwords(options: TextOptions, artifacts: Mapping[str, Artifact]) -> Subwords:
-    """The tokenizer of the options, given or learned, made once per process."""
+    """Return the tokenizer of the options, given or learned, loaded once per process."""
     tokenizer = _of(options)
     return _load_artifact(tokenizer, artifacts[_NAMES[tokenizer]], options.edge_tokens)
 
@@ -144,7 +164,7 @@ def _of(options: TextOptions) -> FileTokenizer:
 
 
 def has_subwords(artifacts: Mapping[str, Artifact]) -> bool:
-    """Whether a tokenizer's file is there; one that is learned is not, before it is."""
+    """Return whether the artifacts have a tokenizer file; a learned one appears after analysis."""
     return any(name in artifacts for name in _NAMES.values())
 
 
@@ -154,7 +174,7 @@ def _load_artifact(tokenizer: FileTokenizer, artifact: Artifact, edge_tokens: st
 
 
 class _NotATokenizer(ValueError):
-    """Content that is no tokenizer of the kind."""
+    """Content that is not a tokenizer of the expected format."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -177,7 +197,7 @@ def _hugging_face(content: bytes, *, edges: bool) -> HuggingFace:
 class _SentencePiece:
     def __init__(self, content: bytes, *, edges: bool) -> None:
         try:
-            if not content:  # the library would take it for no model yet
+            if not content:  # the library accepts empty content
                 raise RuntimeError("an empty file")
             self._model = library("sentencepiece").SentencePieceProcessor(model_proto=content)
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Terms of rows: tokens, and n-grams of tokens that stand next to each other."""
+"""Terms of rows: tokens and n-grams of neighbouring tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.transforms.model.ragged import DictionaryStrings
 
 BETWEEN = " "  # joins the tokens of an n-gram, as in TensorFlow and scikit-learn
@@ -16,9 +16,10 @@ BETWEEN = " "  # joins the tokens of an n-gram, as in TensorFlow and scikit-lear
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Terms:
-    """What comes in which row, in no order: term i is distinct[codes[i]], in row rows[i].
+    """Terms of rows, in no particular order: term i is distinct[codes[i]] in row rows[i].
 
-    codes, rows: int64[terms]. distinct: string, no null, none of them twice.
+    codes, rows: int64[terms].
+    distinct: string, without nulls or duplicates.
     """
 
     codes: Ints
@@ -28,9 +29,10 @@ class Terms:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TermCounts:
-    """How often which index comes in each row; by row, then by index.
+    """Number of occurrences of each term in each row, sorted by row and index.
 
-    indices, counts: int64[k], of row r from offsets[r] to offsets[r + 1]; offsets: int64[rows + 1].
+    indices, counts: int64[k]; row r has the range from offsets[r] to offsets[r + 1].
+    offsets: int64[rows + 1].
     """
 
     indices: Ints
@@ -39,12 +41,12 @@ class TermCounts:
 
     @property
     def rows(self) -> Ints:
-        """The row of each index, int64[k]."""
+        """Row of each index, int64[k]."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
 def terms_of(tokens: DictionaryStrings, *, ngrams: int) -> Terms:
-    """Every token, and every n-gram of 2 up to `ngrams` tokens of a row."""
+    """Return all tokens, and all n-grams of 2 to `ngrams` tokens of a row."""
     rows, size = tokens.rows, len(tokens.distinct)
     ends = tokens.offsets[1:][rows]
     codes, distinct = tokens.codes, tokens.distinct
@@ -53,7 +55,7 @@ def terms_of(tokens: DictionaryStrings, *, ngrams: int) -> Terms:
     for length in range(2, ngrams + 1):
         fits = starts + length <= ends[starts]
         starts, codes = starts[fits], codes[fits]
-        # One number for the gram before and the token that it grows by.
+        # A number per pair of shorter n-gram and added token.
         grown = pa.array(codes * size + tokens.codes[starts + length - 1]).dictionary_encode()
         heads, tails = np.divmod(np.asarray(grown.dictionary), max(size, 1))
         distinct = pc.binary_join_element_wise(
@@ -76,7 +78,7 @@ def _together(parts: list[Terms]) -> Terms:
 
 
 def count_by_row(codes: Ints, rows: Ints, *, size: int, number: int) -> TermCounts:
-    """Counts codes (0 to size - 1; int64[k]) in each of `number` rows."""
+    """Count codes (0 to size - 1; int64[k]) in each of `number` rows."""
     pairs, counts = np.unique(rows * size + codes, return_counts=True)
     found, indices = np.divmod(pairs, max(size, 1))
     offsets = offsets_of(np.bincount(found, minlength=number))

@@ -1,4 +1,4 @@
-"""How text shall come out, validated once and in the words of the command line."""
+"""Options of the texts that are written, validated in the words of the command line."""
 
 from __future__ import annotations
 
@@ -18,45 +18,48 @@ Pooling = Literal["mean", "none"]
 EdgeTokens = Literal["auto", "yes", "no"]
 TextAugmentation = Literal["word-dropout", "word-swap"]
 
-LEARNING: tuple[Tokenizer, ...] = ("words", "whitespace", "chars")  # whose vocabulary is learned
+LEARNING: tuple[Tokenizer, ...] = ("words", "whitespace", "chars")  # have a learned vocabulary
 FROM_FILE: tuple[Tokenizer, ...] = ("huggingface", "sentencepiece")
-SUBWORDS: tuple[Tokenizer, ...] = ("bpe", *FROM_FILE)  # of a model, learned or given
-UNKNOWN = "[UNK]"  # what TensorFlow calls a token that is not in the vocabulary
+SUBWORDS: tuple[Tokenizer, ...] = ("bpe", *FROM_FILE)  # have a model, learned or given
+UNKNOWN = "[UNK]"  # TensorFlow's name for tokens that are not in the vocabulary
 MAX_NGRAMS = 5
 
-_OF_PIECES = re.compile("<pad>|<unk>|<0x[0-9A-F]{2}>")  # that every learned `bpe` has
+_BPE_TOKENS = re.compile("<pad>|<unk>|<0x[0-9A-F]{2}>")  # in every learned `bpe` model
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """How a text shall come out.
+    """Tokenizer, features and limits of the texts that are written.
 
-    tokenizer: what splits it. `words` by Unicode's word boundaries, in lower case; `whitespace`
-      where ASCII whitespace is, case as it is; `chars` code points; `bytes` of UTF-8; `bpe` pieces
-      of words that are learned; huggingface and sentencepiece as a file of the user's says. None:
-      `words` where a feature needs tokens.
-    features: what a record holds: `text`; `tokens`, their ids; `bow`, how often which token comes;
-      `tfidf`, that weighted; `embeddings`, vectors of a table. Empty: `tokens` where there is a
-      tokenizer, else `text`.
-    max_length: ids of a record, the rest is cut off or padded; None: as many as there are.
-    vocab_size: tokens that are learned, at most, the most frequent; special ones come on top.
-    min_frequency: times that a token comes in train at least, to be learned.
-    oov_buckets: ids for tokens that are not in the vocabulary, shared by their hash.
-    special_tokens: that get the first ids after those.
-    ngrams: up to how many tokens next to each other count as one of `bow` and `tfidf`.
+    tokenizer: `words` are Unicode words in lower case; `whitespace` splits at ASCII whitespace and
+        keeps the case; `chars` are code points; `bytes` are those of UTF-8; `bpe` are learned
+        pieces of words; `huggingface` and `sentencepiece` use a file of the user. None: `words` if
+        a feature needs tokens.
+    features: `text`; `tokens`, their ids; `bow`, term counts; `tfidf`, weighted term counts;
+        `embeddings`, word vectors. Empty: `tokens` if a tokenizer is given, else `text`.
+    max_length: number of ids of a record, which are cut or padded; None keeps all.
+    vocab_size: greatest number of learned tokens, without special tokens.
+    min_frequency: least count of a learned token in train.
+    oov_buckets: number of ids for unknown tokens, which share them by hash.
+    special_tokens: tokens with the first ids after the OOV buckets.
+    ngrams: greatest length of an n-gram that counts as a term of `bow` and `tfidf`.
     tfidf: `sparse` (indices and values) or `dense` (a number per line of the vocabulary).
-    tfidf_norm: `l2` gives every record's weights the length 1.
-    pooling: `mean` gives a record the mean of its tokens' vectors, `none` all of them.
-    unicode: the normalisation of the text, before all else.
-    edge_tokens: whether a tokenizer's file adds its tokens for beginning and end; `auto` as its
-      library does by itself: huggingface yes, sentencepiece no.
-    min_chars, max_chars, min_tokens, max_tokens: records of less or more are left out. Characters
-      are code points of the normalised text.
-    augment: what changes in the copies of a record.
-    pack: ids of a record that is filled with text after text; None: a record per text.
-    end_token: that stands behind each text in there.
-    chunk: tokens of a record, at most: of a longer text several are made. chunk_overlap: tokens
-      that such a record has from the one before it.
+    tfidf_norm: `l2` normalizes the weights of each record to length 1.
+    pooling: `mean` writes the mean vector of a record's tokens, `none` all vectors.
+    unicode: Unicode normalization, applied first.
+    edge_tokens: add the tokens for beginning and end of a tokenizer file; `auto` is the library's
+        default: yes for huggingface, no for sentencepiece.
+    min_chars, max_chars, min_tokens, max_tokens: limits for records; others are left out.
+        Characters are code points of the normalized text.
+    augment: augmentations of copies.
+    pack: number of ids of a record that is filled with several texts; None writes a record per
+        text.
+    end_token: token after each packed text.
+    chunk: greatest number of tokens of a record; longer texts become several records.
+    chunk_overlap: number of tokens that a chunk shares with the previous one.
+
+    Raises:
+        ConfigError: a value is invalid, or an option has no effect or contradicts another one.
     """
 
     tokenizer: Tokenizer | None = None
@@ -103,7 +106,7 @@ class TextOptions:
         self._check_pack()
         self._check_chunk()
         self._check_special_tokens()
-        self._check_what_counts()
+        self._check_effect()
 
     def _check_lengths(self) -> None:
         for unit in ("chars", "tokens"):
@@ -111,168 +114,167 @@ class TextOptions:
             _expect_between(f"--min-{unit}", least, 0, 2**62)
             _expect_between(f"--max-{unit}", most, 0, 2**62)
             if least is not None and most is not None and least > most:
-                raise ConfigError(
-                    f"--min-{unit} {least}: is more than --max-{unit} {most}, which leaves nothing"
-                )
+                raise ConfigError(f"--min-{unit} {least}: expected at most --max-{unit} {most}")
         if self.counts_tokens and self.splitter in SUBWORDS:
             raise ConfigError(
-                "--min-tokens, --max-tokens: lengths are checked before a tokenizer's model is at "
-                "hand; take --min-chars or --max-chars"
+                "--min-tokens, --max-tokens: not available with a subword tokenizer; use "
+                "--min-chars or --max-chars"
             )
         if self.counts_tokens and self.splitter is None:
             raise ConfigError(
-                "--min-tokens, --max-tokens: say which tokens, with --tokenizer, or take "
-                "--min-chars or --max-chars"
+                "--min-tokens, --max-tokens: require --tokenizer; or use --min-chars or --max-chars"
             )
 
     def _check_pack(self) -> None:
         if self.end_token is not None and self.pack is None:
-            raise ConfigError("--end-token: stands between packed texts; add --pack")
+            raise ConfigError("--end-token: requires --pack")
         if self.pack is None:
             return
-        if self.outcome != {"tokens"}:
+        if self.output_features != {"tokens"}:
             raise ConfigError(
-                "--pack: fills records with tokens, and only with them; name a --tokenizer, and no "
-                "other --features"
+                "--pack: writes tokens only; requires --tokenizer, and no --features but tokens"
             )
         if self.max_length is not None:
             raise ConfigError(
-                "--max-length: cuts texts off, and --pack goes on in the next record: leave one out"
+                "--max-length: cuts texts, while --pack continues them in the next record: use only"
+                " one of them"
             )
-        if self.end_token is None or self.splitter in FROM_FILE:  # which is asked once it is read
+        if self.end_token is None or self.splitter in FROM_FILE:  # checked with the file
             return
         if self.end_token not in self.special_tokens:
             raise ConfigError(
-                f"--end-token {self.end_token}: has no id; name it among the --special-tokens too"
+                f"--end-token {self.end_token}: has no id; add it to --special-tokens"
             )
 
     def _check_chunk(self) -> None:
         if self.chunk is None:
             if self.chunk_overlap:
-                raise ConfigError("--chunk-overlap: is of chunks, and there are none; add --chunk")
+                raise ConfigError("--chunk-overlap: requires --chunk")
             return
         if self.splitter is None:
-            raise ConfigError("--chunk: counts tokens; say which, with --tokenizer")
+            raise ConfigError("--chunk: requires --tokenizer")
         if self.splitter == "bpe":
             raise ConfigError(
-                "--chunk: texts are cut before --tokenizer bpe is learned; take another one, or "
-                "the model of an earlier run as a file"
+                "--chunk: not available with --tokenizer bpe, which is learned after texts are cut;"
+                " use another tokenizer, or the model file of an earlier run"
             )
         if self.splitter == "bytes" and self.chunk < 4:
             raise ConfigError(
                 f"--chunk {self.chunk}: expected 4 or more, as a character may be 4 bytes"
             )
-        # A character may be four of the tokens.
+        # A character may have four tokens.
         most = self.chunk - (4 if self.splitter == "bytes" else 1)
         if not 0 <= self.chunk_overlap <= most:
             raise ConfigError(
-                f"--chunk-overlap {self.chunk_overlap}: expected 0 to {max(most, 0)}, so that a "
-                "chunk has something new"
+                f"--chunk-overlap {self.chunk_overlap}: expected 0 to {max(most, 0)}, so that each "
+                "chunk has new tokens"
             )
 
     def _check_special_tokens(self) -> None:
         for token in self.special_tokens:
             if not token or "\n" in token or "\r" in token:
                 raise ConfigError(
-                    f"--special-tokens: expected tokens that can stand in a line, got {token!r}"
+                    f"--special-tokens: expected tokens without line breaks, got {token!r}"
                 )
             if token == UNKNOWN:
-                raise ConfigError(
-                    f"--special-tokens: {UNKNOWN} has an id already, which is 1; leave it out"
-                )
+                raise ConfigError(f"--special-tokens: {UNKNOWN} already has the id 1; remove it")
             if self.special_tokens.count(token) > 1:
-                raise ConfigError(f"--special-tokens: {token!r} stands there twice")
+                raise ConfigError(f"--special-tokens: {token!r} is given twice")
 
-    def _check_what_counts(self) -> None:
-        """Whether every option says something, given the others."""
-        terms = {"bow", "tfidf"} & self.outcome
+    def _check_effect(self) -> None:
+        """Check that every option has an effect, given the others."""
+        terms = {"bow", "tfidf"} & self.output_features
         if terms and self.splitter not in LEARNING:
             raise ConfigError(
-                f"--features {min(terms)}: is of a vocabulary that is learned, which --tokenizer "
-                f"{self.splitter} has not; take one of {', '.join(LEARNING)}"
+                f"--features {min(terms)}: requires a learned vocabulary, which --tokenizer "
+                f"{self.splitter} does not have; use one of {', '.join(LEARNING)}"
             )
         used = self.counts_tokens or self.chunk is not None
-        if "embeddings" in self.outcome and self.splitter not in LEARNING:
+        if "embeddings" in self.output_features and self.splitter not in LEARNING:
             raise ConfigError(
-                f"--features embeddings: are of words, and --tokenizer {self.splitter} makes parts "
-                f"of them; take one of {', '.join(LEARNING)}"
+                f"--features embeddings: requires whole words, and --tokenizer {self.splitter} "
+                f"splits them; use one of {', '.join(LEARNING)}"
             )
-        if self.tokenizer is not None and self.outcome == {"text"} and not used:
+        if self.tokenizer is not None and self.output_features == {"text"} and not used:
             raise ConfigError(
-                f"--tokenizer {self.tokenizer}: says nothing with --features text; add tokens to "
-                "--features, or leave one of them out"
+                f"--tokenizer {self.tokenizer}: has no effect with --features text; add tokens to "
+                "--features, or remove one of them"
             )
-        by_token = "embeddings" in self.outcome and self.pooling == "none"
+        by_token = "embeddings" in self.output_features and self.pooling == "none"
         wanting = {"--max-length": "tokens", "--pooling none": "embeddings"}
         given = [
-            ("--max-length", self.max_length is not None, "tokens" in self.outcome or by_token),
-            ("--pooling none", self.pooling == "none", "embeddings" in self.outcome),
+            (
+                "--max-length",
+                self.max_length is not None,
+                "tokens" in self.output_features or by_token,
+            ),
+            ("--pooling none", self.pooling == "none", "embeddings" in self.output_features),
             ("--ngrams", self.ngrams > 1, bool(terms)),
-            ("--tfidf dense", self.tfidf == "dense", "tfidf" in self.outcome),
-            ("--tfidf-norm none", self.tfidf_norm == "none", "tfidf" in self.outcome),
+            ("--tfidf dense", self.tfidf == "dense", "tfidf" in self.output_features),
+            ("--tfidf-norm none", self.tfidf_norm == "none", "tfidf" in self.output_features),
         ]
         for option, is_given, counts in given:
             if is_given and not counts:
                 wanted = wanting.get(option, "tfidf")
                 raise ConfigError(
-                    f"{option}: says nothing without that feature; add {wanted} to --features"
+                    f"{option}: has no effect without that feature; add {wanted} to --features"
                 )
         for name in ("vocab_size", "min_frequency", "oov_buckets"):
             can = LEARNING if name == "oov_buckets" else (*LEARNING, "bpe")
             learns = self.learns or (self.splitter == "bpe" and "bpe" in can)
             if getattr(self, name) != _DEFAULTS[name] and not learns:
                 raise ConfigError(
-                    f"--{name.replace('_', '-')}: is about a vocabulary that is learned, and none "
-                    f"is; take --tokenizer {', '.join(can[:-1])} or {can[-1]}"
+                    f"--{name.replace('_', '-')}: requires a learned vocabulary; use --tokenizer "
+                    f"{', '.join(can[:-1])} or {can[-1]}"
                 )
         if self.splitter == "bpe" and self.vocab_size < 512:
             raise ConfigError(
-                f"--vocab-size {self.vocab_size}: expected 512 and more with --tokenizer bpe, as "
-                "its first pieces are the 256 bytes"
+                f"--vocab-size {self.vocab_size}: expected 512 or more with --tokenizer bpe, "
+                "because 256 pieces are bytes"
             )
-        taken = [token for token in self.special_tokens if _OF_PIECES.fullmatch(token)]
+        taken = [token for token in self.special_tokens if _BPE_TOKENS.fullmatch(token)]
         if self.splitter == "bpe" and taken:
             raise ConfigError(
-                f"--special-tokens: {taken[0]} has an id already with --tokenizer bpe; leave it out"
+                f"--special-tokens: {taken[0]} already has an id with --tokenizer bpe; remove it"
             )
         if self.special_tokens and not self.learns and self.splitter not in ("bytes", "bpe"):
             raise ConfigError(
-                "--special-tokens: get ids of ours, and there are none; a tokenizer's file has its "
-                "own, and text has none"
+                "--special-tokens: requires a built-in tokenizer; a tokenizer file has its own "
+                "special tokens, and --features text has none"
             )
         if self.edge_tokens != "auto" and self.splitter not in FROM_FILE:
             raise ConfigError(
-                f"--edge-tokens {self.edge_tokens}: is about a tokenizer's file, a tokenizer.json "
-                "or a SentencePiece model, and --tokenizer names none"
+                f"--edge-tokens {self.edge_tokens}: requires a tokenizer file, a tokenizer.json or "
+                "a SentencePiece model, in --tokenizer"
             )
 
     @property
-    def outcome(self) -> frozenset[TextFeature]:
-        """The features that a record holds."""
+    def output_features(self) -> frozenset[TextFeature]:
+        """Features of a record."""
         if self.features:
             return frozenset(self.features)
         return frozenset({"text"} if self.tokenizer is None else {"tokens"})
 
     @property
     def splitter(self) -> Tokenizer | None:
-        """The tokenizer in use; None where nothing needs one."""
-        if self.tokenizer is None and self.outcome != {"text"}:
+        """Tokenizer in use; None if no feature needs one."""
+        if self.tokenizer is None and self.output_features != {"text"}:
             return "words"
         return self.tokenizer
 
     @property
     def learns(self) -> bool:
-        """Whether a vocabulary of whole tokens is learned from train."""
-        return self.splitter in LEARNING and not self.outcome <= {"text", "embeddings"}
+        """True if a vocabulary of whole tokens is learned from train."""
+        return self.splitter in LEARNING and not self.output_features <= {"text", "embeddings"}
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether records are left out by their number of tokens."""
+        """True if records are left out by their number of tokens."""
         return self.min_tokens is not None or self.max_tokens is not None
 
     @property
     def filters(self) -> bool:
-        """Whether records are left out by their length."""
+        """True if records are left out by their length."""
         return self.counts_tokens or self.min_chars is not None or self.max_chars is not None
 
 

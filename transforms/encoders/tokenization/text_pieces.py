@@ -1,8 +1,7 @@
-"""Pieces of texts that a tokenizer.json makes the same tokens of wherever they stand, so that one
-which comes again and again is tokenized once.
+"""Pieces of texts with the same tokens in every context, for the cache of a tokenizer.json.
 
-Most such files split texts into words before anything else, and no word goes on behind a space that
-stands alone. A piece is what stands between two such spaces, with the one before it.
+Most tokenizer files first split texts into words, and no word extends across a single space between
+other characters. A piece is the text between two such spaces, including the space before it.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.model.ragged import DictionaryStrings, Flat, byte_table, translate
 
-# They change characters by themselves, or with marks that follow them; none of them goes to the
-# ends of a text, or puts something there.
+# Normalizers that change characters alone or with the marks after them, and do not strip or add
+# anything at the ends of a text.
 _CHANGES = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer")
-# They split what the first of them, which splits at spaces, has left.
+# Pre-tokenizers that split the results of the first one, which splits at spaces.
 _LATER = ("ByteLevel", "Digits", "Punctuation", "Whitespace", "WhitespaceSplit", "BertPreTokenizer")
 _AT_SPACES = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer")
-# The patterns of cl100k, which Llama 3 has too, and of Qwen 2: a space begins a word or is one.
+# Patterns of cl100k and Llama 3, and of Qwen 2: a space begins a word or is one.
 _PATTERNS = tuple(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + digits + r"| ?[^\s\p{L}\p{N}]+"
     r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -32,8 +31,9 @@ _PATTERNS = tuple(
 
 
 def splits_at_spaces(tokenizer: Any) -> bool:
-    """Whether a space between two characters that are none ends a word, and all that is known of
-    the text before it, for a `tokenizers.Tokenizer`.
+    """Return whether a `tokenizers.Tokenizer` tokenizes the pieces of a text independently.
+
+    It does if a single space between two other characters always ends a word.
     """
     added = tokenizer.get_added_tokens_decoder().values()
     first, *later = _steps(tokenizer.pre_tokenizer, "pretokenizers") or [{}]
@@ -46,7 +46,7 @@ def splits_at_spaces(tokenizer: Any) -> bool:
 
 
 def _steps(step: Any, of_sequence: str) -> Sequence[Mapping[str, Any]]:
-    """What a part of a tokenizer does, as its file has it."""
+    """Return the steps of a tokenizer's component, as described in its file."""
     if step is None:
         return []
     described: dict[str, Any] = json.loads(step.__getstate__())
@@ -65,13 +65,13 @@ def _is_at_spaces(step: Mapping[str, Any]) -> bool:
 
 
 def pieces(texts: pa.StringArray) -> DictionaryStrings:
-    """The pieces of texts, string[n], no null; of an empty text one, which is empty too."""
+    """Return the pieces of texts (string[n], without nulls); an empty text has one empty piece."""
     flat = Flat.of(texts)
     data = flat.data
     alone = translate(data, _IS_SPACE).view(np.bool_)
     alone[1:] &= translate(data[:-1], _ENDS_NO_SPACE).view(np.bool_)
     alone[:-1] &= translate(data[1:], _BEGINS_NO_SPACE).view(np.bool_)
-    alone[flat.ends] = alone[flat.starts] = False  # the spaces between texts, and what begins one
+    alone[flat.ends] = alone[flat.starts] = False  # no cuts between texts and at their start
     spaces = np.flatnonzero(alone)
     starts = _merged(flat.starts, spaces)
     return flat.cut(starts.astype(np.int32), _merged(spaces, flat.ends).astype(np.int32))
@@ -82,7 +82,7 @@ def _merged(one: Ints, other: Ints) -> Ints:
 
 
 def _bytes_but(*spaces: int) -> bytes:
-    """For `translate`: 0 for these and for what ASCII calls no mark, letter or digit."""
+    """Return a table for `translate`: 0 for these bytes, ASCII spaces and controls, else 1."""
     good = np.ones(256, np.bool_)
     good[:0x21] = False
     good[[0x7F, *spaces]] = False
@@ -90,8 +90,8 @@ def _bytes_but(*spaces: int) -> bytes:
 
 
 _IS_SPACE = byte_table(np.arange(256) == 0x20)
-# The first and the last bytes of all characters that Unicode calls white space, or did once; other
-# characters have them too, and around these nothing is cut.
+# All characters that are or were white space in Unicode. Texts are not cut next to characters that
+# share the first or last byte of one of them.
 _WHITE_SPACE = "".join(map(chr, (
     0x85, 0xA0, 0x1680, 0x180E, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000,
     0xFEFF,

@@ -1,7 +1,8 @@
-"""Text split into words, what whitespace separates, or characters, many rows at a time."""
+"""Built-in tokenizers: words, whitespace and characters, vectorized over rows."""
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from typing import Literal
 
@@ -9,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.row_assembly import Ints, offsets_of
+from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.text_options import Tokenizer, Unicode
 from recordmill.transforms.encoders.tokenization.words import find_words, word_edges
+from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,
     Flat,
@@ -23,35 +25,36 @@ from recordmill.transforms.model.ragged import (
     translate,
 )
 
-# Capitals whose lower case hangs on what is next to them, or is two code points: Arrow does not
-# know it, Python and TensorFlow do.
+# Capitals whose lower case depends on their neighbours or has two code points. Python and
+# TensorFlow handle them, Arrow does not.
 _SPECIAL_CASE = "Σİ"
 
 
 def normalize(texts: pa.StringArray, form: Unicode) -> pa.StringArray:
-    """Unicode normalisation of texts; string[n], no null."""
+    """Apply a Unicode normalization to texts: string[n], without nulls."""
     if form == "none":
         return texts
-    others = pc.invert(pc.string_is_ascii(texts))  # ASCII is normal in every form
-    # Arrow's own does not compose: https://github.com/apache/arrow/issues/51225.
+    others = pc.invert(pc.string_is_ascii(texts))  # ASCII does not change
+    # Arrow's function does not compose: https://github.com/apache/arrow/issues/51225.
     name: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
-    changed = [unicodedata.normalize(name, text) for text in texts.filter(others).to_pylist()]
+    normalized = functools.partial(unicodedata.normalize, name)
+    changed = unicode_tables.map_texts(normalized, texts.filter(others))
     return pc.replace_with_mask(texts, others, string_array(changed))
 
 
 def lower(texts: pa.StringArray) -> pa.StringArray:
-    """Lower case by Unicode's full mapping; string[n], no null."""
+    """Convert to lower case by Unicode's full mapping: string[n], without nulls."""
     out = pc.utf8_lower(texts)
     data = string_bytes(texts)[0].tobytes()
     if not any(capital.encode() in data for capital in _SPECIAL_CASE):
         return out
     special = pc.match_substring_regex(texts, f"[{_SPECIAL_CASE}]")
-    mapped = [text.lower() for text in texts.filter(special).to_pylist()]
+    mapped = unicode_tables.map_texts(str.lower, texts.filter(special))
     return pc.replace_with_mask(out, special, string_array(mapped))
 
 
 def tokenize(texts: pa.StringArray, tokenizer: Tokenizer) -> DictionaryStrings:
-    """The tokens of texts (string[n], no null), by `words`, `whitespace` or `chars`."""
+    """Return the tokens of texts (string[n], without nulls) by `words`, `whitespace` or `chars`."""
     match tokenizer:
         case "words":
             return words(texts)
@@ -63,7 +66,7 @@ def tokenize(texts: pa.StringArray, tokenizer: Tokenizer) -> DictionaryStrings:
 
 
 def token_starts(flat: Flat, tokenizer: Tokenizer) -> Ints:
-    """Where the tokens of texts begin in their bytes, int64[tokens]."""
+    """Return the byte offsets of the tokens of texts, int64[tokens]."""
     match tokenizer:
         case "words":
             return word_edges(flat)[0].astype(np.int64)
@@ -77,14 +80,14 @@ def token_starts(flat: Flat, tokenizer: Tokenizer) -> Ints:
 
 
 def words(texts: pa.StringArray) -> DictionaryStrings:
-    """Words in lower case; what a word is stands in `word_pattern`."""
-    # No word goes across whitespace, and most of what stands between comes again and again.
+    """Return the words of texts in lower case, as defined in `word_pattern`."""
+    # Words do not contain whitespace, and most strings between whitespace repeat.
     pieces = split_whitespace(texts)
     return pieces.split(find_words(lower(pieces.distinct)))
 
 
 def split_whitespace(texts: pa.StringArray) -> DictionaryStrings:
-    r"""What ASCII whitespace separates, as tf.strings.split does: space, \t, \n, \v, \f, \r."""
+    r"""Split at ASCII whitespace as tf.strings.split: space, \t, \n, \v, \f, \r."""
     flat = Flat.of(texts)
     return flat.cut(*_between_spaces(flat))
 
@@ -102,7 +105,7 @@ def _between_spaces(flat: Flat) -> tuple[Places, Places]:
 
 
 def characters(texts: pa.StringArray) -> DictionaryStrings:
-    """Code points."""
+    """Split into code points."""
     data, _ = string_bytes(texts)
     points = np.frombuffer(bytes(data).decode().encode("utf-32-le"), np.uint32)
     times = np.bincount(points)

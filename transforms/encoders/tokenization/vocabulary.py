@@ -1,12 +1,11 @@
-"""A vocabulary: the ids of tokens, how it is learned from train, and the files it is published as.
+"""Vocabularies: ids of tokens, learning from split train, and published files.
 
-`vocabulary/tokens.txt` holds a token a line, UTF-8, special ones first, then those learned by
+`vocabulary/tokens.txt` holds one token per line, UTF-8: special tokens, then learned tokens by
 descending count, equal counts by ascending UTF-8. TensorFlow's StringLookup(mask_token="") and
-TextVectorization load it as it is. Ids are theirs: 0 is padding, then come the ids of tokens that
-are not in the vocabulary (1 is [UNK]), then the lines. An n-gram is its tokens with a space between
-each two.
+TextVectorization load the file as it is and use the same ids: 0 is padding, then come the ids of
+unknown tokens (1 is [UNK]), then the lines. The tokens of an n-gram are joined by spaces.
 
-`vocabulary/idf.npy` holds float64[lines]: the smooth inverse document frequency of scikit-learn,
+`vocabulary/idf.npy` holds float64[lines], the smooth inverse document frequency of scikit-learn:
 ln((1 + n) / (1 + d)) + 1 for a token in d of the n records of train.
 """
 
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
-from recordmill.format.row_assembly import Ints
+from recordmill.format.flat_arrays import Ints
 from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import UNKNOWN, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
@@ -33,7 +32,7 @@ from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.farmhash import fingerprint64
 from recordmill.transforms.model.ragged import string_array
 
-TEXT = "text"  # the column of the rows
+TEXT = "text"  # name of the column
 TOKENS_FILE = "vocabulary/tokens.txt"
 IDF_FILE = "vocabulary/idf.npy"
 
@@ -42,14 +41,18 @@ _ITEM, _COUNT, _DOCUMENTS = "item", "count", "documents"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Vocabulary:
-    """lines: string, those of the file. idf: float64[lines], where it was learned."""
+    """Vocabulary of tokens.
+
+    lines: lines of the file.
+    idf: float64[lines], inverse document frequencies, or None.
+    """
 
     lines: pa.StringArray
     idf: npt.NDArray[np.float64] | None = None
 
     def find(self, tokens: pa.StringArray) -> Ints:
-        """The line of each token from 0 on, int64[n], -1 for what is in none."""
-        if len(tokens) > len(self.lines) // 4:  # Arrow hashes all lines again at every call
+        """Return the line number of each token from 0, int64[n]; -1 for unknown tokens."""
+        if len(tokens) > len(self.lines) // 4:  # Arrow hashes all lines in every call
             lines = pc.index_in(tokens, value_set=self.lines)
             return np.asarray(lines.fill_null(-1)).astype(np.int64)
         numbers = self._numbers
@@ -61,7 +64,7 @@ class Vocabulary:
         return {line: number for number, line in enumerate(self.lines.to_pylist())}
 
     def ids(self, tokens: pa.StringArray, *, oov_buckets: int) -> Ints:
-        """The id of each token, int64[n]."""
+        """Return the id of each token, int64[n]."""
         found = self.find(tokens)
         ids = found + 1 + oov_buckets
         unknown = np.flatnonzero(found < 0)
@@ -73,7 +76,7 @@ class Vocabulary:
 
 
 def load_vocabulary(artifacts: Mapping[str, Artifact]) -> Vocabulary:
-    """What was learned, read once per process."""
+    """Return the learned vocabulary, read once per process."""
     return _load(artifacts[TOKENS_FILE], artifacts.get(IDF_FILE))
 
 
@@ -88,18 +91,17 @@ def _load(tokens: Artifact, idf: Artifact | None) -> Vocabulary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyAnalysis:
-    """Learns the vocabulary of `options`, and for tfidf in how many records its tokens come."""
+    """Analysis that learns a vocabulary, and document frequencies for tfidf."""
 
     options: TextOptions
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are analyzed."""
         return (TEXT,)
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """`item`: tokens, and n-grams where some are asked for; `count`: how often each comes;
-        `documents`, for tfidf only: in how many rows.
-        """
+        """Count tokens and n-grams: columns `item`, `count` and, for tfidf, `documents`."""
         options = self.options
         assert options.splitter is not None
         texts = normalize(rows[TEXT], options.unicode)
@@ -109,21 +111,27 @@ class VocabularyAnalysis:
             _ITEM: terms.distinct,
             _COUNT: pa.array(np.bincount(terms.codes, minlength=size)),
         }
-        if "tfidf" in options.outcome:
+        if "tfidf" in options.output_features:
             by_row = count_by_row(terms.codes, terms.rows, size=size, number=len(rows))
             columns[_DOCUMENTS] = pa.array(np.bincount(by_row.indices, minlength=size))
         counts = pa.RecordBatch.from_pydict(columns)
         return counts.filter(self._may_be_a_line(counts))
 
     def _may_be_a_line(self, counts: pa.RecordBatch) -> pa.BooleanArray:
-        """TensorFlow reads a file line by line, and leaves carriage returns out."""
+        """Return which items can be lines of a file that TensorFlow reads, bool[n].
+
+        It reads line by line and drops carriage returns.
+        """
         items = counts[_ITEM]
         broken = pc.match_substring_regex(items, "[\r\n]")
         unknown = pc.or_(broken, pc.equal(items, UNKNOWN))
         return pc.and_(pc.greater(counts[_COUNT], 0), pc.invert(unknown))
 
     def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of `min_frequency` and more, `vocab_size` of them at most, and special tokens."""
+        """Keep the `vocab_size` most frequent tokens, and special tokens.
+
+        Tokens need a count of at least `min_frequency`.
+        """
         special = pc.is_in(counts[_ITEM], value_set=self._special)
         learned = most_frequent(
             counts.filter(pc.invert(special)),
@@ -133,22 +141,22 @@ class VocabularyAnalysis:
         return batch.concat([counts.filter(special), learned])
 
     def learn(self, counts: pa.RecordBatch, *, records: int) -> Mapping[str, bytes]:
-        """The files of the vocabulary.
+        """Return the files of the vocabulary, {path: content}.
 
         Raises:
-          RunError: there is no token to learn.
+            RunError: there are no tokens.
         """
         selected = self.select(counts)
         special = self._special
         learned = selected.filter(pc.invert(pc.is_in(selected[_ITEM], value_set=special)))
         if not len(learned):
             raise RunError(
-                f"no token of the {records} records of train is there --min-frequency "
-                f"{self.options.min_frequency} times: lower it, or look at the texts"
+                f"no token in the {records} records of train occurs --min-frequency "
+                f"{self.options.min_frequency} times: lower it, or check the texts"
             )
         lines = pa.concat_arrays([special, learned[_ITEM]])
         files = {TOKENS_FILE: "".join(f"{line}\n" for line in lines.to_pylist()).encode()}
-        if "tfidf" in self.options.outcome:
+        if "tfidf" in self.options.output_features:
             places = pc.index_in(lines, value_set=selected[_ITEM])
             documents = selected[_DOCUMENTS].take(places).fill_null(0)
             files[IDF_FILE] = _npy(inverse_frequency(np.asarray(documents), records))
@@ -160,15 +168,15 @@ class VocabularyAnalysis:
 
 
 def most_frequent(counts: pa.RecordBatch, *, least: int, at_most: int) -> pa.RecordBatch:
-    """Of items and their `count` those that come `least` times and more, by descending count."""
+    """Return at most `at_most` items with a count of at least `least`, by descending count."""
     found = counts.filter(pc.greater_equal(counts[_COUNT], least))
-    # Equal counts by UTF-8, which is how Arrow compares strings.
+    # Equal counts are sorted by UTF-8, as Arrow compares strings.
     order = [(_COUNT, "descending"), (_ITEM, "ascending")]
     return found.take(pc.sort_indices(found, sort_keys=order)[:at_most])
 
 
 def inverse_frequency(documents: Ints, records: int) -> npt.NDArray[np.float64]:
-    """The weight of tokens that come in so many (int64[n]) of the records, float64[n]."""
+    """Return the weights of tokens, float64[n], given the number of records with each, int64[n]."""
     return np.log((1 + records) / (1 + documents)) + 1
 
 

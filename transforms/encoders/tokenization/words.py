@@ -1,8 +1,8 @@
-"""The words of texts, by the rules of `word_pattern`, without a step per character.
+"""Vectorized search for the words that `word_pattern` defines.
 
-Every byte gets the class of its character; the bytes of one character after its first are marks of
-it. What stays together is then a question of two classes side by side, but for what stands between
-two letters or digits, which is rare.
+Every byte is mapped to the class of its character; the bytes of a character after the first count
+as marks. Two neighbouring characters then belong to one word depending on their classes, except for
+the rare characters between two letters or digits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.row_assembly import Bytes, Ints
+from recordmill.format.flat_arrays import Bytes, Ints
 from recordmill.transforms.encoders.tokenization import word_pattern
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,
@@ -37,7 +37,7 @@ class _Class(enum.IntEnum):
     KATAKANA = enum.auto()
     CONNECTOR = enum.auto()
     ALONE = enum.auto()
-    BETWEEN_LETTERS = enum.auto()  # it, and all after it, may stand between two of a word
+    BETWEEN_LETTERS = enum.auto()  # this and later classes may stand inside a word
     BETWEEN_DIGITS = enum.auto()
     BETWEEN_BOTH = enum.auto()
     QUOTE = enum.auto()
@@ -47,7 +47,7 @@ _CLASSES = len(_Class)
 
 
 def _pairs() -> bytes:
-    """Whether two classes side by side stay together: 1 at first * classes + second."""
+    """Return a table of pairs, first * classes + second: 1 if the two belong to one word."""
     together = np.zeros((_CLASSES, _CLASSES), np.bool_)
     joining = (_Class.LETTER, _Class.HEBREW, _Class.DIGIT, _Class.CONNECTOR)
     together[np.ix_(joining, joining)] = True
@@ -56,7 +56,7 @@ def _pairs() -> bytes:
 
 
 def _members(*classes: _Class) -> _Bools:
-    """Which classes are among these, bool[classes]."""
+    """Return a mask of classes, bool[classes]."""
     chosen = np.zeros(_CLASSES, np.bool_)
     chosen[list(classes)] = True
     return chosen
@@ -66,7 +66,7 @@ _TOGETHER = _pairs()
 _MAKES_WORD = byte_table(
     _members(_Class.LETTER, _Class.HEBREW, _Class.DIGIT, _Class.KATAKANA, _Class.ALONE)
 )
-# What may stand between, and what on both sides of it.
+# Classes of a character inside a word, and the class required on both sides.
 _BETWEEN = (
     (_members(_Class.BETWEEN_LETTERS, _Class.BETWEEN_BOTH), _Class.LETTER),
     (_members(_Class.BETWEEN_LETTERS, _Class.BETWEEN_BOTH, _Class.QUOTE), _Class.HEBREW),
@@ -75,17 +75,17 @@ _BETWEEN = (
 
 
 def find_words(texts: pa.StringArray) -> DictionaryStrings:
-    """The words of texts (string[n], no null) as they stand there."""
+    """Return the words of texts (string[n], without nulls), with their case."""
     flat = Flat.of(texts)
     return flat.cut(*word_edges(flat))
 
 
 def word_edges(flat: Flat) -> tuple[Ints, Ints]:
-    """Where words begin and end in the bytes of texts, int64[words] each."""
+    """Return the byte offsets where words begin and end, int64[words] each."""
     if not flat.data.size:
         return flat.starts, flat.starts
     places, classes = _classes(flat.data)
-    # Segments are what stays together; every space is one.
+    # Segments are maximal runs of characters that belong together; a space is a segment.
     begins = np.append(0, np.flatnonzero(~_together(classes)) + 1)
     words = np.flatnonzero(_wordlike(classes, begins))
     ends = np.append(begins, len(classes))[words + 1]
@@ -93,7 +93,7 @@ def word_edges(flat: Flat) -> tuple[Ints, Ints]:
 
 
 def _together(classes: Bytes) -> _Bools:
-    """Whether each character stays with the one after it, bool[n - 1]."""
+    """Return whether each character belongs together with the next one, bool[n - 1]."""
     pairs = classes[:-1] * np.uint8(_CLASSES) + classes[1:]
     together = translate(pairs, _TOGETHER).view(np.bool_)
     between = np.flatnonzero(classes[1:-1] >= _Class.BETWEEN_LETTERS) + 1
@@ -105,10 +105,10 @@ def _together(classes: Bytes) -> _Bools:
 
 
 def _wordlike(classes: Bytes, begins: Ints) -> _Bools:
-    """Which of the segments that begin at these places have what makes a word, bool[segments]."""
+    """Return which segments, given by their starts, are words, bool[segments]."""
     first = classes[begins]
     wordlike = translate(first, _MAKES_WORD).view(np.bool_)
-    unsure = np.flatnonzero(first == _Class.CONNECTOR)  # all else that begins a word makes it one
+    unsure = np.flatnonzero(first == _Class.CONNECTOR)  # others are clear by the first class
     if unsure.size:
         makes = np.append(translate(classes, _MAKES_WORD), 0)
         edges = np.append(begins, len(classes))[np.stack([unsure, unsure + 1], axis=1).ravel()]
@@ -116,9 +116,9 @@ def _wordlike(classes: Bytes, begins: Ints) -> _Bools:
     return wordlike
 
 
-# ---- the class of a character
+# ---- Classes of characters
 
-_MEMBERS = {  # in the order in which a class takes characters from those before
+_MEMBERS = {  # later classes override earlier ones
     _Class.ALONE: word_pattern.ALONE,
     _Class.LETTER: word_pattern.LETTER,
     _Class.HEBREW: word_pattern.HEBREW,
@@ -129,12 +129,12 @@ _MEMBERS = {  # in the order in which a class takes characters from those before
 }
 _PAGE = 256
 _UNKNOWN = 255
-_SURROGATES = range(0xD800, 0xE000)  # are no characters
-_table = np.full(0x110000, _UNKNOWN, np.uint8)  # by code point, found out page by page
+_SURROGATES = range(0xD800, 0xE000)  # not characters
+_table = np.full(0x110000, _UNKNOWN, np.uint8)  # class by code point, filled page by page
 
 
 def _classes(data: Bytes) -> tuple[npt.NDArray[np.int32], Bytes]:
-    """Where characters begin that extend no other, int32[k], and their classes, uint8[k]."""
+    """Return the offsets of characters other than marks, int32[k], and their classes, uint8[k]."""
     if _table[0] == _UNKNOWN:
         _learn_page(0)
     by_byte = _table[:128].tobytes().ljust(256, bytes([_Class.EXTENDED]))
@@ -150,7 +150,7 @@ def _classes(data: Bytes) -> tuple[npt.NDArray[np.int32], Bytes]:
 
 
 def _classes_of(points: Ints) -> Bytes:
-    """The classes of characters, uint8[n]."""
+    """Return the classes of code points, uint8[n]."""
     classes = _table[points]
     unknown = np.unique(points[classes == _UNKNOWN] // _PAGE)
     if not unknown.size:
@@ -161,7 +161,7 @@ def _classes_of(points: Ints) -> Bytes:
 
 
 def _code_points(data: Bytes, heads: Ints) -> Ints:
-    """The characters of more than one byte that begin at these places, int64[k]."""
+    """Return the code points of the multi-byte characters at these offsets, int64[k]."""
     first = data[heads].astype(np.int64)
     points = (first & 0x1F) << 6 | data[heads + 1] & 0x3F
     for length, least in ((3, 0xE0), (4, 0xF0)):
@@ -175,7 +175,10 @@ def _code_points(data: Bytes, heads: Ints) -> Ints:
 
 
 def _learn_page(page: int) -> None:
-    """Asks RE2, which is what the pattern asks, so that both agree whatever Unicode's release."""
+    """Fill a page of the table by matching with RE2, so that it agrees with the pattern.
+
+    Both then use the same release of Unicode.
+    """
     first = page * _PAGE
     points = [point for point in range(first, first + _PAGE) if point not in _SURROGATES]
     characters = string_array(list(map(chr, points)))

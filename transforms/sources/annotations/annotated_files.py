@@ -1,7 +1,7 @@
-"""Files with annotations beside them: a listing of pictures, joined with what a book says of each.
+"""Source of annotated images: a listing of files, joined with annotations.
 
-A picture's annotations are those of the longest end of its path that the book names: of
-/data/coco/val/7.jpg those of val/7.jpg, or else of 7.jpg.
+Annotations match an image by the longest suffix of its path that they name: for the image
+/data/coco/val/7.jpg these are the annotations of val/7.jpg, or else of 7.jpg.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
 from recordmill.transforms.model.data_type import ListingPart, Source
 from recordmill.transforms.model.label_sets import (
+    ImageClass,
     LabelCounts,
     LabelSet,
-    PictureClass,
     largest,
     rarest,
     sets_of,
@@ -32,30 +32,33 @@ from recordmill.transforms.model.label_sets import (
 Unannotated = Literal["reject", "keep", "drop"]
 WithoutBoxes = Literal["keep", "drop"]
 
-_PART_BYTES = 8 << 20  # of rows with their objects
-_COUNTED = 1 << 12  # pictures at a time
-_NAMED = 5  # pictures that a note names
+_PART_BYTES = 8 << 20  # of rows with objects
+_COUNTED = 1 << 12  # images counted at a time
+_NAMED = 5  # images named in a note
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnnotatedFiles:
-    """Lists the files of a source, with what annotations say of them.
+    """Lists the files of a source with their annotations.
 
-    files: gives references. open_book: reads the annotations; noted as `where` in messages.
-    unannotated: what becomes of pictures of which they say nothing. without_boxes: of those that
-    have no object, by them or for that reason. classes: those that there may be, in the order of
-    their numbers; those of the annotations unless given. picture_class: which class of its objects
-    is that of a picture. with_classes: where the rarest is, rows have all of them, too.
-    stratum_size: pictures of a stratum, at least; None where splits are not stratified.
+    files: source of references.
+    open_annotations: returns the annotations.
+    where: name of the annotations in messages.
+    unannotated: whether to reject, keep or drop images without annotations.
+    without_boxes: whether to keep or drop images without objects.
+    classes: allowed classes in the order of their numbers; by default those of the annotations.
+    picture_class: which class of its objects becomes the class of an image.
+    with_classes: whether rows list all classes of an image, if its class is the rarest.
+    stratum_size: minimum number of images of a stratum; None if splits are not stratified.
     """
 
     files: Source
-    open_book: Callable[[], AnnotationReader]
+    open_annotations: Callable[[], AnnotationReader]
     where: str
     unannotated: Unannotated = "reject"
     without_boxes: WithoutBoxes = "keep"
     classes: tuple[str, ...] | None = None
-    picture_class: PictureClass | None = None
+    picture_class: ImageClass | None = None
     with_classes: bool = False
     stratum_size: int | None = None
     _found: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -70,36 +73,41 @@ class AnnotatedFiles:
 
     @property
     def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
         return self.files.unique_keys
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of the annotations, and which pictures they say nothing of that are no rejects."""
-        told = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
+        """Notes of the annotations, and on the images without annotations that are not rejected."""
+        notes = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:
-            return told
-        became = "were left out" if self.unannotated == "drop" else "have no boxes"
+            return notes
+        became = "were dropped" if self.unannotated == "drop" else "have no boxes"
         more = ", ..." if count > len(names) else ""
         return (
-            *told,
-            f"{count} pictures that {self.where} says nothing of {became}: {_told(names)}{more}",
+            *notes,
+            f"{count} images without annotations in {self.where} {became}: {_quoted(names)}{more}",
         )
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The classes of objects, in the order of their numbers; None where they have none."""
+        """The classes of objects in the order of their numbers, None without objects."""
         labels: tuple[str, ...] | None = self._found.get("labels")
         return labels
 
     def scan(self) -> Iterator[ListingPart]:
-        """Raises ConfigError where annotations cannot be understood, or fit no picture."""
+        """Yield the files with their annotations.
+
+        Raises:
+          ConfigError: annotations cannot be parsed, or match no image.
+        """
         self._found.clear()
-        book = self.open_book()
-        self._found["notes"] = book.notes
-        index = _Index(book, self.where)
-        self._count(book)
+        annotations = self.open_annotations()
+        self._found["notes"] = annotations.notes
+        index = _PathIndex(annotations, self.where)
+        self._count(annotations)
         joined = 0
         for listed in self.files.scan():
             for reject in listed.rejects:
@@ -108,35 +116,41 @@ class AnnotatedFiles:
                 yield listed
                 continue
             yield dataclasses.replace(listed, rows=None)
-            for part in self._join(listed.rows, book, index):
+            for part in self._join(listed.rows, annotations, index):
                 joined += 0 if part.rows is None else len(part.rows)
                 yield part
         if not joined and not index.found:
-            raise ConfigError(_nothing(self.where, book))
-        strays = [
-            Reject(name, "read", Reason.MISSING, f"{self.where} names it, and the input has none")
+            raise ConfigError(_no_match_message(self.where, annotations))
+        unmatched = [
+            Reject(
+                name,
+                "read",
+                Reason.MISSING,
+                f"{self.where} names it, but the input has no such image",
+            )
             for name in index.unused()
         ]
-        yield ListingPart(rejects=[*book.rejects, *strays])
-        if OBJECTS in book.fields.names:
-            self._found["labels"] = self.classes or book.labels()
+        yield ListingPart(rejects=[*annotations.rejects, *unmatched])
+        if OBJECTS in annotations.fields.names:
+            self._found["labels"] = self.classes or annotations.labels()
 
-    def _count(self, book: AnnotationReader) -> None:
-        """Counts classes and sets of them, where that is asked for, in a pass over the book."""
+    def _count(self, annotations: AnnotationReader) -> None:
+        """Count classes and sets of classes in a pass over the annotations, if options need it."""
         wanted = self.picture_class == "rarest" or self.stratum_size is not None
-        if not wanted or OBJECTS not in book.fields.names:
+        if not wanted or OBJECTS not in annotations.fields.names:
             return
         counts = LabelCounts()
-        for start in range(0, len(book.names), _COUNTED):
-            which = np.arange(start, min(start + _COUNTED, len(book.names)))
-            counts.add(sets_of(book.read(which).columns))
+        for start in range(0, len(annotations.names), _COUNTED):
+            which = np.arange(start, min(start + _COUNTED, len(annotations.names)))
+            counts.add(sets_of(annotations.read(which).columns))
         self._found["counts"] = counts
         if self.stratum_size is not None:
             self._found["strata"] = strata({(): 0, **counts.by_set}, least=self.stratum_size)
 
     def _classify(self, columns: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Columns about the classes of pictures with objects: theirs, string[n], nullable, and what
-        else is asked for.
+        """Return the columns for the classes of images: the label, nullable string[n].
+
+        With options, also all classes of each image and its stratum.
         """
         counts: LabelCounts | None = self._found.get("counts")
         labels: Sequence[str | None] = [None] * len(columns)
@@ -156,7 +170,7 @@ class AnnotatedFiles:
         return found
 
     def _join(
-        self, rows: pa.RecordBatch, book: AnnotationReader, index: _Index
+        self, rows: pa.RecordBatch, annotations: AnnotationReader, index: _PathIndex
     ) -> Iterator[ListingPart]:
         keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
@@ -166,7 +180,7 @@ class AnnotatedFiles:
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
         if self.unannotated == "reject":
-            why = f"{self.where} says nothing of it; --unannotated keep or drop allows that"
+            why = f"no annotations in {self.where}; --unannotated keep or drop allows that"
             rejects = [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
         elif blank:
             self._found["count"] = self._found.get("count", 0) + len(blank)
@@ -176,17 +190,18 @@ class AnnotatedFiles:
         yield ListingPart(rejects=rejects, filtered=filtered)
         for start in range(0, len(known), step):
             chosen = known[start : start + step]
-            yield from self._annotate(rows.take(pa.array(chosen)), places[chosen], book)
+            yield from self._annotate(rows.take(pa.array(chosen)), places[chosen], annotations)
         if blank and self.unannotated == "keep":
             nothing = pa.RecordBatch.from_arrays(
-                [_empty(field, len(blank)) for field in book.fields], schema=book.fields
+                [_empty(field, len(blank)) for field in annotations.fields],
+                schema=annotations.fields,
             )
             yield from self._finish(rows.take(pa.array(blank)), nothing)
 
     def _annotate(
-        self, rows: pa.RecordBatch, which: Any, book: AnnotationReader
+        self, rows: pa.RecordBatch, which: Any, annotations: AnnotationReader
     ) -> Iterator[ListingPart]:
-        annotated = book.read(which)
+        annotated = annotations.read(which)
         faults = {**self._unknown(annotated.columns), **annotated.faults}
         if not faults:
             yield from self._finish(rows, annotated.columns)
@@ -203,7 +218,7 @@ class AnnotatedFiles:
         yield from self._finish(rows.filter(mask), annotated.columns.filter(mask))
 
     def _unknown(self, columns: pa.RecordBatch) -> dict[int, str]:
-        """Pictures with an object of a class that there should not be: {row: why}."""
+        """Return the images with an object of a class that is not allowed, as {row: why}."""
         if self.classes is None or OBJECTS not in columns.schema.names:
             return {}
         objects = columns[OBJECTS]
@@ -217,9 +232,9 @@ class AnnotatedFiles:
         }
 
     def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Rows with their annotations, in parts that are not too large."""
+        """Yield rows with their annotations, in parts of about `_PART_BYTES`."""
         if OBJECTS in columns.schema.names:
-            for name, values in self._classify(columns).items():  # a folder is no class of objects
+            for name, values in self._classify(columns).items():  # replaces labels of folders
                 rows = batch.set_column(rows, name, values)
         joined = pa.record_batch(
             [*rows.columns, *columns.columns], schema=pa.schema([*rows.schema, *columns.schema])
@@ -236,24 +251,27 @@ class AnnotatedFiles:
             yield ListingPart(rows=joined.slice(start, step))
 
 
-class _Index:
-    """Finds a picture's annotations by its path; each are those of one picture."""
+class _PathIndex:
+    """Index of annotations by path. Annotations belong to one image."""
 
-    def __init__(self, book: AnnotationReader, where: str) -> None:
-        self._names = book.names
-        self._by_stem = book.by_stem
+    def __init__(self, annotations: AnnotationReader, where: str) -> None:
+        self._names = annotations.names
+        self._by_stem = annotations.by_stem
         self._where = where
         self._at = {
             posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
-            for n, name in enumerate(book.names)
+            for n, name in enumerate(annotations.names)
         }
         self._used: dict[int, tuple[str, str | None]] = {}
 
     def find(self, path: str, *, key: str) -> int:
-        """The index of the annotations of a picture, -1 where it has none.
+        """Return the index of the annotations of an image, -1 without annotations.
 
-        Raises ConfigError where another picture has them: which is theirs cannot be told, and that
-        one may be a record already. The same picture may come with several keys.
+        The same image may have several keys.
+
+        Raises:
+          ConfigError: they also match another image. It is ambiguous which one they describe, and
+            the other image may already be a record.
         """
         at = self._look_up(path)
         if at >= 0:
@@ -269,7 +287,7 @@ class _Index:
         return at
 
     def see(self, key: str) -> None:
-        """Takes note of a reject: it is there, if of no use. Raises ConfigError as `find`."""
+        """Mark the annotations of a rejected image as used. Raises ConfigError as `find`."""
         at = self._look_up(key)
         if at >= 0:
             other, path = self._used.setdefault(at, (key, None))
@@ -290,40 +308,41 @@ class _Index:
     def _ambiguous(self, at: int, *keys: str) -> ConfigError:
         one, other = sorted(keys)
         return ConfigError(
-            f"--annotations {self._where}: {self._names[at]!r} fits two pictures, {one!r} and"
-            f" {other!r}, and nothing tells whose it is: let the annotations name more of the path,"
-            " or leave one of the two out of the input"
+            f"--annotations {self._where}: {self._names[at]!r} matches two images, {one!r} and"
+            f" {other!r}, which is ambiguous: name more of the path in the annotations, or remove"
+            " one of the two from the input"
         )
 
     @property
     def found(self) -> int:
-        """Pictures that have annotations."""
+        """Number of images that have annotations."""
         return len(self._used)
 
     def unused(self) -> list[str]:
+        """Return the names in the annotations that match no image."""
         return [name for n, name in enumerate(self._names) if n not in self._used]
 
 
 def _is_reject(reject: str, key: str, path: str) -> bool:
-    """Whether a reject, of which only the key is known, may be of the picture with this path."""
+    """Return whether a reject, of which only the key is known, may be the image with this path."""
     named_by_path = path.endswith(key)
     return reject == key or (not named_by_path and f"/{path}".endswith(f"/{reject}"))
 
 
 def _empty(field: pa.Field, count: int) -> pa.Array:
-    """What stands where annotations say nothing: no objects, no captions, no sides."""
+    """Return a column for images without annotations: no objects, no captions, no size."""
     if pa.types.is_list(field.type):
         return pa.array([[]] * count, field.type)
     return pa.nulls(count, field.type)
 
 
-def _told(names: Sequence[str]) -> str:
+def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _nothing(where: str, book: AnnotationReader) -> str:
-    some = _told(book.names[:3]) or "no picture"
+def _no_match_message(where: str, annotations: AnnotationReader) -> str:
+    some = _quoted(annotations.names[:3]) or "no image"
     return (
-        f"no picture of the input is of use with the annotations {where}: they name {some}; a"
-        " picture's path has to end so"
+        f"no image of the input matches the annotations {where}: they name {some}; the path of an"
+        " image must end with such a name"
     )

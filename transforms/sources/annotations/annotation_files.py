@@ -1,8 +1,8 @@
-"""Annotations of which each picture has a file of its own: Pascal VOC's XML, and YOLO's txt.
+"""Annotations with a file per image: Pascal VOC's XML and YOLO's txt.
 
 Sources: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html (pixels count from
-1, and those of the last row and column are in the box), https://docs.ultralytics.com/datasets/detect
-(a line is a class, the centre, the width and the height, in fractions of the picture).
+1, and the last row and column are part of the box), https://docs.ultralytics.com/datasets/detect
+(a line holds class, centre, width and height, as fractions of the image).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, RecordError, Reject
-from recordmill.storage.files import Location, StorageError, read_file
+from recordmill.storage.files import Location, StorageError
+from recordmill.storage.input_files import read_file
 from recordmill.transforms.model.annotations import (
     DIFFICULT,
     OBJECTS,
@@ -33,17 +34,21 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
-from recordmill.transforms.sources.files.folders import filtered_by
+from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.walks import File, walk
 
-_NAMES = ("classes.txt", "obj.names", "labels.txt")  # of YOLO's classes, in the folder or above it
-_DIGITS = 10  # of a side, at most
-_ROUNDING = 0.01  # of a side, that fractions may be beyond it
+_NAMES = (
+    "classes.txt",
+    "obj.names",
+    "labels.txt",
+)  # files of YOLO's class names, in the folder or its parent
+_DIGITS = 10  # maximum number of digits of a side
+_ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Files:
-    """A folder of annotations, a file each."""
+class _AnnotationFolder:
+    """A folder with a file of annotations per image."""
 
     files: Sequence[File]
     rejects: Sequence[Reject] = ()
@@ -82,12 +87,12 @@ class _Files:
         )
 
     def _parse(self, data: bytes, row: int, objects: ObjectCollector) -> tuple[int, int] | None:
-        """Adds what a file says, and returns the sides that it says. Raises ValueError."""
+        """Add the objects of a file and return its (width, height). Raises ValueError."""
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocReader(_Files):
+class VocReader(_AnnotationFolder):
     """A folder of VOC's XML files. Classes are sorted by name."""
 
     _seen: set[str] = dataclasses.field(default_factory=set, repr=False, compare=False)
@@ -103,7 +108,7 @@ class VocReader(_Files):
         try:
             root = ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError) as error:
-            raise ValueError("no XML that can be read") from error
+            raise ValueError("invalid XML") from error
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]  # without the namespace
         if root.tag != "annotation":
@@ -119,13 +124,15 @@ class VocReader(_Files):
             self._seen.add(name)
             view = (one.findtext("pose") or "").strip()
             objects.add(row, corners, name, **more, view=view)
-        return sides_of(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
+        return parse_sides(*(root.findtext(f"size/{name}") or "" for name in ("width", "height")))
 
     def _corners(self, box: ElementTree.Element | None, number: int) -> Corners:
         texts = [None if box is None else box.findtext(n) for n in ("xmin", "ymin", "xmax", "ymax")]
-        left, top, right, bottom = numbers(texts, f"object {number}: a 'bndbox' of four numbers")
+        left, top, right, bottom = parse_numbers(
+            texts, f"object {number}: a 'bndbox' of four numbers"
+        )
         if right < left or bottom < top:
-            raise ValueError(f"object {number}: its box ends before it begins: {texts}")
+            raise ValueError(f"object {number}: the box ends before it begins: {texts}")
         return left - 1, top - 1, right, bottom
 
 
@@ -137,7 +144,7 @@ def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class YoloReader(_Files):
+class YoloReader(_AnnotationFolder):
     """A folder of YOLO's txt files. classes: in the order of their numbers."""
 
     classes: tuple[str, ...]
@@ -160,12 +167,12 @@ class YoloReader(_Files):
                     f"line {number}: expected a class and four numbers, got {len(words)} words"
                 )
             what = f"line {number}: four fractions"
-            x, y, width, height = numbers(words[1:], what)
-            if not _is_whole(words[0]) or int(words[0]) >= len(self.classes):
+            x, y, width, height = parse_numbers(words[1:], what)
+            if not _is_digits(words[0]) or int(words[0]) >= len(self.classes):
                 last = len(self.classes) - 1
                 raise ValueError(f"line {number}: expected a class 0 to {last}, got {words[0]!r}")
-            if width < 0 or height < 0 or beyond((x, y, width, height)):
-                raise ValueError(expected_fractions(what, words[1:]))
+            if width < 0 or height < 0 or is_out_of_range((x, y, width, height)):
+                raise ValueError(fractions_message(what, words[1:]))
             half, tall = width / 2, height / 2
             found.append(((x - half, y - tall, x + half, y + tall), self.classes[int(words[0])]))
         for corners, name in found:
@@ -173,27 +180,30 @@ class YoloReader(_Files):
 
 
 def open_voc(folder: Location) -> VocReader:
-    """Lists the XML files of a folder. Raises ConfigError where there are none."""
-    files, rejects = _listed(folder, "xml")
+    """List the XML files of a folder. Raises ConfigError if there are none."""
+    files, rejects = _list_files(folder, "xml")
     return VocReader(files=files, rejects=rejects)
 
 
 def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
-    """Lists the txt files of a folder. classes: where no file beside them names them.
+    """List the txt files of a folder. classes: used if no file in the folder names them.
 
-    Raises ConfigError where there are none, or none of names.
+    Raises:
+      ConfigError: there are no txt files, or no class names.
     """
-    files, rejects = _listed(folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt"))
+    files, rejects = _list_files(
+        folder, "txt", leave_out=(*_NAMES, "train.txt", "val.txt", "test.txt")
+    )
     return YoloReader(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
 
 
-def _listed(
+def _list_files(
     folder: Location, extension: str, leave_out: Iterable[str] = ()
 ) -> tuple[list[File], list[Reject]]:
     files: list[File] = []
     rejects: list[Reject] = []
     others = frozenset(leave_out)
-    for finding in walk(folder, filtered_by, depth=1):
+    for finding in walk(folder, skip_reason, depth=1):
         if isinstance(finding, Reject):
             rejects.append(finding)
         elif isinstance(finding, File):
@@ -216,38 +226,40 @@ def _class_names(folder: Location) -> tuple[str, ...]:
             if names:
                 return names
     raise ConfigError(
-        f"--annotations {folder}: YOLO's files have numbers of classes, and neither there nor above"
-        f" is {', '.join(_NAMES)}: name the classes with --labels-file, one a line"
+        f"--annotations {folder}: YOLO's files hold class numbers, and there is no file of class"
+        f" names ({', '.join(_NAMES)}) in the folder or its parent: name the classes with"
+        " --labels-file, one per line"
     )
 
 
-def beyond(fractions: Iterable[float]) -> bool:
-    """Whether any is not in 0 to 1, by more than rounding."""
+def is_out_of_range(fractions: Iterable[float]) -> bool:
+    """Return whether a number is outside 0 to 1 by more than rounding."""
     return any(not -_ROUNDING <= one <= 1 + _ROUNDING for one in fractions)
 
 
-def expected_fractions(what: str, texts: Sequence[Any]) -> str:
-    return f"{_expected(what, texts)}: they are of the sides, 0 to 1"
+def fractions_message(what: str, texts: Sequence[Any]) -> str:
+    """Return the message for fractions outside 0 to 1."""
+    return f"{_expected(what, texts)}: fractions of width and height are 0 to 1"
 
 
-def sides_of(width: str, height: str) -> tuple[int, int] | None:
-    """The sides of a picture, as texts say them; None where these are none."""
+def parse_sides(width: str, height: str) -> tuple[int, int] | None:
+    """Parse (width, height) in pixels; None if a text is invalid."""
     texts = (width.strip(), height.strip())
-    if not all(_is_whole(text) and len(text) <= _DIGITS for text in texts):
+    if not all(_is_digits(text) and len(text) <= _DIGITS for text in texts):
         return None
     found = (int(texts[0]), int(texts[1]))
     return found if min(found) > 0 and max(found) < 2**31 else None
 
 
-def _is_whole(text: str) -> bool:
-    """Whether digits are all of it: those of int(), of which there are others."""
+def _is_digits(text: str) -> bool:
+    """Return whether a text consists of ASCII digits."""
     return text.isascii() and text.isdecimal()
 
 
-def numbers(texts: Sequence[Any], what: str) -> list[float]:
-    """Texts as finite numbers. Raises ValueError that says `what` was expected."""
+def parse_numbers(texts: Sequence[Any], what: str) -> list[float]:
+    """Parse finite numbers. Raises ValueError with a message about `what`."""
     try:
-        # float() takes underscores and the digits of any script.
+        # float() would accept underscores and digits of any script.
         found = [float(text) if text.isascii() and "_" not in text else math.nan for text in texts]
     except (AttributeError, ValueError):
         found = [math.nan]

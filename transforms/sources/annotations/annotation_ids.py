@@ -1,4 +1,4 @@
-"""Which annotations are the same: files of COCO share them, and ids tell."""
+"""Deduplication of annotations by id, because files of COCO may repeat annotations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ _NONE, _NUMBER, _OTHER = range(3)
 
 
 @dataclasses.dataclass(frozen=True)
-class Repeated:
-    """kept: the annotations that count. faults: {picture: why its annotations cannot be used}."""
+class DeduplicatedIds:
+    """Result of deduplication.
+
+    kept: indices of the annotations to keep. faults: {image: why its annotations are invalid}.
+    """
 
     kept: Indices
     faults: Mapping[int, str]
 
 
 class AnnotationIds:
-    """The ids of annotations, and where each stands, in little memory: 17 bytes for each."""
+    """Ids and positions of annotations, in 17 bytes of memory each."""
 
     def __init__(self) -> None:
         self._ids = array.array("q")
@@ -35,12 +38,12 @@ class AnnotationIds:
         self._starts: list[int] = []
 
     def begin(self, file: str) -> None:
-        """All that is added from now on is of this file."""
+        """Start a file: annotations added from now on belong to it."""
         self._files.append(file)
         self._starts.append(len(self._ids))
 
     def add(self, known: int | str | None, number: int) -> None:
-        """The next annotation, at this place in its file. known: None where it has no id."""
+        """Add an annotation. known: its id, None without one. number: its index in the file."""
         self._numbers.append(number)
         if known is None:
             self._kinds.append(_NONE)
@@ -52,37 +55,41 @@ class AnnotationIds:
             self._kinds.append(_OTHER)
             self._ids.append(self._others.setdefault(known, len(self._others)))
 
-    def repeated(self, pictures: Indices, content: Callable[[], Indices]) -> Repeated:
-        """What becomes of those whose id came before.
+    def deduplicate(self, images: Indices, content: Callable[[], Indices]) -> DeduplicatedIds:
+        """Drop annotations with a repeated id, and find invalid repetitions.
 
-        One of the same picture and content counts once; of another content, it is a mistake. So is
-        one of another picture in the same file; files of other pictures may have ids of their own.
+        An annotation that repeats id, image and content of an earlier one is dropped. A repeated id
+        with other content for the same image, or with another image in the same file, is a fault.
+        Files with different images may use the same ids.
 
-        pictures, content: of each annotation; equal where these are. content is called if needed.
+        Args:
+          images: image of each annotation.
+          content: returns a number per annotation, equal for equal content. Called only if ids
+            repeat.
         """
         ids, kinds = np.array(self._ids, np.int64), np.array(self._kinds, np.int8)
         everything = np.arange(len(ids))
         known = np.flatnonzero(kinds != _NONE)
         chosen, kind = ids[known], kinds[known].astype(np.int64)
         if len(np.unique(chosen)) == len(known):
-            return Repeated(everything, {})
+            return DeduplicatedIds(everything, {})
         files = np.searchsorted(self._starts, known, side="right")
-        of_picture = known[_firsts(pictures[known], chosen, kind)]
-        again = of_picture != known
+        of_image = known[_first_equal(images[known], chosen, kind)]
+        again = of_image != known
         says = content()
-        same = again & (says[known] == says[of_picture])
-        of_file = known[_firsts(files, chosen, kind)]
-        elsewhere = pictures[known] != pictures[of_file]
-        first = np.where(elsewhere, of_file, of_picture)
+        same = again & (says[known] == says[of_image])
+        of_file = known[_first_equal(files, chosen, kind)]
+        elsewhere = images[known] != images[of_file]
+        first = np.where(elsewhere, of_file, of_image)
         faults: dict[int, str] = {}
         for at in np.flatnonzero((again & ~same) | elsewhere).tolist():
-            picture = int(pictures[known[at]])
-            if picture not in faults:
-                faults[picture] = self._why(int(known[at]), int(first[at]), other=elsewhere[at])
-        return Repeated(np.setdiff1d(everything, known[same], assume_unique=True), faults)
+            image = int(images[known[at]])
+            if image not in faults:
+                faults[image] = self._why(int(known[at]), int(first[at]), other=elsewhere[at])
+        return DeduplicatedIds(np.setdiff1d(everything, known[same], assume_unique=True), faults)
 
     def _why(self, later: int, first: int, *, other: bool) -> str:
-        how = "is of another picture" if other else "says something else"
+        how = "belongs to another image" if other else "has other content"
         return (
             f"{self._place(later)}: its 'id' {self._id(later)!r} is that of {self._place(first)},"
             f" which {how}"
@@ -96,7 +103,7 @@ class AnnotationIds:
         return f"{file}: annotations[{self._numbers[at]}]"
 
 
-def _firsts(*keys: Indices) -> Indices:
-    """Of each, where the first is whose keys are all equal to its own: int64[n]."""
+def _first_equal(*keys: Indices) -> Indices:
+    """Return for each item the index of the first item with equal keys, int64[n]."""
     _, first, of = np.unique(numbered(*keys), return_index=True, return_inverse=True)
     return np.asarray(first[of], np.int64)

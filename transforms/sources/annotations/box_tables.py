@@ -1,4 +1,4 @@
-"""A CSV file of boxes, a row each: the picture, the class and the corners, found by their names."""
+"""Annotations in a CSV file with a box per row: image, class and corners, found by column name."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from recordmill.transforms.model.annotations import (
     sides_array,
 )
 from recordmill.transforms.sources.annotations.annotation_files import (
-    beyond,
-    expected_fractions,
-    numbers,
-    sides_of,
+    fractions_message,
+    is_out_of_range,
+    parse_numbers,
+    parse_sides,
 )
 
-# The usual names of columns, in lower case, the most usual first.
+# Usual names of the columns, in lower case, the most usual first.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "picture": ("filename", "file_name", "image", "path", "file", "image_path", "imageid"),
+    "image": ("filename", "file_name", "image", "path", "file", "image_path", "imageid"),
     "class": ("class", "label", "labelname", "category"),
     "xmin": ("xmin", "x1", "x_min", "left"),
     "ymin": ("ymin", "y1", "y_min", "top"),
@@ -45,7 +45,7 @@ _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxTableReader:
-    """What a CSV file says. Classes are sorted by name."""
+    """Annotations of a CSV file. Classes are sorted by name."""
 
     names: Sequence[str]
     table: pa.RecordBatch
@@ -68,35 +68,37 @@ class BoxTableReader:
 
 
 def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
-    """fractions: whether corners are fractions of the sides, not pixels.
+    """Read a CSV file of boxes.
 
-    Raises ConfigError for a file that is no such CSV; the message says which columns it has. So is
-    one of pixels where no corner is beyond the first of them.
+    fractions: whether corners are fractions of width and height instead of pixels.
+
+    Raises:
+      ConfigError: the file is not such a CSV, or all corners in pixels are at most 1.
     """
     objects = ObjectCollector()
-    pictures: dict[str, int] = {}
+    images: dict[str, int] = {}
     sides: list[tuple[int, int] | None] = []
     faults: dict[int, str] = {}
     rejects: list[Reject] = []
     by_stem = False
     for number, row in _rows(file):
-        name = row["picture"]
+        name = row["image"]
         if not name:
-            why = f"row {number}: names no picture"
+            why = f"row {number}: names no image"
             rejects.append(Reject(f"{file.name}#{number}", "read", Reason.BAD_VALUE, why))
             continue
         by_stem = by_stem or row["by_stem"] != ""
-        at = pictures.setdefault(name, len(pictures))
+        at = images.setdefault(name, len(images))
         if at == len(sides):
-            sides.append(sides_of(row["width"], row["height"]))
+            sides.append(parse_sides(row["width"], row["height"]))
         given = [row[corner] for corner in _CORNERS]
         if not row["class"] and not any(given):
-            continue  # a picture without boxes
+            continue  # an image without boxes
         try:
             what = f"row {number}: four {'fractions' if fractions else 'numbers'}"
-            left, top, right, bottom = numbers(given, what)
-            if fractions and beyond((left, top, right, bottom)):
-                raise ValueError(expected_fractions(what, given))
+            left, top, right, bottom = parse_numbers(given, what)
+            if fractions and is_out_of_range((left, top, right, bottom)):
+                raise ValueError(fractions_message(what, given))
             if right < left or bottom < top:
                 raise ValueError(f"row {number}: the box ends before it begins: {', '.join(given)}")
             if not row["class"] or len(row["class"].splitlines()) > 1:
@@ -105,16 +107,16 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
             faults.setdefault(at, f"{file.name}: {error}")
             continue
         objects.add(at, (left, top, right, bottom), row["class"])
-    if not pictures:
-        raise ConfigError(f"--annotations: {file} has no row that names a picture")
-    if not fractions and objects.corners and not beyond(objects.corners):
+    if not images:
+        raise ConfigError(f"--annotations: {file} has no row that names an image")
+    if not fractions and objects.corners and not is_out_of_range(objects.corners):
         raise ConfigError(
-            f"--annotations: {file} has no corner above 1, so that they are fractions rather than"
-            " pixels: say --box-units fractions"
+            f"--annotations: {file} has no corner above 1, so corners are probably fractions: pass"
+            " --box-units fractions"
         )
-    columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(pictures))}
+    columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(images))}
     return BoxTableReader(
-        names=list(pictures),
+        names=list(images),
         table=pa.record_batch(
             list(columns.values()), schema=pa.schema([SIDES_FIELD, objects_field()])
         ),
@@ -126,7 +128,7 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
 
 
 def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows with what is meant of them, numbered from 1."""
+    """Yield (row number from 1, values by meaning) of the rows."""
     with file.open_input() as data, io.TextIOWrapper(data, "utf-8-sig", newline="") as text:
         reader = csv.reader(text, strict=True)
         try:
@@ -135,7 +137,7 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
                 meant: next((header.index(name) for name in usual if name in header), None)
                 for meant, usual in _COLUMNS.items()
             }
-            wanted = ("picture", "class", *_CORNERS)
+            wanted = ("image", "class", *_CORNERS)
             lacking = [_COLUMNS[meant][0] for meant in wanted if at[meant] is None]
             if lacking:
                 shown = ", ".join(header)
@@ -144,7 +146,7 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
                     f"--annotations: {file} has no column {', '.join(lacking)}; it has"
                     f" {shown or 'none'}"
                 )
-            ids = at["picture"] is not None and header[at["picture"]] == "imageid"
+            ids = at["image"] is not None and header[at["image"]] == "imageid"
             for number, cells in enumerate(reader, 1):
                 if not cells:
                     continue
@@ -155,5 +157,5 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str]]]:
                 yield number, {**row, "by_stem": "yes" if ids else ""}
         except (csv.Error, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"--annotations: {file} is no CSV in UTF-8, at line {reader.line_num + 1}"
+                f"--annotations: {file} is not CSV in UTF-8, at line {reader.line_num + 1}"
             ) from error

@@ -1,7 +1,7 @@
-"""Annotations as COCO has them: JSON files with images, annotations and categories.
+"""Annotations in COCO format: JSON files with images, annotations and categories.
 
 Source: https://cocodataset.org/#format-data. A box is [x, y, width, height] in pixels from the left
-and top edge. Several files, such as those of instances and of captions, are read as one.
+and top edge. Several files, such as instances and captions, are merged.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from recordmill.transforms.model.annotations import (
     strings,
 )
 from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
-from recordmill.transforms.sources.annotations.json_members import members
+from recordmill.transforms.sources.annotations.json_members import iter_members
 
-_LARGEST = 2**62  # square pixels of a picture, of which no side has 2**31
+_LARGEST = 2**62  # square pixels: image sides are below 2**31
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CocoReader:
-    """What COCO files say. classes: in the order of their ids."""
+    """Annotations of COCO files. classes: in the order of their ids."""
 
     names: Sequence[str]
     table: pa.RecordBatch
@@ -68,26 +68,26 @@ class CocoReader:
 
 
 def read_coco(files: Sequence[Location], *, segmentation: bool = True) -> CocoReader:
-    """Reads all files.
+    """Read and merge all files.
 
-    segmentation: whether to keep what they say of it.
+    segmentation: whether to keep segmentations.
 
     Raises:
-      ConfigError: a file is not what it should be; the message names it, and the entry.
+      ConfigError: a file is invalid; the message names the file and the entry.
     """
-    reading = _Reading(segmentation=segmentation)
+    parser = _CocoParser(segmentation=segmentation)
     for file in files:
-        reading.read(file)
-    return reading.book()
+        parser.read(file)
+    return parser.result()
 
 
-class _Reading:
-    """What has been read so far, of all files."""
+class _CocoParser:
+    """Accumulates the entries of all files."""
 
     def __init__(self, *, segmentation: bool) -> None:
         self._segmentation = segmentation
         self._segmented = False
-        self._pictures: dict[str, int] = {}
+        self._images: dict[str, int] = {}
         self._sides: list[tuple[int, int] | None] = []
         self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION))
         self._object_ids = AnnotationIds()
@@ -99,43 +99,45 @@ class _Reading:
         self._rejects: list[Reject] = []
 
     def read(self, file: Location) -> None:
-        """Reads a file twice: first the pictures and the categories, wherever they stand in it."""
+        """Read a file in two passes: first images and categories, then annotations."""
         ids: dict[Any, int] = {}
         counted = 0
         with file.open_input() as data:
-            for name, number, entry in members(data, ("images", "categories"), where=str(file)):
+            for name, number, entry in iter_members(
+                data, ("images", "categories"), where=str(file)
+            ):
                 entry = _object(entry, number, name, file)
                 if name == "images":
-                    self._add_picture(entry, number, ids, file)
+                    self._add_image(entry, number, ids, file)
                 else:
                     self._add_category(entry, number, file)
         if not ids:
-            raise ConfigError(f"{file}: expected COCO's 'images', a list of pictures, got none")
+            raise ConfigError(f"{file}: expected COCO's 'images', a list of images, got none")
         self._object_ids.begin(file.name)
         self._caption_ids.begin(file.name)
         with file.open_input() as data:
-            for _, number, entry in members(data, ("annotations",), where=str(file)):
+            for _, number, entry in iter_members(data, ("annotations",), where=str(file)):
                 self._add(_object(entry, number, "annotations", file), number, ids, file)
                 counted += 1
         if not counted:
             raise ConfigError(f"{file}: expected COCO's 'annotations', a list, got none")
 
-    def _add_picture(
+    def _add_image(
         self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: Location
     ) -> None:
         where = f"{file}: images[{number}]"
-        name = entry.get("file_name") or _of_url(entry.get("coco_url"))
+        name = entry.get("file_name") or _name_of_url(entry.get("coco_url"))
         if not _is_text(name) or not name:
             raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
         key = _needed_id(entry.get("id"), where)
-        index = self._pictures.setdefault(name, len(self._pictures))
+        index = self._images.setdefault(name, len(self._images))
         if ids.setdefault(key, index) != index:
-            raise ConfigError(f"{where}: the 'id' {key!r} is that of another picture, too")
+            raise ConfigError(f"{where}: the 'id' {key!r} is also the id of another image")
         if index == len(self._sides):
             self._sides.append(None)
         sides = _sides(entry)
         if sides is not None and self._sides[index] not in (None, sides):
-            self._faults[index] = f"{where}: two entries say different sizes of the picture"
+            self._faults[index] = f"{where}: two entries give different sizes of the image"
         self._sides[index] = self._sides[index] or sides
 
     def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
@@ -152,9 +154,9 @@ class _Reading:
         self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: Location
     ) -> None:
         entry_name = f"{file.name}: annotations[{number}]"
-        picture = ids.get(_id(entry.get("image_id")))
-        if picture is None:
-            why = f"its 'image_id' {_shown(entry.get('image_id'))} is that of no picture"
+        image = ids.get(_id(entry.get("image_id")))
+        if image is None:
+            why = f"its 'image_id' {_shown(entry.get('image_id'))} is not the id of an image"
             self._rejects.append(
                 Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
             )
@@ -166,30 +168,30 @@ class _Reading:
                 if not _is_text(caption):
                     raise ValueError(f"expected a 'caption' of text, got {_shown(caption)}")
                 self._captions.append(caption)
-                self._captioned.append(picture)
+                self._captioned.append(image)
                 self._caption_ids.add(known, number or 0)
             if not alone:
-                self._add_object(picture, entry)
+                self._add_object(image, entry)
                 self._object_ids.add(known, number or 0)
         except ValueError as error:
-            self._faults.setdefault(picture, f"{entry_name}: {error}")
+            self._faults.setdefault(image, f"{entry_name}: {error}")
 
-    def _add_object(self, picture: int, entry: Mapping[str, Any]) -> None:
+    def _add_object(self, image: int, entry: Mapping[str, Any]) -> None:
         corners = _corners(entry.get("bbox"))
         category = entry.get("category_id")
         name = self._categories.get(_id(category))
         if name is None:
-            raise ValueError(f"its 'category_id' {_shown(category)} is that of no category")
+            raise ValueError(f"its 'category_id' {_shown(category)} is not the id of a category")
         area = entry.get("area")
         if area is not None and not (_is_number(area) and 0 <= area < _LARGEST):
-            raise ValueError(f"expected an 'area' from 0 on, got {_shown(area)}")
+            raise ValueError(f"expected an 'area' of 0 or more, got {_shown(area)}")
         crowd = entry.get("iscrowd", 0)
         if crowd not in (0, 1):
             raise ValueError(f"expected 'iscrowd' to be 0 or 1, got {crowd!r}")
         given = entry.get("segmentation") if self._segmentation else None
         self._segmented = self._segmented or bool(given)
         self._objects.add(
-            picture,
+            image,
             corners,
             name,
             is_crowd=bool(crowd),
@@ -197,22 +199,23 @@ class _Reading:
             segmentation=None if given is None else _as_text(given),
         )
 
-    def book(self) -> CocoReader:
-        count = len(self._pictures)
+    def result(self) -> CocoReader:
+        """Return the annotations of all files."""
+        count = len(self._images)
         faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
         if self._categories:
             more = (CROWD, AREA, *((SEGMENTATION,) if self._segmented else ()))
             fields.append(objects_field(more))
-            of = np.array(self._objects.pictures, np.int64)
-            objects = self._object_ids.repeated(of, self._objects.content)
+            of = np.array(self._objects.images, np.int64)
+            objects = self._object_ids.deduplicate(of, self._objects.content)
             columns[OBJECTS] = self._objects.column(count, more, objects.kept)
             faults |= objects.faults
         if self._captions:
             fields.append(CAPTIONS_FIELD)
             texts, of = strings(self._captions), np.array(self._captioned, np.int64)
-            captions = self._caption_ids.repeated(of, lambda: codes(self._captions))
+            captions = self._caption_ids.deduplicate(of, lambda: codes(self._captions))
             columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
             faults |= captions.faults
         categories = sorted(self._categories.items(), key=lambda one: (str(type(one[0])), one[0]))
@@ -220,14 +223,14 @@ class _Reading:
         for key, name in categories:
             named.setdefault(name, []).append(key)
         return CocoReader(
-            names=list(self._pictures),
+            names=list(self._images),
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
             faults={**faults, **self._faults},
             classes=tuple(named),
             rejects=self._rejects,
             notes=[
-                f"the categories {', '.join(map(repr, keys))} are called {name!r}, all of them:"
-                " they became one class"
+                f"the categories {', '.join(map(repr, keys))} share the name {name!r}: they became"
+                " one class"
                 for name, keys in named.items()
                 if len(keys) > 1
             ],
@@ -241,13 +244,13 @@ def _object(entry: Any, number: int | None, name: str, file: Location) -> Mappin
     return entry
 
 
-def _of_url(url: Any) -> str | None:
-    """The name of a picture of LVIS, which says where it is in COCO: its folder and its file."""
+def _name_of_url(url: Any) -> str | None:
+    """Return FOLDER/FILE of an image URL, the name of an image in LVIS."""
     return "/".join(url.split("/")[-2:]) if isinstance(url, str) else None
 
 
 def _id(value: Any) -> int | str | None:
-    """An id, None where it is none. Whole floats are ids, as pandas writes them."""
+    """Return an id, None if it is invalid. Accepts whole floats, which pandas writes."""
     if isinstance(value, (int, str)) and not isinstance(value, bool):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
@@ -261,13 +264,13 @@ def _needed_id(value: Any, where: str) -> int | str:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is one, and a float can hold it."""
+    """Return whether a value is a number that a float can hold."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     return known and abs(value) <= sys.float_info.max
 
 
 def _is_text(value: Any) -> TypeGuard[str]:
-    """Whether it is one, of whole characters: JSON can hold half of one, and UTF-8 cannot."""
+    """Return whether a value is text that UTF-8 can encode. JSON may contain lone surrogates."""
     if not isinstance(value, str):
         return False
     try:
@@ -278,12 +281,12 @@ def _is_text(value: Any) -> TypeGuard[str]:
 
 
 def _shown(value: Any) -> str:
-    """For messages."""
+    """Return a value for a message."""
     return repr(value)[:60]
 
 
 def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
-    """(width, height), None where they are not said."""
+    """Return (width, height) in pixels, None if they are missing or invalid."""
     width, height = _id(entry.get("width")), _id(entry.get("height"))
     if isinstance(width, int) and isinstance(height, int) and 0 < width < 2**31 > height > 0:
         return width, height
@@ -291,7 +294,7 @@ def _sides(entry: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _as_text(segmentation: Any) -> str:
-    """Raises ValueError for what no JSON holds, such as half a character."""
+    """Return a segmentation as JSON. Raises ValueError for an invalid value."""
     try:
         return orjson.dumps(segmentation).decode()
     except orjson.JSONEncodeError as error:
@@ -302,13 +305,13 @@ def _corners(box: Any) -> Corners:
     if not (
         isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0
     ):
-        raise _no_box(box)
+        raise _box_error(box)
     x, y, width, height = map(float, box)
     corners = (x, y, x + width, y + height)
     if not all(map(math.isfinite, corners)):
-        raise _no_box(box)
+        raise _box_error(box)
     return corners
 
 
-def _no_box(given: Any) -> ValueError:
+def _box_error(given: Any) -> ValueError:
     return ValueError(f"expected a 'bbox' of [x, y, width, height], got {_shown(given)}")

@@ -1,4 +1,4 @@
-"""Arrays in files: which there are, and parts of them, read where they stand."""
+"""Files of arrays: names and headers of arrays, and reads of whole arrays or slices."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reason, RecordError, did_you_mean
-from recordmill.storage.files import InputFile
-from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
+from recordmill.storage.input_files import InputFile
+from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
 Array = npt.NDArray[Any]
 
-NOTHING = "no array is in it"
-_BLOCK = 1 << 26  # bytes of a file that are looked at together for a part that is spread over it
-_NAMED = 12  # arrays that a message names
+NO_ARRAYS = "it contains no arrays"
+_BLOCK = 1 << 26  # bytes of a file that a strided read maps at a time
+_NAMED = 12  # arrays named in a message
 
 
 class Span(NamedTuple):
-    """Part of an array: from `start` to before `stop` along an axis."""
+    """Slice of an array: from `start` up to `stop` (exclusive) along an axis."""
 
     axis: int
     start: int
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 class ArrayFile(abc.ABC):
-    """A file that holds arrays by their names."""
+    """A file of named arrays; a context manager."""
 
     def __init__(self, file: InputFile) -> None:
         self.file = file
@@ -50,33 +50,37 @@ class ArrayFile(abc.ABC):
         self.close()
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         self.file.close()
 
     @abc.abstractmethod
     def names(self) -> Sequence[str]:
-        """Of its arrays. Raises RecordError for a file that cannot be understood."""
+        """Return the names of the arrays. Raises RecordError for an invalid file."""
 
     @abc.abstractmethod
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
-        """What an array is like. texts: it may be of texts, which are labels.
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
+        """Return the header of an array.
 
-        Raises RecordError where it cannot be read, or is none of numbers.
+        texts: whether to accept an array of text, for labels.
+
+        Raises:
+          RecordError: it cannot be read, or does not hold numbers.
         """
 
-    def find(self, name: str | None, *, option: str = "--array", texts: bool = False) -> Stored:
-        """The array of that name; None for the only one.
+    def find(
+        self, name: str | None, *, option: str = "--array", texts: bool = False
+    ) -> StoredArray:
+        """Return the header of the array of that name, or of the only array if name is None.
 
-        Raises RecordError where there is none, or several to choose from.
+        Raises:
+          RecordError: there is no such array, or there are several and name is None.
         """
         names = self.names()
         listed = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
         if not names:
-            raise RecordError(Reason.EMPTY, NOTHING)
+            raise RecordError(Reason.EMPTY, NO_ARRAYS)
         if name is None and len(names) > 1:
-            raise RecordError(
-                Reason.BAD_VALUE, f"several arrays, {listed}: say which with {option}"
-            )
+            raise RecordError(Reason.BAD_VALUE, f"several arrays, {listed}: name one with {option}")
         wanted = names[0] if name is None else name
         if wanted not in names:
             raise RecordError(
@@ -86,29 +90,30 @@ class ArrayFile(abc.ABC):
             )
         return self.stored(wanted, texts=texts)
 
-    def read(self, stored: Stored, span: Span | None = None) -> Array:
-        """An array, or a part of it, in the dtype and byte order of the file.
+    def read(self, stored: StoredArray, span: Span | None = None) -> Array:
+        """Return an array or a slice of it, in the dtype and byte order of the file.
 
-        Raises RecordError where it cannot be read.
+        Raises:
+          RecordError: it cannot be read.
         """
         if stored.offset is None:
             return self._load(stored, span)
         shape = stored.shape[::-1] if stored.fortran else stored.shape
-        array = self._read_at(stored.offset, stored.numbers, shape, _turned(stored, span))
+        array = self._read_at(stored.offset, stored.numbers, shape, _transposed(stored, span))
         return array.T if stored.fortran else array
 
-    def labels(self, stored: Stored, span: Span | None = None) -> pa.Array:
-        """Classes as texts, string[n]. Raises RecordError for what are none."""
+    def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
+        """Return an array of labels as text, string[n]. Raises RecordError for invalid labels."""
         return label_texts(self.read(stored, span).reshape(-1))
 
-    def _load(self, stored: Stored, span: Span | None) -> Array:
-        """`read`, of an array whose bytes do not stand in the file as they are."""
+    def _load(self, stored: StoredArray, span: Span | None) -> Array:
+        """Read an array that is compressed or stored in chunks."""
         raise NotImplementedError
 
     def _read_at(
         self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], span: Span | None
     ) -> Array:
-        """Of an array in C order."""
+        """Read an array in C order that is stored uncompressed at `offset`."""
         axis, start, stop = span or Span(0, 0, shape[0] if shape else 1)
         got = (*shape[:axis], stop - start, *shape[axis + 1 :]) if shape else ()
         count = math.prod(got)
@@ -138,28 +143,29 @@ class ArrayFile(abc.ABC):
             part[:] = spread
             del spread
             if mapped is not None:
-                mapped.madvise(mmap.MADV_DONTNEED)  # or all of the file would be in memory
+                mapped.madvise(mmap.MADV_DONTNEED)  # otherwise the whole file would stay in memory
         if mapped is not None:
             mapped.close()
         return array.reshape(got)
 
 
 class NpyFile(ArrayFile):
-    """A .npy file: one array, without a name."""
+    """A .npy file, which holds one array without a name."""
 
     def names(self) -> Sequence[str]:
         return [""]
 
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
         del name
         head = self.file.read(0, min(self.file.size, HEAD))
         return read_npy(head, self.file.size, texts=texts)
 
 
 def label_texts(array: Array) -> pa.Array:
-    """Integers, bools and texts as the names of classes, string[n], null where one is empty.
+    """Convert integers, bools and texts to class names, string[n], with null for empty text.
 
-    Raises RecordError for others.
+    Raises:
+      RecordError: the values have another type.
     """
     if array.dtype.kind in "biu":
         return pa.array(array.astype("u8" if array.dtype.kind == "u" else "i8")).cast(pa.string())
@@ -170,8 +176,8 @@ def label_texts(array: Array) -> pa.Array:
         raise RecordError(Reason.BAD_VALUE, "a label that is not UTF-8") from error
 
 
-def _turned(stored: Stored, span: Span | None) -> Span | None:
-    """The span of the array as its bytes run: Fortran's are those of its transpose."""
+def _transposed(stored: StoredArray, span: Span | None) -> Span | None:
+    """Return the span in the stored array, which is the transpose for Fortran order."""
     if span is None or not stored.fortran:
         return span
     return span._replace(axis=len(stored.shape) - 1 - span.axis)

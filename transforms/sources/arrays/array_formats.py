@@ -1,22 +1,27 @@
-"""Which format a file of arrays has: its content says so, not its name."""
+"""Opening of files of arrays. The content of a file decides its format, not its name."""
 
 from __future__ import annotations
 
 from recordmill.errors import Reason, RecordError
-from recordmill.storage.files import InputFile
+from recordmill.storage.input_files import InputFile
 from recordmill.transforms.sources.arrays import hdf5, npy, npz
-from recordmill.transforms.sources.arrays.array_file import NOTHING, ArrayFile, NpyFile
+from recordmill.transforms.sources.arrays.array_file import NO_ARRAYS, ArrayFile, NpyFile
 
 _HEAD = max(hdf5.PLACES) + len(hdf5.MAGIC)
-_PICKLE = b"\x80"  # of protocol 2 and later: its first opcode
+_PICKLE = b"\x80"  # first opcode of protocol 2 and later
 
 
 def open_arrays(path: str, *, size: int, mtime: int) -> ArrayFile:
-    """Opens a file of arrays, by its path or URI, if it is still what the listing saw.
+    """Open a file of arrays by its path or URI.
+
+    Args:
+      path: path or URI.
+      size: listed size in bytes.
+      mtime: listed modification time in ns since the epoch.
 
     Raises:
-      ChangedInputError: it is not.
-      RecordError: it holds no arrays.
+      ChangedInputError: the file has changed since it was listed.
+      RecordError: the file holds no arrays.
       ConfigError: the library for its format is not installed.
     """
     file = InputFile(path, size=size, mtime=mtime)
@@ -25,14 +30,14 @@ def open_arrays(path: str, *, size: int, mtime: int) -> ArrayFile:
         if head.startswith(npy.MAGIC):
             return NpyFile(file)
         if head.startswith(npz.EMPTY):
-            raise RecordError(Reason.EMPTY, NOTHING)
+            raise RecordError(Reason.EMPTY, NO_ARRAYS)
         if head.startswith(npz.MAGIC):
             return npz.NpzFile(file)
         if any(head.startswith(hdf5.MAGIC, place) for place in hdf5.PLACES):
             return hdf5.Hdf5File(file)
         if head.startswith(_PICKLE):
-            raise RecordError(Reason.UNSUPPORTED, "perhaps a pickle, which is never read")
-        raise RecordError(Reason.UNSUPPORTED, "neither .npy, .npz nor HDF5 by its content")
+            raise RecordError(Reason.UNSUPPORTED, "probably a pickle, which is never read")
+        raise RecordError(Reason.UNSUPPORTED, "its content is neither .npy, .npz nor HDF5")
     except BaseException:
         file.close()
         raise

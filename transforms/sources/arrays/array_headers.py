@@ -1,4 +1,4 @@
-"""What files of arrays say of themselves, before a number is read."""
+"""Reading of array headers: array, labels and number of records of each file."""
 
 from __future__ import annotations
 
@@ -12,38 +12,44 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.storage.files import Location
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, unicode_tables
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
-from recordmill.transforms.sources.arrays.chunking import ArrayCut
-from recordmill.transforms.sources.arrays.npy import Stored, shape_told
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing
+from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import (
     Unlabelled,
-    broken_label,
     check_unlabelled,
+    label_problem,
     no_label,
 )
 
 
-class Looked(NamedTuple):
-    """A file that was looked at: its array, that of its labels, how many records it gives."""
+class ProbedFile(NamedTuple):
+    """Headers of a file.
 
-    array: Stored
+    array: the array. labels: JSON of the location of its labels, if any. records: their number.
+    """
+
+    array: StoredArray
     labels: str | None
     records: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArrayLook:
-    """Looks at the headers of files: which array to take of each, how many records it gives.
+class ArrayProbe:
+    """Reads the headers of files of arrays.
 
-    cut: how it becomes records. array: its name in a file that holds several.
-    label_array: the name of the labels in each file; label_input: a file of them, for an input of
-    one file; label_pattern: finds the class in the name of a file, its first group.
-    unlabelled: what becomes of files without one. max_bytes: of a record, as it stands in the file.
+    cut: how an array is split into records.
+    array: name of the array in files that hold several.
+    label_array: name of the array of labels in each file.
+    label_input: file of labels, for an input of one file.
+    label_pattern: regular expression whose first group is the class in the name of a file.
+    unlabelled: whether to reject or keep files without label.
+    max_bytes: maximum size of a record, as stored in the file.
     """
 
-    cut: ArrayCut = dataclasses.field(default_factory=ArrayCut)
+    cut: ArraySlicing = dataclasses.field(default_factory=ArraySlicing)
     array: str | None = None
     label_array: str | None = None
     label_input: str | None = None
@@ -61,17 +67,18 @@ class ArrayLook:
 
     @property
     def has_labels(self) -> bool:
-        """Whether arrays hold the labels."""
+        """True if arrays hold the labels."""
         return self.label_array is not None or self.label_input is not None
 
-    def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """References with the classes that are in the names of files."""
+    def with_name_labels(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return references with the labels that `label_pattern` finds in their keys."""
         if self.label_pattern is None:
             return rows
         labels = [_label_in(key, self.label_pattern) for key in rows[batch.KEY].to_pylist()]
         return batch.set_column(rows, batch.LABEL, pa.array(labels, pa.string()))
 
-    def at(self, file: tuple[str, int, int, str | None]) -> Looked | Problem:
+    def inspect(self, file: tuple[str, int, int, str | None]) -> ProbedFile | RejectCause:
+        """Read the headers of a file, given (path, size, mtime, label)."""
         path, size, mtime, label = file
         try:
             with open_arrays(path, size=size, mtime=mtime) as opened:
@@ -83,20 +90,20 @@ class ArrayLook:
                     found = opened.find(self.label_array, option="--label-array", texts=True)
                     labels = json.dumps([path, size, mtime, found.to_text()])
             if self.label_input is not None:
-                labels, found = self._look_at_labels(self.label_input)
+                labels, found = self._probe_labels(self.label_input)
             if labels is not None:
                 self._check_labels(found, count)
             elif self.label_pattern is not None:
-                self._check_named(label)
+                self._check_label(label)
         except RecordError as error:
-            return Problem(error.reason, error.detail)
-        return Looked(stored, labels, count)
+            return RejectCause(error.reason, error.detail)
+        return ProbedFile(stored, labels, count)
 
-    def _look_at_labels(self, path: str) -> tuple[str, Stored]:
-        """Raises ConfigError where there are none."""
+    def _probe_labels(self, path: str) -> tuple[str, StoredArray]:
+        """Return the location and the header of a file of labels. Raises ConfigError."""
         place = Location.parse(path)
         if not place.exists():
-            raise ConfigError(f"--label-input {path}: there is no such file; check the path")
+            raise ConfigError(f"--label-input: {path} does not exist: check the path")
         entry = place.stat()
         try:
             with open_arrays(str(place), size=entry.size, mtime=entry.mtime_ns) as opened:
@@ -105,46 +112,46 @@ class ArrayLook:
             raise ConfigError(f"--label-input {path}: {error.detail}") from error
         return json.dumps([str(place), entry.size, entry.mtime_ns, found.to_text()]), found
 
-    def _check_labels(self, labels: Stored, count: int) -> None:
+    def _check_labels(self, labels: StoredArray, count: int) -> None:
         wanted = count if self.cut.unit == "item" else 1
         one = labels.shape == () and wanted == 1 and self.cut.unit != "item"
         if labels.numbers.kind not in "biuUS":
             raise RecordError(
                 Reason.BAD_VALUE,
-                f"labels of {labels.numbers.name}: classes are integers, bools or texts",
+                f"labels of {labels.numbers.name}: expected integers, bools or text",
             )
         if labels.shape != (wanted,) and not one:
             what = "items" if self.cut.unit == "item" else "array"
             raise RecordError(
                 Reason.BAD_VALUE,
-                f"labels of the shape {list(labels.shape)} for {wanted} {what}: expected one each"
+                f"labels of shape {list(labels.shape)} for {wanted} {what}: expected one label each"
                 + ("" if self.cut.unit == "item" else " (--per-item makes a record of each item)"),
             )
 
-    def _check_named(self, label: str | None) -> None:
+    def _check_label(self, label: str | None) -> None:
         if label is None and self.unlabelled == "reject":
-            raise RecordError(*no_label("a name that --label-pattern finds it in"))
-        if label is not None and (why := broken_label(label)):
+            raise RecordError(*no_label("a file name that matches --label-pattern"))
+        if label is not None and (why := label_problem(label)):
             raise RecordError(Reason.BAD_NAME, why)
 
-    def _check_size(self, stored: Stored) -> None:
-        """Raises RecordError for what takes more memory than is allowed."""
+    def _check_size(self, stored: StoredArray) -> None:
+        """Raise RecordError if reading a record takes more memory than allowed."""
         whole = stored.solid and self.cut.unit != "array"
         size = stored.bytes if whole else self._record_bytes(stored)
         if size <= self.max_bytes:
             return
-        what = f"{shape_told(stored.shape)} {stored.numbers.name}"
-        advice = "cut it with --chunk, or allow more"
+        what = f"{format_shape(stored.shape)} {stored.numbers.name}"
+        advice = "split it with --chunk, or raise the limit"
         if whole:
             what += ", compressed in one piece"
-            advice = "save it as it is (np.savez, .npy), or allow more"
+            advice = "save it uncompressed (np.savez, .npy), or raise the limit"
         raise RecordError(
             Reason.TOO_LARGE,
             f"{what}: {size} bytes at once, more than --max-array-bytes {self.max_bytes}: {advice}",
         )
 
-    def _record_bytes(self, stored: Stored) -> int:
-        """Of the largest record."""
+    def _record_bytes(self, stored: StoredArray) -> int:
+        """Return the size in bytes of the largest record."""
         if self.cut.unit == "array":
             return stored.bytes
         length = stored.shape[self.cut.along(stored.shape)]
@@ -157,9 +164,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ConfigError(f"--label-pattern: no regular expression: {error}") from error
+        raise ConfigError(f"--label-pattern: invalid regular expression: {error}") from error
 
 
 def _label_in(key: str, pattern: str) -> str | None:
-    found = _compiled(pattern).search(key)
-    return (found[1] or None) if found else None
+    found = _compiled(pattern).search(unicode_tables.mask_later(key, keep=pattern))
+    return (key[slice(*found.span(1))] or None) if found else None

@@ -1,4 +1,4 @@
-"""How an array becomes records: as it is, item by item, or in chunks along an axis."""
+"""Splitting of arrays into records: whole, item by item, or in chunks along an axis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.transforms.sources.arrays.array_file import Span
-from recordmill.transforms.sources.arrays.npy import shape_told
+from recordmill.transforms.sources.arrays.npy import format_shape
 
 Unit = Literal["array", "item", "chunk"]
 Rest = Literal["keep", "drop"]
@@ -19,19 +19,23 @@ Shape = tuple[int | None, ...]
 
 
 class Places(NamedTuple):
-    """Where records begin and end along the axis: int64[n] each."""
+    """Start and stop (exclusive) of n records along the axis, int64[n] each."""
 
     starts: Ints
     stops: Ints
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArrayCut:
-    """unit: what a record is. size, stride: of chunks, along `axis`, which counts from the end
-    where it is below 0. rest: what becomes of a chunk that is shorter than the others.
+class ArraySlicing:
+    """Options for splitting an array into records.
+
+    unit: the part of an array that is a record.
+    size, stride: of chunks, along `axis`.
+    axis: counts from the last axis if it is negative.
+    rest: whether to keep or drop a chunk that is shorter than the others.
 
     Raises:
-      ConfigError: values that cannot work.
+      ConfigError: size or stride is invalid.
     """
 
     unit: Unit = "array"
@@ -47,18 +51,18 @@ class ArrayCut:
                     raise ConfigError(f"{name}: expected 1 or more, got {value}")
 
     def along(self, shape: tuple[int, ...]) -> int:
-        """The axis that is cut, from 0 on. Raises RecordError for an array that has none."""
+        """Return the axis to split, 0 or more. Raises RecordError if the array has no such axis."""
         axis = self.axis if self.unit == "chunk" else 0
         if not -len(shape) <= axis < len(shape):
             if not shape:
-                raise RecordError(Reason.BAD_VALUE, "a single number, which cannot be cut")
+                raise RecordError(Reason.BAD_VALUE, "a single number, which cannot be split")
             raise RecordError(
-                Reason.BAD_VALUE, f"an array of {shape_told(shape)}, which has no axis {axis}"
+                Reason.BAD_VALUE, f"an array of {format_shape(shape)}, which has no axis {axis}"
             )
         return axis % len(shape)
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """How many records an array gives. Raises RecordError for one that gives none."""
+        """Return the number of records of an array. Raises RecordError if it has no records."""
         if self.unit == "array":
             return 1
         length = shape[self.along(shape)]
@@ -71,21 +75,25 @@ class ArrayCut:
         else:
             count = max(1 + (length - self.size) // self.stride, 0)
         if count < 1:
-            what = f"an array of {shape_told(shape)}, which has no items"
+            what = f"an array of {format_shape(shape)}, which has no items"
             if self.unit == "chunk":
-                what = f"{length} along axis {self.along(shape)}, less than a chunk"
+                what = f"{length} along axis {self.along(shape)}, which is less than a chunk"
             raise RecordError(Reason.EMPTY, what)
         return count
 
-    def leaves(self, shape: tuple[int, ...]) -> int:
-        """Steps at the end of an array that gives records, which a shorter chunk would have."""
+    def unused_steps(self, shape: tuple[int, ...]) -> int:
+        """Return the number of steps at the end of an array that are in no chunk."""
         if self.unit != "chunk" or self.rest == "keep":
             return 0
         last = (self.count(shape) - 1) * self.stride
         return max(shape[self.along(shape)] - last - max(self.size, self.stride), 0)
 
     def places(self, numbers: Ints, lengths: Ints) -> Places:
-        """Of records by their numbers in arrays that are so long along the axis: int64[n] each."""
+        """Return the places of records.
+
+        numbers: index of each record in its array, int64[n]. lengths: of its array along the axis,
+        int64[n].
+        """
         if self.unit == "array":
             return Places(np.zeros_like(numbers), lengths)
         if self.unit == "item":
@@ -94,11 +102,11 @@ class ArrayCut:
         return Places(starts, np.minimum(starts + self.size, lengths))
 
     def span(self, shape: tuple[int, ...], start: int, stop: int) -> Span | None:
-        """Where a record is in an array; None for all of it."""
+        """Return the span of a record in an array, None for the whole array."""
         return None if self.unit == "array" else Span(self.along(shape), start, stop)
 
     def shape_of(self, shape: tuple[int, ...]) -> Shape:
-        """That of an array's records, None where they differ."""
+        """Return the shape of the records of an array, with None for sizes that vary."""
         if self.unit == "array":
             return shape
         axis = self.along(shape)
@@ -111,7 +119,7 @@ class ArrayCut:
         return (*shape[:axis], size if alone or size == self.size else None, *shape[axis + 1 :])
 
 
-def merged(shapes: set[Shape]) -> Shape:
-    """One shape for arrays of as many dimensions: None where they differ."""
+def merge_shapes(shapes: set[Shape]) -> Shape:
+    """Merge shapes of equal rank: a size that varies becomes None."""
     sizes = zip(*shapes, strict=True)
     return tuple(one[0] if len(set(one)) == 1 else None for one in sizes)

@@ -1,7 +1,7 @@
-"""Datasets of HDF5 files as arrays, through h5py; what stands there in one piece is read without.
+"""Arrays in HDF5 files, read through h5py. Contiguous datasets are read directly.
 
-What leads out of the file (external links, external storage, virtual datasets) is refused: it would
-read files that nobody has listed.
+References to other files (external links, external storage, virtual datasets) are rejected, because
+they would read files that were not listed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.storage.files import InputFile, is_uri, open_file
+from recordmill.storage.files import is_uri
+from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
-from recordmill.transforms.sources.arrays.npy import Stored, check_dtype, check_shape
+from recordmill.transforms.sources.arrays.npy import StoredArray, check_dtype, check_shape
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-PLACES = (0, 512, 1024, 2048, 4096)  # where it may stand: a block of the user's may come before
+PLACES = (0, 512, 1024, 2048, 4096)  # possible offsets of the magic, after a user block
 
-# What h5py raises for what is damaged, or of a kind that numpy does not have.
+# Errors of h5py for damaged files, and for types that numpy does not have.
 _DAMAGED = (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, OverflowError)
 
 
 class Hdf5File(ArrayFile):
-    """An HDF5 file. Raises ConfigError where there is no h5py."""
+    """An HDF5 file. Raises ConfigError if h5py is not installed."""
 
     def __init__(self, file: InputFile) -> None:
         super().__init__(file)
@@ -35,7 +36,7 @@ class Hdf5File(ArrayFile):
         self._stream = open_file(file.path) if is_uri(file.path) else None
         self._file: Any = None
         try:
-            with _damage():
+            with _reporting_damage():
                 what = os.fsencode(file.path) if self._stream is None else self._stream
                 self._file = self._h5py.File(what, "r", locking=False)
         except RecordError:
@@ -52,19 +53,21 @@ class Hdf5File(ArrayFile):
     def names(self) -> Sequence[str]:
         found: list[str] = []
 
-        def look(name: str, what: Any) -> None:
+        def collect(name: str, what: Any) -> None:
             if isinstance(what, self._h5py.Dataset):
                 found.append(name)
 
-        with _damage():
-            self._file.visititems(look)  # follows no link that leads out of the file
+        with _reporting_damage():
+            self._file.visititems(collect)  # follows no external links
         return found
 
-    def find(self, name: str | None, *, option: str = "--array", texts: bool = False) -> Stored:
+    def find(
+        self, name: str | None, *, option: str = "--array", texts: bool = False
+    ) -> StoredArray:
         return super().find(name and name.strip("/"), option=option, texts=texts)
 
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
-        with _damage():
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
+        with _reporting_damage():
             data = self._file[name]
             dtype, shape = data.dtype, data.shape
             is_text = self._h5py.check_string_dtype(dtype) is not None
@@ -75,29 +78,29 @@ class Hdf5File(ArrayFile):
         if shape is None:
             raise RecordError(Reason.EMPTY, f"its array {name!r} has no values")
         if texts and is_text:
-            return Stored(dtype="|S0", shape=shape, member=name)
+            return StoredArray(dtype="|S0", shape=shape, member=name)
         if dtype.names is None and not dtype.hasobject:
-            dtype = np.dtype(dtype.str)  # without what h5py notes on it
+            dtype = np.dtype(dtype.str)  # without the metadata of h5py
         check_dtype(dtype, texts=texts)
         check_shape(shape, dtype.itemsize)
-        found = Stored(dtype=dtype.str, shape=shape, offset=offset, member=name)
+        found = StoredArray(dtype=dtype.str, shape=shape, offset=offset, member=name)
         if offset is not None and offset + found.bytes > self.file.size:
             raise RecordError(Reason.TRUNCATED, f"it ends within its array {name!r}")
         return found
 
-    def labels(self, stored: Stored, span: Span | None = None) -> pa.Array:
+    def labels(self, stored: StoredArray, span: Span | None = None) -> pa.Array:
         if stored.dtype != "|S0":
             return super().labels(stored, span)
         part: Any = () if span is None else slice(span.start, span.stop)
-        with _damage():
+        with _reporting_damage():
             texts = np.ravel(self._file[stored.member][part])
         return label_texts(texts)
 
-    def _load(self, stored: Stored, span: Span | None) -> Array:
+    def _load(self, stored: StoredArray, span: Span | None) -> Array:
         part: Any = ()
         if span is not None:
             part = (*(slice(None),) * span.axis, slice(span.start, span.stop))
-        with _damage():
+        with _reporting_damage():
             return np.asarray(self._file[stored.member][part]).astype(stored.numbers, copy=False)
 
 
@@ -106,14 +109,14 @@ def _library() -> Any:
         import h5py
     except ImportError as error:
         raise ConfigError(
-            "HDF5 files are read by h5py, which is not installed: pip install 'recordmill[arrays]'"
+            "HDF5 files need h5py, which is not installed: pip install 'recordmill[arrays]'"
         ) from error
     return h5py
 
 
 @contextlib.contextmanager
-def _damage() -> Iterator[None]:
-    """Tells of a damaged file in our words."""
+def _reporting_damage() -> Iterator[None]:
+    """Raise the errors of a damaged file as RecordError."""
     try:
         yield
     except RecordError:

@@ -1,4 +1,4 @@
-"""What a .npy header says: read by numpy's own format module, never unpickled.
+"""Headers of .npy files, parsed by numpy's own format module and never unpickled.
 
 Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -20,15 +20,15 @@ from numpy.lib import format as npy_format
 from recordmill.errors import Reason, RecordError
 
 MAGIC = npy_format.MAGIC_PREFIX
-HEAD = 1 << 14  # bytes that hold every header that numpy would read
-_LONGEST_HEADER = 10_000  # bytes, as numpy has it: a longer one might keep its parser busy
+HEAD = 1 << 14  # bytes that contain any header that numpy accepts
+_LONGEST_HEADER = 10_000  # bytes, numpy's limit: parsing a longer header may take too long
 _MOST_DIMENSIONS = 64  # numpy's
 _MOST_BYTES = 2**63  # so that sizes and offsets are int64
-_KINDS = "biufc"  # of numpy: bool, integers, floats, complex
+_KINDS = "biufc"  # numpy's kinds: bool, integers, floats, complex
 _TEXTS = "US"
-_WIDEST = {"f": 8, "c": 16}  # bytes: more is a number of the machine, not of a format
+_WIDEST = {"f": 8, "c": 16}  # bytes: wider types depend on the machine
 
-# What numpy's parser raises for text that is no header.
+# Errors of numpy's parser for an invalid header.
 _UNREADABLE = (
     ValueError,
     TypeError,
@@ -45,13 +45,16 @@ _UNREADABLE = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stored:
-    """An array as it stands in a file.
+class StoredArray:
+    """Header of an array in a file.
 
-    dtype: numpy's name with the byte order, such as '>f4'. fortran: its first dimension runs
-    fastest. offset: bytes from the beginning of the file, where they stand as they are; None where
-    the format's library has to read them. member: its name in the file; '' where it is all of it.
-    solid: it is compressed in one piece.
+    dtype: numpy's name with the byte order, such as '>f4'.
+    shape: of the array.
+    fortran: whether it is in Fortran order.
+    offset: byte offset of uncompressed values in the file; None if the format's library must read
+      them.
+    member: name of the array in the file; '' if the file is the array.
+    solid: whether the array is compressed in one piece.
     """
 
     dtype: str
@@ -63,63 +66,67 @@ class Stored:
 
     @property
     def numbers(self) -> np.dtype[Any]:
-        """Its dtype."""
+        """The numpy dtype."""
         return np.dtype(self.dtype)
 
     @property
     def bytes(self) -> int:
-        """Of the numbers."""
+        """Size of the values in bytes."""
         return math.prod(self.shape) * self.numbers.itemsize
 
     def to_text(self) -> str:
-        """As a column of a listing holds it."""
+        """Return JSON, for a column of a listing."""
         return json.dumps(dataclasses.astuple(self), separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, text: str) -> Stored:
-        """The inverse of `to_text`."""
+    def from_text(cls, text: str) -> StoredArray:
+        """Parse the JSON of `to_text`."""
         return _parse(text)
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _parse(text: str) -> Stored:
-    names = (field.name for field in dataclasses.fields(Stored))
+def _parse(text: str) -> StoredArray:
+    names = (field.name for field in dataclasses.fields(StoredArray))
     given = dict(zip(names, json.loads(text), strict=True))
-    return Stored(**{**given, "shape": tuple(given["shape"])})
+    return StoredArray(**{**given, "shape": tuple(given["shape"])})
 
 
-def read_npy(head: bytes, size: int, *, member: str = "", texts: bool = False) -> Stored:
-    """The array of a .npy file, its offset counted from the file's beginning.
+def read_npy(head: bytes, size: int, *, member: str = "", texts: bool = False) -> StoredArray:
+    """Parse the header of a .npy file.
 
-    head: its first HEAD bytes, or all of it. size: of the file, bytes. texts: may stand there, too.
+    Args:
+      head: first HEAD bytes of the file, or the whole file.
+      size: of the file in bytes.
+      member: name of the array.
+      texts: whether to accept an array of text.
 
     Raises:
-      RecordError: it holds no array of numbers, or not as many as it says.
+      RecordError: the file holds no array of numbers, or fewer or more bytes than its header says.
     """
     offset = _header_length(head)
     dtype, shape, fortran = _header(head[:offset])
-    stored = Stored(dtype=dtype, shape=shape, fortran=fortran, offset=offset, member=member)
+    stored = StoredArray(dtype=dtype, shape=shape, fortran=fortran, offset=offset, member=member)
     check_dtype(stored.numbers, texts=texts)
     check_shape(shape, stored.numbers.itemsize)
-    there = size - offset
-    if there < stored.bytes:
+    remaining = size - offset
+    if remaining < stored.bytes:
         raise RecordError(
             Reason.TRUNCATED,
-            f"its header tells of {shape_told(shape)} {stored.numbers.name}, which is"
-            f" {stored.bytes} bytes, and {there} follow it",
+            f"its header declares {format_shape(shape)} {stored.numbers.name}, which is"
+            f" {stored.bytes} bytes, but {remaining} bytes follow",
         )
-    if there > stored.bytes:
+    if remaining > stored.bytes:
         raise RecordError(
             Reason.CORRUPT,
-            f"{there - stored.bytes} bytes follow the array, which its header does not tell of",
+            f"{remaining - stored.bytes} bytes follow the array that its header declares",
         )
     return stored
 
 
 def check_dtype(dtype: np.dtype[Any], *, texts: bool = False) -> None:
-    """Raises RecordError unless it is of numbers that have one meaning everywhere.
+    """Raise RecordError unless a dtype holds numbers that are the same on all machines.
 
-    texts: those of numpy will do, too.
+    texts: whether to accept numpy's text types.
     """
     if dtype.hasobject:
         raise RecordError(
@@ -128,8 +135,8 @@ def check_dtype(dtype: np.dtype[Any], *, texts: bool = False) -> None:
     if dtype.names is not None:
         raise RecordError(
             Reason.UNSUPPORTED,
-            f"an array of records of the fields {', '.join(dtype.names)}: save the fields as arrays"
-            " of their own",
+            f"a structured array with the fields {', '.join(dtype.names)}: save each field as an"
+            " array",
         )
     if texts and dtype.kind in _TEXTS:
         return
@@ -145,27 +152,28 @@ def check_dtype(dtype: np.dtype[Any], *, texts: bool = False) -> None:
 
 
 def check_shape(shape: tuple[int, ...], itemsize: int) -> None:
-    """Raises RecordError for what numpy could not hold."""
+    """Raise RecordError for a shape that numpy cannot hold."""
     if len(shape) > _MOST_DIMENSIONS:
         raise RecordError(
             Reason.CORRUPT, f"{len(shape)} dimensions, more than numpy's {_MOST_DIMENSIONS}"
         )
     if math.prod(n for n in shape if n) * itemsize >= _MOST_BYTES:
         raise RecordError(
-            Reason.TOO_LARGE, f"its header tells of {shape_told(shape)}, more than any file holds"
+            Reason.TOO_LARGE,
+            f"its header declares {format_shape(shape)}, which is larger than any file",
         )
 
 
-def shape_told(shape: tuple[int | None, ...]) -> str:
-    """A shape in words of a message."""
+def format_shape(shape: tuple[int | None, ...]) -> str:
+    """Return a shape for a message."""
     return "x".join("?" if size is None else str(size) for size in shape) or "one"
 
 
 @functools.lru_cache(maxsize=1 << 10)
 def _header(header: bytes) -> tuple[str, tuple[int, ...], bool]:
-    """(dtype, shape, Fortran order); the headers of most files are the same."""
+    """Parse a header to (dtype, shape, Fortran order). Cached, as many files have equal ones."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on what Python 2 wrote, which is read all the same
+        warnings.simplefilter("ignore")  # about files of Python 2, which are read correctly
         try:
             stream = io.BytesIO(header)
             version = npy_format.read_magic(stream)
@@ -177,16 +185,16 @@ def _header(header: bytes) -> tuple[str, tuple[int, ...], bool]:
             )
             shape, fortran, dtype = read(stream, max_header_size=_LONGEST_HEADER)
         except _UNREADABLE as error:
-            raise RecordError(Reason.CORRUPT, "its header cannot be understood") from error
+            raise RecordError(Reason.CORRUPT, "its header cannot be parsed") from error
     if any(isinstance(size, bool) or size < 0 for size in shape):
-        raise RecordError(Reason.CORRUPT, f"its header tells of the shape {shape}")
+        raise RecordError(Reason.CORRUPT, f"its header declares the shape {shape}")
     if dtype.names is not None or dtype.hasobject:
-        check_dtype(dtype)  # its name does not say all that it is
+        check_dtype(dtype)  # its name does not describe it completely
     return dtype.str, shape, fortran
 
 
 def _header_length(head: bytes) -> int:
-    """Bytes up to the array. Raises RecordError."""
+    """Return the offset of the values in bytes. Raises RecordError."""
     if len(head) < len(MAGIC) + 4:
         raise RecordError(Reason.TRUNCATED, "it ends within its header")
     major, minor = head[len(MAGIC)], head[len(MAGIC) + 1]

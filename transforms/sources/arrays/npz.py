@@ -1,6 +1,4 @@
-"""Arrays in .npz archives: a member that is stored is read where it stands, one that is deflated
-is inflated as a whole.
-"""
+"""Arrays in .npz archives. Uncompressed members are read directly, compressed ones as a whole."""
 
 from __future__ import annotations
 
@@ -15,18 +13,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from recordmill.errors import Reason, RecordError
-from recordmill.storage.files import InputFile, open_file
+from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span
-from recordmill.transforms.sources.arrays.npy import HEAD, Stored, read_npy
+from recordmill.transforms.sources.arrays.npy import HEAD, StoredArray, read_npy
 
 MAGIC = b"PK\x03\x04"
-EMPTY = b"PK\x05\x06"  # an archive of nothing begins with it
+EMPTY = b"PK\x05\x06"  # the beginning of an empty archive
 
 _SUFFIX = ".npy"
-_LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of the name and of the rest
+_LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and of the extra field
 _ENCRYPTED = 0x1
 
-# What zipfile and its decompressors raise for what is damaged.
+# Errors of zipfile and its decompressors for damaged files.
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -42,14 +40,14 @@ _DAMAGED = (
 
 
 class NpzFile(ArrayFile):
-    """An archive of .npy files."""
+    """A .npz file: a zip archive of .npy files."""
 
     def __init__(self, file: InputFile) -> None:
         super().__init__(file)
         self._stream = open_file(file.path)
         self._inflated: tuple[str, Array] | None = None
         try:
-            with _damage():
+            with _reporting_damage():
                 self._archive = zipfile.ZipFile(self._stream)
         except RecordError:
             self.close()
@@ -63,13 +61,13 @@ class NpzFile(ArrayFile):
         names = self._archive.namelist()
         return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
-    def stored(self, name: str, *, texts: bool = False) -> Stored:
-        with _damage():
+    def stored(self, name: str, *, texts: bool = False) -> StoredArray:
+        with _reporting_damage():
             info = self._archive.getinfo(name + _SUFFIX)
         if info.flag_bits & _ENCRYPTED:
             raise RecordError(Reason.UNSUPPORTED, f"its array {name!r} is encrypted")
         if info.compress_type != zipfile.ZIP_STORED:
-            with _damage(), self._archive.open(info) as member:
+            with _reporting_damage(), self._archive.open(info) as member:
                 head = member.read(HEAD)
             found = read_npy(head, info.file_size, member=name, texts=texts)
             return dataclasses.replace(found, offset=None, solid=True)
@@ -79,16 +77,16 @@ class NpzFile(ArrayFile):
         return dataclasses.replace(found, offset=begin + (found.offset or 0))
 
     def _content(self, info: zipfile.ZipInfo) -> int:
-        """Where a stored member begins."""
+        """Return the offset of the content of an uncompressed member. Raises RecordError."""
         at = info.header_offset
         if 0 <= at <= self.file.size - _LOCAL_HEADER.size:
             signature, name, extra = _LOCAL_HEADER.unpack(self.file.read(at, _LOCAL_HEADER.size))
             begin: int = at + _LOCAL_HEADER.size + name + extra
             if signature == MAGIC and begin + info.file_size <= self.file.size:
                 return begin
-        raise RecordError(Reason.CORRUPT, "its table of contents does not fit its content")
+        raise RecordError(Reason.CORRUPT, "its central directory does not match its content")
 
-    def _load(self, stored: Stored, span: Span | None) -> Array:
+    def _load(self, stored: StoredArray, span: Span | None) -> Array:
         if self._inflated is None or self._inflated[0] != stored.member:
             self._inflated = stored.member, self._inflate(stored)
         array = self._inflated[1]
@@ -96,11 +94,11 @@ class NpzFile(ArrayFile):
             return array
         return array[(*(slice(None),) * span.axis, slice(span.start, span.stop))]
 
-    def _inflate(self, stored: Stored) -> Array:
-        with _damage(), self._archive.open(stored.member + _SUFFIX) as member:
+    def _inflate(self, stored: StoredArray) -> Array:
+        with _reporting_damage(), self._archive.open(stored.member + _SUFFIX) as member:
             info = self._archive.getinfo(stored.member + _SUFFIX)
             member.read(info.file_size - stored.bytes)
-            data = member.read(stored.bytes)  # its end is where zipfile looks at the checksum
+            data = member.read(stored.bytes)  # zipfile verifies the checksum at the end
         if len(data) < stored.bytes:
             raise RecordError(Reason.TRUNCATED, f"its array {stored.member!r} ends early")
         shape = stored.shape[::-1] if stored.fortran else stored.shape
@@ -109,11 +107,11 @@ class NpzFile(ArrayFile):
 
 
 @contextlib.contextmanager
-def _damage() -> Iterator[None]:
-    """Tells of a damaged archive in our words."""
+def _reporting_damage() -> Iterator[None]:
+    """Raise the errors of a damaged archive as RecordError."""
     try:
         yield
     except RecordError:
         raise
     except _DAMAGED as error:
-        raise RecordError(Reason.CORRUPT, "an archive that is damaged") from error
+        raise RecordError(Reason.CORRUPT, "a damaged archive") from error

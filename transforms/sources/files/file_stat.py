@@ -1,4 +1,4 @@
-"""What is at a path: a file of some size and time, or the reason why there is nothing to read."""
+"""Status of paths: size and modification time of a file, or the reason why it cannot be read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyarrow import fs
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, is_uri
-from recordmill.storage.storage_errors import error_code, explained, reason
+from recordmill.storage.storage_errors import error_code, raise_storage_errors, short_cause
 from recordmill.storage.stores import ArrowFiles
 
-_KNOWN = 1 << 17  # paths remembered, at most
-_REQUESTS = 32  # to an object store at a time
+_CACHED = 1 << 17  # paths, at most
+_REQUESTS = 32  # concurrent requests to an object store
 _SPECIAL = (
     (modes.S_ISFIFO, "a pipe"),
     (modes.S_ISSOCK, "a socket"),
@@ -28,134 +28,137 @@ _SPECIAL = (
 )
 
 
-class Found(NamedTuple):
-    """A regular file. path: text that opens it; size: bytes; mtime: ns since the epoch."""
+class FileStat(NamedTuple):
+    """A regular file. path: path or URI that opens it; size: bytes; mtime: ns since the epoch."""
 
     path: str
     size: int
     mtime: int
 
 
-class Problem(NamedTuple):
-    """Why there is no record."""
+class RejectCause(NamedTuple):
+    """Reason and detail of a reject."""
 
     reason: Reason
     detail: str
 
 
-EMPTY = Problem(Reason.EMPTY, "a file of 0 bytes")
+EMPTY = RejectCause(Reason.EMPTY, "a file of 0 bytes")
 
 
-def trouble(error: OSError, path: str) -> Problem:
-    """What an error of `os.stat` or `os.listdir` means for a local path.
+def stat_problem(error: OSError, path: str) -> RejectCause:
+    """Return the problem of a local path, given the error of `os.stat` or `os.listdir`.
 
-    Raises StorageError for what is not the path's own trouble.
+    Raises:
+      StorageError: the error is one of the machine, such as too many open files.
     """
     code = error_code(error)
     if code == errno.ELOOP:
-        return Problem(Reason.SYMLINK_LOOP, "the symbolic link leads back to itself")
+        return RejectCause(Reason.SYMLINK_LOOP, "the symbolic link leads back to itself")
     if code in (errno.ENOENT, errno.ENOTDIR):
         dangling = os.path.islink(path)
-        return Problem(
-            Reason.MISSING, "a symbolic link that leads nowhere" if dangling else "no such file"
+        return RejectCause(
+            Reason.MISSING, "a symbolic link to a missing file" if dangling else "no such file"
         )
     if code in (errno.EMFILE, errno.ENFILE):
-        with explained("look at", path):
+        with raise_storage_errors("access", path):
             raise error
-    return Problem(Reason.UNREADABLE, reason(error))
+    return RejectCause(Reason.UNREADABLE, short_cause(error))
 
 
-def special(mode: int) -> Problem | None:
-    """The problem with a pipe, a socket, a device; None for a regular file."""
+def special_file_problem(mode: int) -> RejectCause | None:
+    """Return the problem of a pipe, socket or device, None for a regular file."""
     if modes.S_ISREG(mode):
         return None
-    return Problem(Reason.UNSUPPORTED, f"{_special_kind(mode)}: expected a regular file")
+    return RejectCause(Reason.UNSUPPORTED, f"{_special_kind(mode)}: expected a regular file")
 
 
 def refuse_special(place: Location) -> None:
-    """Raises ConfigError for a pipe, a socket or a device: one could wait for it forever."""
+    """Raise ConfigError for a pipe, socket or device, because reading one may block forever."""
     if not place.is_local:
         return
     try:
         mode = os.stat(place.local_path).st_mode
     except OSError:
-        return  # what opens it tells more
+        return  # opening it reports a better error
     if not modes.S_ISREG(mode) and not modes.S_ISDIR(mode):
         raise ConfigError(
-            f"expected a folder or a regular file, but {place} is {_special_kind(mode)}: a listing "
+            f"expected a folder or a regular file, but {place} is {_special_kind(mode)}: an input "
             "is read several times, so save it as a file first"
         )
 
 
 def _special_kind(mode: int) -> str:
-    return next((text for is_kind, text in _SPECIAL if is_kind(mode)), "no file")
+    return next((text for is_kind, text in _SPECIAL if is_kind(mode)), "not a file")
 
 
-def inside(root: Location, path: str) -> Location:
-    """The place of a relative path under a root, which it may leave by '..'."""
+def resolve_path(root: Location, path: str) -> Location:
+    """Return the location of a path relative to a root. The path may leave the root with '..'."""
     return dataclasses.replace(root, path=posixpath.normpath(f"{root.path}/{path}").lstrip("/"))
 
 
-class Stats:
-    """Looks at paths as a listing has them: relative to the root, absolute, or URIs."""
+class StatCache:
+    """Cached status of the paths of a file list: relative to a root, absolute, or URIs."""
 
     def __init__(self, root: Location) -> None:
         self._root = root
-        self._known: dict[str, Found | Problem] = {}
+        self._known: dict[str, FileStat | RejectCause] = {}
 
-    def look_at(self, paths: Sequence[str]) -> list[Found | Problem]:
-        """What is at each path; asks the filesystem once for each that it does not remember."""
-        if len(self._known) + len(paths) > _KNOWN:
+    def stat(self, paths: Sequence[str]) -> list[FileStat | RejectCause]:
+        """Return the status or the problem of each path. Queries each uncached path once."""
+        if len(self._known) + len(paths) > _CACHED:
             self._known.clear()
         remote: dict[str, Location] = {}
         for path in paths:
             if path in self._known:
                 continue
             if "\0" in path:
-                self._known[path] = Problem(Reason.BAD_VALUE, "a path cannot hold a zero byte")
+                self._known[path] = RejectCause(
+                    Reason.BAD_VALUE, "a path cannot contain a zero byte"
+                )
             elif is_uri(path):
                 try:
                     remote[path] = Location.parse(path)
                 except ConfigError as error:
-                    self._known[path] = Problem(Reason.BAD_VALUE, str(error))
+                    self._known[path] = RejectCause(Reason.BAD_VALUE, str(error))
             elif path.startswith("/") or self._root.is_local:
-                # As written: where a folder is a symbolic link, 'a/../b' is not 'b'.
-                self._known[path] = _look_locally(os.path.join(self._root.path, path))
+                # Not normalized: if a folder is a symbolic link, 'a/../b' is not 'b'.
+                self._known[path] = _stat_local(os.path.join(self._root.path, path))
             else:
-                remote[path] = inside(self._root, path)
+                remote[path] = resolve_path(self._root, path)
         for path, place in remote.items():
             if place.is_local:
-                self._known[path] = _look_locally(place.path)
-        self._known.update(_look_remotely({p: at for p, at in remote.items() if not at.is_local}))
+                self._known[path] = _stat_local(place.path)
+        self._known.update(_stat_remote({p: at for p, at in remote.items() if not at.is_local}))
         return [self._known[path] for path in paths]
 
 
-def _look_locally(path: str) -> Found | Problem:
+def _stat_local(path: str) -> FileStat | RejectCause:
     try:
         status = os.stat(path)
     except OSError as error:
-        return trouble(error, path)
+        return stat_problem(error, path)
     if modes.S_ISDIR(status.st_mode):
-        return Problem(Reason.BAD_VALUE, "a folder: expected a file")
-    if problem := special(status.st_mode):
+        return RejectCause(Reason.BAD_VALUE, "a folder: expected a file")
+    if problem := special_file_problem(status.st_mode):
         return problem
-    return Found(path, status.st_size, status.st_mtime_ns) if status.st_size else EMPTY
+    return FileStat(path, status.st_size, status.st_mtime_ns) if status.st_size else EMPTY
 
 
-def _look_remotely(places: dict[str, Location]) -> dict[str, Found | Problem]:
+def _stat_remote(places: dict[str, Location]) -> dict[str, FileStat | RejectCause]:
     if not places:
         return {}
     with concurrent.futures.ThreadPoolExecutor(_REQUESTS) as pool:
-        return dict(zip(places, pool.map(_look_in_store, places.values()), strict=True))
+        return dict(zip(places, pool.map(_stat_object, places.values()), strict=True))
 
 
-def _look_in_store(place: Location) -> Found | Problem:
-    with explained("look at", place):
+def _stat_object(place: Location) -> FileStat | RejectCause:
+    with raise_storage_errors("access", place):
         store = place.store
         assert isinstance(store, ArrowFiles)
         info: Any = store.filesystem.get_file_info(store.path(place.path))
     if info.type == fs.FileType.NotFound:
-        return Problem(Reason.MISSING, "no such file")
+        return RejectCause(Reason.MISSING, "no such file")
     if info.type == fs.FileType.Directory:
-        return Problem(Reason.BAD_VALUE, "a folder: expected a file")
-    return Found(str(place), info.size, info.mtime_ns or 0) if info.size else EMPTY
+        return RejectCause(Reason.BAD_VALUE, "a folder: expected a file")
+    return FileStat(str(place), info.size, info.mtime_ns or 0) if info.size else EMPTY

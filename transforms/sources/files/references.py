@@ -1,4 +1,4 @@
-"""What the sources of files share: the columns of a reference, split names, files without label."""
+"""File references: their columns, split names, label problems, and their collectors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, FileSection
+from recordmill.transforms.sources.row_formats.row_file import SECTION_BYTES, FileSection
 
 Unlabelled = Literal["reject", "keep"]
 LINE_BREAK = re.compile("[\n\r]")
 
-# The columns of every listing of files, in this order; user columns follow.
+# The columns of every listing of files, in this order, before the user columns.
 COLUMNS = pa.schema(
     [
         pa.field(batch.KEY, pa.string()),
@@ -43,46 +43,47 @@ _SPLITS = {
 }
 
 
-def known_split(name: str) -> str | None:
-    """train, validation or test for the usual names of them, in any case; None for another name."""
+def canonical_split(name: str) -> str | None:
+    """Return train, validation or test for a usual name of a split, in any case, else None."""
     return _SPLITS.get(name.lower())
 
 
 def check_unlabelled(value: str) -> None:
-    """Raises ConfigError unless the value is an `Unlabelled`."""
+    """Raise ConfigError unless the value is an `Unlabelled`."""
     if value not in get_args(Unlabelled):
         raise ConfigError(f"expected unlabelled to be 'reject' or 'keep', got {value!r}")
 
 
-def no_label(where: str) -> Problem:
-    """The problem of a record without label; `where` says where the label would stand."""
-    return Problem(Reason.UNLABELLED, f"no label: expected {where}")
+def no_label(where: str) -> RejectCause:
+    """Return the problem of a record without label. where: the place where a label is expected."""
+    return RejectCause(Reason.UNLABELLED, f"no label: expected {where}")
 
 
-def broken_label(label: str) -> str | None:
-    """Why a class cannot have such a name, None if it can."""
+def label_problem(label: str) -> str | None:
+    """Return why a class name is invalid, None if it is valid."""
     if LINE_BREAK.search(label) is None:
         return None
     return (
-        f"the class name {label!r} has a line break, and labels.txt has a line per name: rename it"
+        f"the class name {label!r} contains a line break, but labels.txt has one name per line:"
+        " rename the class"
     )
 
 
-# Beside those: where rows stand in a file, see `rows.Section`.
+# Further columns of sections of files, see `row_file.FileSection`.
 START = "__start__"
 END = "__end__"
 ROW = "__row__"
 SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START, END, ROW))])
 
-PART_BYTES = SECTION_BYTES  # of what a part of sections stands for, about
-_PART_FILES = 1024  # sections of a part, at most
+PART_BYTES = SECTION_BYTES  # approximate size of the sections in a part
+_PART_FILES = 1024  # sections in a part, at most
 
 
 @dataclasses.dataclass
-class References:
-    """Collects references, rejects and what was filtered, into parts of `batch.ROWS` rows.
+class ReferenceCollector:
+    """Collects references, rejects and filter counts into parts of `batch.ROWS` rows.
 
-    totals: what was taken so far, in words.
+    totals: counts of all parts taken so far, by description.
     """
 
     schema: pa.Schema = COLUMNS
@@ -101,32 +102,35 @@ class References:
         label: str | None,
         split: str | None,
     ) -> None:
-        """size: bytes; mtime: nanoseconds since the epoch; more: columns after those."""
+        """Add a reference. size: bytes; mtime: ns since the epoch; more: further columns."""
         self.rows.append((key, label, None, split, path, size, mtime, *more))
 
-    def reject(self, key: str, problem: Problem) -> None:
+    def reject(self, key: str, problem: RejectCause) -> None:
+        """Add a reject."""
         self.rejects.append(Reject(key, "read", problem.reason, problem.detail))
 
-    def filter(self, by: str) -> None:
-        self.filtered[by] = self.filtered.get(by, 0) + 1
+    def filter(self, reason: str) -> None:
+        """Count a filtered input."""
+        self.filtered[reason] = self.filtered.get(reason, 0) + 1
 
     @property
     def full(self) -> bool:
+        """True if the part should be taken."""
         return len(self.rows) + len(self.rejects) >= batch.ROWS
 
     def take(self) -> ListingPart:
-        """What was collected since the last call."""
+        """Return the items collected since the last call."""
         self.totals["rows"] += len(self.rows)
         self.totals.update(f"rejected as {reject.reason}" for reject in self.rejects)
-        self.totals.update({f"left out as {by}": n for by, n in self.filtered.items()})
+        self.totals.update({f"left out as {reason}": n for reason, n in self.filtered.items()})
         rows = self._batch() if self.rows else None
         listed = ListingPart(rows=rows, rejects=self.rejects, filtered=self.filtered)
         self.rows, self.rejects, self.filtered = [], [], {}
         return listed
 
-    def told(self) -> str:
-        """What became of all that is no row."""
-        others = [f"{n} {what}" for what, n in sorted(self.totals.items()) if n and what != "rows"]
+    def summary(self) -> str:
+        """Return the counts of rejected and filtered inputs, for messages."""
+        others = [f"{n} {name}" for name, n in sorted(self.totals.items()) if n and name != "rows"]
         return ", ".join(others)
 
     def _batch(self) -> pa.RecordBatch:
@@ -136,16 +140,17 @@ class References:
 
 
 @dataclasses.dataclass
-class Sections(References):
-    """Collects sections of files into parts that a task reads: of one large file, or many small
-    ones.
+class SectionCollector(ReferenceCollector):
+    """Collects sections of files into parts, each read by one task.
+
+    A part holds sections of one large file, or many small files. bytes: size of its sections.
     """
 
     schema: pa.Schema = SECTIONS
     bytes: int = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether a section of that many bytes should come to the others."""
+        """Return whether a section of `size` bytes fits into the current part."""
         if not self.rows:
             return True
         return self.bytes + size <= PART_BYTES and len(self.rows) < _PART_FILES and not self.full
@@ -153,7 +158,7 @@ class Sections(References):
     def add_section(
         self, file: File, section: FileSection, *, label: str | None, split: str | None
     ) -> None:
-        """Under a key such as FILE@START."""
+        """Add a section of a file under the key FILE@START."""
         key, path, size, mtime = file
         where = (section.start, section.end, section.row)
         self.add(f"{key}@{section.start}", path, size, mtime, *where, label=label, split=split)

@@ -1,4 +1,4 @@
-"""Walks over trees of files, local and in object stores, told as one stream of findings."""
+"""Recursive listings of local folders and object stores, as one stream of items."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from pyarrow import fs
 
 from recordmill.errors import Reject
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import explained
+from recordmill.storage.storage_errors import raise_storage_errors
 from recordmill.storage.stores import ArrowFiles
-from recordmill.transforms.sources.files.file_stat import Problem, inside, special, trouble
+from recordmill.transforms.sources.files.file_stat import (
+    RejectCause,
+    resolve_path,
+    special_file_problem,
+    stat_problem,
+)
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -34,29 +39,33 @@ class File(NamedTuple):
     mtime: int
 
 
-class LeftOut(NamedTuple):
-    """A file or a whole folder that was left out by its name; `by` says why."""
+class SkippedPath(NamedTuple):
+    """A file or a whole folder that is skipped because of its name."""
 
-    by: str
-
-
-Finding = File | LeftOut | Reject
-LeaveOut = Callable[[str], str | None]  # name of a file or folder -> why it is left out
-Enter = Callable[[str], bool]  # key of a folder -> whether to look into it
+    reason: str
 
 
-def _everywhere(key: str) -> bool:
+WalkItem = File | SkippedPath | Reject
+SkipRule = Callable[[str], str | None]  # name -> reason to skip it, or None
+Enter = Callable[[str], bool]  # key of a folder -> whether to list it
+
+
+def _enter_all(key: str) -> bool:
     del key
     return True
 
 
 def walk(
-    root: Location, leave_out: LeaveOut, *, depth: int, enter: Enter = _everywhere
-) -> Iterator[Finding]:
-    """What is under `root`, which must be a folder; symbolic links are followed.
+    root: Location, leave_out: SkipRule, *, depth: int, enter: Enter = _enter_all
+) -> Iterator[WalkItem]:
+    """Yield the files under the folder `root`, skipped paths and rejects. Follows symbolic links.
 
-    depth: how many levels of folders an object store lists one by one; below, a request lists all
-    that is under a folder, which is faster but is held in memory.
+    Args:
+      root: an existing folder.
+      leave_out: returns the reason to skip a name, or None.
+      depth: levels of folders that an object store lists one request per folder. Below that level
+        one request lists everything under a folder, which is faster but held in memory.
+      enter: returns whether to list a folder, given its key.
     """
     return (
         _walk_local(root.local_path, leave_out, enter)
@@ -65,9 +74,10 @@ def walk(
     )
 
 
-def glob(root: Location, pattern: str, leave_out: LeaveOut) -> Iterator[File | Reject]:
-    """What matches a pattern under `root`, which must be a folder: `*`, `?` and `[...]` within a
-    name, `**` for folders, or none.
+def glob(root: Location, pattern: str, leave_out: SkipRule) -> Iterator[File | Reject]:
+    """Yield the files under the folder `root` that match a pattern, and rejects.
+
+    `*`, `?` and `[...]` match within a name; `**` matches any number of folders.
     """
     parts = pattern.split("/")
     fixed = parts.index("**") if "**" in parts else len(parts)
@@ -78,19 +88,20 @@ def glob(root: Location, pattern: str, leave_out: LeaveOut) -> Iterator[File | R
             map(fnmatch.fnmatchcase, names, parts[:fixed])
         )
 
-    for finding in walk(root, leave_out, depth=fixed, enter=leads_on):
-        if isinstance(finding, File):
-            if matches(finding.key.split("/"), parts):
-                yield finding
-        elif isinstance(finding, Reject) and (
-            leads_on(finding.key) or matches(finding.key.split("/"), parts)
+    for item in walk(root, leave_out, depth=fixed, enter=leads_on):
+        if isinstance(item, File):
+            if matches(item.key.split("/"), parts):
+                yield item
+        elif isinstance(item, Reject) and (
+            leads_on(item.key) or matches(item.key.split("/"), parts)
         ):
-            yield finding  # perhaps a folder of what matches
+            yield item  # it may be a folder that holds matching files
 
 
-def as_pattern(place: Location) -> tuple[Location, str] | None:
-    """The folder that a pattern begins at, and the rest of it; None for what is none, or is there
-    just as it is written.
+def split_pattern(place: Location) -> tuple[Location, str] | None:
+    """Split a path into the folder before its first wildcard and the pattern below that folder.
+
+    Returns None for a path without wildcards, and for one that exists literally.
     """
     if _PATTERN.search(place.path) is None or place.exists():
         return None
@@ -101,7 +112,7 @@ def as_pattern(place: Location) -> tuple[Location, str] | None:
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether the parts of a path are those of a pattern."""
+    """Return whether the parts of a path match the parts of a pattern."""
     if not parts:
         return not names
     if parts[0] == "**":
@@ -109,17 +120,21 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     return bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and matches(names[1:], parts[1:])
 
 
-def top_folders(root: Location, leave_out: LeaveOut) -> list[str]:
-    """Names of the visible folders in `root`. Raises StorageError."""
+def top_folders(root: Location, leave_out: SkipRule) -> list[str]:
+    """Return the names of the folders directly in `root` that are not skipped.
+
+    Raises:
+      StorageError: the folder cannot be listed.
+    """
     names = [entry.name for entry in root.list_dir() if entry.kind == "dir"]
     return [name for name in names if not leave_out(name)]
 
 
-def _walk_local(top: str, leave_out: LeaveOut, enter: Enter) -> Iterator[Finding]:
-    """Depth first, each folder sorted. Memory: the names in the folders that are open."""
+def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkItem]:
+    """Walk depth first, in sorted order. Holds the names of the open folders in memory."""
     base = top.rstrip("/") + "/"
     status = os.stat(top)
-    # Per open folder: its key with a slash after it, its identity, the names still to come.
+    # Per open folder: its key with a trailing slash, its identity, the remaining names.
     folders = [("", _identity(status), iter(sorted(os.listdir(top))))]
     outside = {_identity(path.stat()) for path in pathlib.Path(os.path.realpath(top)).parents}
     while folders:
@@ -128,8 +143,8 @@ def _walk_local(top: str, leave_out: LeaveOut, enter: Enter) -> Iterator[Finding
         if name is None:
             folders.pop()
             continue
-        if by := leave_out(name):
-            yield LeftOut(by)
+        if reason := leave_out(name):
+            yield SkippedPath(reason)
             continue
         key = prefix + name
         path = base + key
@@ -144,9 +159,9 @@ def _walk_local(top: str, leave_out: LeaveOut, enter: Enter) -> Iterator[Finding
                 folders.append((key + "/", identity, iter(sorted(os.listdir(path)))))
                 continue
         except OSError as error:
-            yield _reject(key, trouble(error, path))
+            yield _reject(key, stat_problem(error, path))
             continue
-        if problem := special(status.st_mode):
+        if problem := special_file_problem(status.st_mode):
             yield _reject(key, problem)
         else:
             yield File(key, path, status.st_size, status.st_mtime_ns)
@@ -156,11 +171,13 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _reject(key: str, problem: Problem) -> Reject:
+def _reject(key: str, problem: RejectCause) -> Reject:
     return Reject(shown(key), "read", problem.reason, problem.detail)
 
 
-def _walk_store(root: Location, leave_out: LeaveOut, enter: Enter, depth: int) -> Iterator[Finding]:
+def _walk_store(
+    root: Location, leave_out: SkipRule, enter: Enter, depth: int
+) -> Iterator[WalkItem]:
     store = root.store
     assert isinstance(store, ArrowFiles)
     base = store.path(root.path)
@@ -168,22 +185,22 @@ def _walk_store(root: Location, leave_out: LeaveOut, enter: Enter, depth: int) -
     pending = collections.deque([(base, 0)])
     while pending:
         folder, level = pending.popleft()
-        with explained("list", root):
-            # Sorted: stores differ in their order.
+        with raise_storage_errors("list", root):
+            # Sorted, because stores list in different orders.
             infos = sorted(_select(store, folder, recursive=level >= depth), key=_path)
         for info in infos:
             key = info.path[len(base) :].strip("/")
-            if left_out := _outermost(key, leave_out):
-                part, by = left_out
-                # A folder counts once, as it does where the walk does not enter it.
+            if skipped := _skipped_part(key, leave_out):
+                part, reason = skipped
+                # Count a skipped folder once, as the local walk does.
                 if part not in hidden:
                     hidden.add(part)
-                    yield LeftOut(by)
+                    yield SkippedPath(reason)
             elif info.type == fs.FileType.Directory:
                 if level < depth and enter(key):
                     pending.append((info.path, level + 1))
             else:
-                yield File(key, str(inside(root, key)), info.size or 0, info.mtime_ns or 0)
+                yield File(key, str(resolve_path(root, key)), info.size or 0, info.mtime_ns or 0)
 
 
 def _select(store: ArrowFiles, folder: str, *, recursive: bool) -> list[Any]:
@@ -195,10 +212,10 @@ def _path(info: Any) -> str:
     return str(info.path)
 
 
-def _outermost(key: str, leave_out: LeaveOut) -> tuple[str, str] | None:
-    """The outermost part of the path that is left out, as (path, why)."""
+def _skipped_part(key: str, leave_out: SkipRule) -> tuple[str, str] | None:
+    """Return the outermost skipped part of a path and the reason, None if nothing is skipped."""
     parts = key.split("/")
     for n, name in enumerate(parts, 1):
-        if by := leave_out(name):
-            return "/".join(parts[:n]), by
+        if reason := leave_out(name):
+            return "/".join(parts[:n]), reason
     return None

@@ -1,4 +1,4 @@
-"""Avro files, which bring the types of their columns, and come in blocks."""
+"""Avro files, which declare the types of their columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.row_formats.columnar import Columnar, gathered, small_parts
-from recordmill.transforms.sources.row_formats.rows import SECTION_BYTES, FileSection
+from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, group_units, split_rows
+from recordmill.transforms.sources.row_formats.row_file import SECTION_BYTES, FileSection
 
-_SYNC = 16  # bytes between blocks
+_SYNC = 16  # bytes of the sync marker after a block
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -36,8 +36,8 @@ _TIMES: Mapping[str, pa.DataType] = {
 }
 
 
-class AvroFile(Columnar):
-    """Sections are blocks, by where they stand in the file."""
+class AvroFile(ColumnarFile):
+    """Avro file. A section is a range of blocks, given by byte offsets."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         with self._opened() as (file, _):
@@ -46,7 +46,7 @@ class AvroFile(Columnar):
                 file.seek(head[1] + _SYNC, io.SEEK_CUR)
                 places.append(file.tell())
                 units.append((head[0], places[-1] - places[-2]))
-        for section in gathered(units, size):
+        for section in group_units(units, size):
             yield section._replace(start=places[section.start], end=places[section.end])
 
     def _schema(self) -> pa.Schema:
@@ -74,19 +74,21 @@ class AvroFile(Columnar):
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
-        """The file, behind its header, and its schema."""
+        """Open the file after its header. Yields the file and its schema."""
         with self.origin.parsing(), self.origin.open() as file:
             try:
                 schema: Any = fastavro.block_reader(file).writer_schema
             except (ValueError, EOFError, KeyError, fastavro.schema.SchemaParseException) as error:
-                raise ConfigError(f"{self.origin.place} is no Avro file") from error
+                raise ConfigError(f"{self.origin.place} is not an Avro file") from error
             if not isinstance(schema, dict) or schema.get("type") != "record":
-                raise ConfigError(f"{self.origin.place} holds no records, but {schema}")
+                raise ConfigError(
+                    f"{self.origin.place}: expected a schema of records, got {schema}"
+                )
             yield file, schema
 
 
 def _block(file: BinaryIO) -> tuple[int, int] | None:
-    """How many records the next block has, and of how many bytes; None at the end."""
+    """Return (records, bytes) of the next block, None at the end."""
     count = _long(file)
     size = None if count is None else _long(file)
     return None if count is None or size is None else (count, size)
@@ -106,15 +108,15 @@ def _field(field: Mapping[str, Any], place: object) -> pa.Field:
     kind, nullable = _type(field["type"])
     if kind is None:
         raise ConfigError(
-            f"column {field['name']!r} of {place} is of the Avro type {field['type']}: expected "
-            "numbers, bools, strings, bytes, dates, timestamps, or arrays of those, null or not; "
-            "leave it out when the file is written"
+            f"column {field['name']!r} of {place} has the Avro type {field['type']}: expected "
+            "numbers, bools, strings, bytes, dates, timestamps, or arrays of these, optionally "
+            "null; write the file without the column"
         )
     return pa.field(field["name"], kind, nullable)
 
 
 def _type(declared: Any) -> tuple[pa.DataType | None, bool]:
-    """The type of values, and whether they may be null."""
+    """Return (type, nullable) of an Avro type; the type is None if it is not supported."""
     if isinstance(declared, list):
         others = [one for one in declared if one != "null"]
         kind = _type(others[0])[0] if len(others) == 1 else None
@@ -135,12 +137,12 @@ def _batches(
     if records:
         fields = [schema.field(name) for name in names]
         arrays = [_array([record[f.name] for record in records], f.type) for f in fields]
-        yield from small_parts(pa.record_batch(arrays, schema=pa.schema(fields)))
+        yield from split_rows(pa.record_batch(arrays, schema=pa.schema(fields)))
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if kind != pa.string():
         return pa.array(values, kind)
-    # What is no UTF-8 is found later, row by row.
+    # Invalid UTF-8 is found later, row by row.
     encoded = [None if v is None else v.encode("utf-8", "surrogateescape") for v in values]
     return pa.array(encoded, pa.binary()).cast(pa.string(), safe=False)

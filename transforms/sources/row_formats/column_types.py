@@ -1,4 +1,4 @@
-"""What a column can be, learned from its rows section by section, and put together."""
+"""Inferred types of columns, and their unification over sections of rows."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ NARROW = (pa.int64(), pa.float64(), pa.bool_())
 
 
 class ColumnType(NamedTuple):
-    """The types that hold all values of a column so far, the best first; () without any value."""
+    """Types that hold all values of a column so far, the narrowest first; () without any value."""
 
     types: tuple[pa.DataType, ...] = ()
     nullable: bool = True
 
     def field(self, name: str) -> pa.Field:
-        """The column with the best type; one without a value is of strings."""
+        """Return the column with the narrowest type; a column without values is of strings."""
         kind = self.types[0] if self.types else pa.string()
         return pa.field(
             name, pa.list_(pa.string()) if kind == pa.list_(pa.null()) else kind, self.nullable
         )
 
 
-ColumnTypes = dict[str, ColumnType]  # by the name of the column, in order
+ColumnTypes = dict[str, ColumnType]  # by name, in the order of the columns
 
 
-def join(several: Iterable[ColumnTypes]) -> ColumnTypes:
-    """The kinds of all columns, given those in some rows and those in others."""
+def unify(several: Iterable[ColumnTypes]) -> ColumnTypes:
+    """Unify the column types of several sets of rows."""
     joined: ColumnTypes = {}
-    for kinds in several:
-        for name, kind in kinds.items():
-            joined[name] = _both(joined[name], kind) if name in joined else kind
+    for column_types in several:
+        for name, kind in column_types.items():
+            joined[name] = _unify_pair(joined[name], kind) if name in joined else kind
     return joined
 
 
-def as_nullable(kinds: ColumnTypes) -> ColumnTypes:
-    """The same columns, of which each may have a row without a value."""
-    return {name: kind._replace(nullable=True) for name, kind in kinds.items()}
+def as_nullable(column_types: ColumnTypes) -> ColumnTypes:
+    """Return the same types, all nullable."""
+    return {name: kind._replace(nullable=True) for name, kind in column_types.items()}
 
 
 def has_nan(kind: ColumnType) -> bool:
-    """Whether values may be numbers that are none."""
+    """Return whether values may be NaN."""
     return any(pa.types.is_floating(one) for one in kind.types)
 
 
 def type_of_values(values: list[Any]) -> pa.DataType:
-    """Of values out of JSON."""
+    """Return the type of JSON values."""
     try:
-        return pa.array(values).type  # pa.infer_type looks at few of them
+        return pa.array(values).type  # pa.infer_type samples the values
     except (pa.ArrowException, OverflowError):
         return pa.string()
 
 
-def kind_of_type(kind: pa.DataType) -> ColumnType:
-    """Of a column of which that is known."""
+def column_type_of(kind: pa.DataType) -> ColumnType:
+    """Return the column type of an Arrow type."""
     return ColumnType() if kind == pa.null() else ColumnType((kind,))
 
 
-def _both(one: ColumnType, other: ColumnType) -> ColumnType:
+def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     if not one.types or not other.types:
         return ColumnType(one.types or other.types, nullable)
@@ -68,7 +68,7 @@ def _both(one: ColumnType, other: ColumnType) -> ColumnType:
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The narrowest type that holds both: string where there is no other."""
+    """Return the narrowest type that holds both types, string if there is no other."""
     schemas = [pa.schema([("x", one)]), pa.schema([("x", other)])]
     try:
         return pa.unify_schemas(schemas, promote_options="permissive").field("x").type

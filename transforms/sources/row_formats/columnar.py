@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, which bring the types of their columns."""
+"""Parquet and Arrow files, which declare the types of their columns."""
 
 from __future__ import annotations
 
@@ -14,46 +14,54 @@ import pyarrow.parquet
 from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
-from recordmill.transforms.sources.row_formats.rows import (
+from recordmill.transforms.sources.row_formats.row_file import (
     READ_BYTES,
     SECTION_BYTES,
     BadRow,
     FileSection,
-    Oddities,
     Origin,
+    QuoteAnomalies,
     Rows,
 )
-from recordmill.transforms.sources.row_formats.text_columns import as_text, plain, valid_text
-from recordmill.transforms.sources.row_formats.value_parsing import Cells
+from recordmill.transforms.sources.row_formats.text_columns import (
+    as_text,
+    decode_dictionary,
+    valid_text,
+)
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
-_MAGIC = b"ARROW1"  # of a file; a stream has none
+_MAGIC = b"ARROW1"  # of an Arrow file; a stream has no magic
 _FEATHER_1 = b"FEA1"
 
 
 @dataclasses.dataclass
-class Columnar:
-    """A file whose columns have types of their own."""
+class ColumnarFile:
+    """Base of files that declare the types of their columns."""
 
     origin: Origin
-    cells: Cells
-    oddities: Oddities = dataclasses.field(default_factory=Oddities)
+    value_parser: ValueParser
+    quote_anomalies: QuoteAnomalies = dataclasses.field(default_factory=QuoteAnomalies)
 
     def header(self) -> ColumnTypes | None:
         schema = self._schema()
         if len(set(schema.names)) < len(schema.names):
             raise ConfigError(
-                f"a column name comes twice in {self.origin.place}: {', '.join(schema.names)}"
+                f"{self.origin.place} has duplicate column names: {', '.join(schema.names)}"
             )
-        return {field.name: ColumnType((_simple(field.type),), field.nullable) for field in schema}
+        return {
+            field.name: ColumnType((_value_type(field.type),), field.nullable) for field in schema
+        }
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
-        """As the header says, but for whether rows have a value."""
-        kinds = self.header() or {}
-        found = {name: kind for name, kind in kinds.items() if names is None or name in names}
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+        """Return the declared types, nullable only if a row has no value."""
+        column_types = self.header() or {}
+        found = {
+            name: kind for name, kind in column_types.items() if names is None or name in names
+        }
         absent: set[str] = set()
         for part in self._parts(section, list(found)):
             for name in found.keys() - absent:
-                if self.cells.without_missing(name, plain(part[name])).null_count:
+                if self.value_parser.mask_missing(name, decode_dictionary(part[name])).null_count:
                     absent.add(name)
         return {name: kind._replace(nullable=name in absent) for name, kind in found.items()}
 
@@ -63,12 +71,12 @@ class Columnar:
         number = section.row
         for part in self._parts(section, wanted.names):
             with self.origin.parsing():
-                arrays = [_as_wanted(part[field.name], field, text) for field in wanted]
-                # What the file declares as never null stays so: its features are always there.
+                arrays = [_convert(part[field.name], field, text) for field in wanted]
+                # Columns declared as not null stay so: their features are never absent.
                 columns, bad = valid_text(pa.record_batch(arrays, schema=wanted))
             numbers = np.arange(number, number + len(part))
-            told = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
-            yield Rows(columns=columns, numbers=numbers[~bad], bad=told)
+            rejected = [BadRow(int(n), Reason.BAD_VALUE, "not UTF-8") for n in numbers[bad]]
+            yield Rows(columns=columns, numbers=numbers[~bad], bad=rejected)
             number += len(part)
 
     def _schema(self) -> pa.Schema:
@@ -78,13 +86,13 @@ class Columnar:
         raise NotImplementedError
 
 
-class ParquetFile(Columnar):
-    """Sections are row groups."""
+class ParquetFile(ColumnarFile):
+    """Parquet file. A section is a range of row groups."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         with self._opened() as file:
             groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-        yield from gathered([(g.num_rows, g.total_byte_size) for g in groups], size)
+        yield from group_units([(g.num_rows, g.total_byte_size) for g in groups], size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as file:
@@ -105,12 +113,12 @@ class ParquetFile(Columnar):
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
         with self.origin.parsing(), self.origin.open() as file:
-            # A buffered column chunk is read in pieces; one that is not, as a whole.
+            # With a buffer, column chunks are read in pieces instead of as a whole.
             yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
 
-class ArrowFile(Columnar):
-    """Sections are record batches of a file; a stream is one section."""
+class ArrowFile(ColumnarFile):
+    """Arrow IPC file. A section is a range of record batches; a stream is one section."""
 
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         total = self.origin.size or 0
@@ -120,7 +128,7 @@ class ArrowFile(Columnar):
                 return
             count = reader.num_record_batches
             batches = [(reader.get_batch(n).num_rows, total // count) for n in range(count)]
-        yield from gathered(batches, size)
+        yield from group_units(batches, size)
 
     def _schema(self) -> pa.Schema:
         with self._opened() as reader:
@@ -133,42 +141,42 @@ class ArrowFile(Columnar):
             else:
                 found = (reader.get_batch(n) for n in range(section.start, section.end))
             for rows in found:
-                yield from small_parts(rows.select(list(names)))
+                yield from split_rows(rows.select(list(names)))
 
     @contextlib.contextmanager
     def _opened(self, *, narrow: bool = False) -> Iterator[Any]:
-        """narrow: of the columns of a file just one is read, of numbers if there is one."""
+        """Open the file. narrow: read just one column, of a primitive type if possible."""
         with self.origin.parsing(), self.origin.open() as file:
             magic = file.read(len(_MAGIC))
             file.seek(0)
             if magic.startswith(_FEATHER_1):
                 raise ConfigError(
-                    f"{self.origin.place} is Feather of version 1: write it anew, as version 2"
+                    f"{self.origin.place} is Feather version 1: write it as version 2"
                 )
             if magic != _MAGIC:
                 yield pa.ipc.open_stream(file)
                 return
             reader = pa.ipc.open_file(file)
             if narrow:
-                kinds = reader.schema.types
-                numbers = [n for n, kind in enumerate(kinds) if pa.types.is_primitive(kind)]
+                column_types = reader.schema.types
+                numbers = [n for n, kind in enumerate(column_types) if pa.types.is_primitive(kind)]
                 options = pa.ipc.IpcReadOptions(included_fields=[*numbers, 0][:1])
                 reader = pa.ipc.open_file(file, options=options)
             yield reader
 
 
-def small_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows in parts of up to `batch.ROWS` rows and `READ_BYTES`, but for a row that is larger."""
+def split_rows(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split rows into parts of up to `batch.ROWS` rows and `READ_BYTES`, but at least one row."""
     if len(rows) > 1 and (len(rows) > batch.ROWS or rows.nbytes > READ_BYTES):
         half = len(rows) // 2
-        yield from small_parts(rows.slice(0, half))
-        yield from small_parts(rows.slice(half))
+        yield from split_rows(rows.slice(0, half))
+        yield from split_rows(rows.slice(half))
     elif len(rows):
         yield rows
 
 
-def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSection]:
-    """Sections of several (rows, bytes), of about `size` bytes each."""
+def group_units(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSection]:
+    """Group units of (rows, bytes) into sections of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):
         if unit > start and (taken + weight > size or rows + count > batch.ROWS):
@@ -179,14 +187,14 @@ def gathered(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSectio
         yield FileSection(start, len(units), row, taken)
 
 
-def _simple(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _as_wanted(column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
+def _convert(column: pa.Array, field: pa.Field, text: Collection[str]) -> pa.Array:
     if field.name in text:
         return as_text(column, field.name)
-    column = plain(column)
+    column = decode_dictionary(column)
     if column.type == field.type:
         return column
     return as_text(column, field.name) if field.type == pa.string() else column.cast(field.type)

@@ -1,6 +1,6 @@
-"""Blocks of CSV and TSV, parsed by pyarrow; rows that end in separators too many are set right.
+"""Parser of blocks of delimited text, based on pyarrow, that accepts trailing delimiters.
 
-Rows are counted where they are cut, and again here: none gets lost, or merged with another one.
+It verifies that pyarrow parses as many rows as the block has, so that no row is lost or merged.
 """
 
 from __future__ import annotations
@@ -18,64 +18,67 @@ import pyarrow.csv
 
 from recordmill.errors import Reason
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
-from recordmill.transforms.sources.row_formats.row_format import Shape
-from recordmill.transforms.sources.row_formats.rows import BadRow, Rows
+from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
+from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
-from recordmill.transforms.sources.row_formats.value_parsing import Cells, Mask
+from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 
-# CR ends a row for pyarrow. One that does not stand before LF, or at the end, is data.
+# A CR that is neither before LF nor at the end of the block. pyarrow would end a row there.
 _LONE_RETURN = re.compile(b"\r(?!\r*\n|\r*\\Z)")
-# What programs leave behind a row: separators, their own and those of others.
-STRAY = b",;\t| "
-_IS_STRAY = rf"^[{STRAY.decode()}]*$"
-_UNNAMED = "\0"  # what names of columns begin with that have none
-# No text has these: Unicode keeps them for the inside of programs.
-_NO_CHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+# Characters that programs write after the last column of a row.
+TRAILING = b",;\t| "
+_IS_TRAILING = rf"^[{TRAILING.decode()}]*$"
+_UNNAMED = "\0"  # prefix of the names of surplus columns
+# Unicode noncharacters, which are reserved for internal use.
+_NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
 
-def parse_options(shape: Shape, on_invalid: object = None) -> pyarrow.csv.ParseOptions:
-    """How pyarrow reads a row."""
+def parse_options(file_format: FileFormat, on_invalid: object = None) -> pyarrow.csv.ParseOptions:
+    """Return the options of pyarrow's parser."""
     return pyarrow.csv.ParseOptions(
-        delimiter=shape.delimiter.decode(),
-        quote_char='"' if shape.quotes else False,
-        newlines_in_values=shape.quotes,
+        delimiter=file_format.delimiter.decode(),
+        quote_char='"' if file_format.quotes else False,
+        newlines_in_values=file_format.quotes,
         invalid_row_handler=on_invalid,
     )
 
 
-class CsvBlocks:
-    """Parses block after block of a file with these columns."""
+class CsvBlockParser:
+    """Parses the blocks of a file, given the names of its columns."""
 
-    def __init__(self, names: Sequence[str], shape: Shape) -> None:
+    def __init__(self, names: Sequence[str], file_format: FileFormat) -> None:
         self._names = list(names)
-        self._shape = shape
-        self._cells: Cells = shape.cells
-        self._delimiter = shape.delimiter
-        self._surplus = 0  # columns without name that rows have; nothing stands in them
+        self._shape = file_format
+        self._cells: ValueParser = file_format.value_parser
+        self._delimiter = file_format.delimiter
+        self._surplus = 0  # number of empty columns after the named ones
 
     def parse(self, lines: LineBlock, names: list[str]) -> Rows:
-        """Rows with some of the columns, as they are written: strings, null where nothing is.
+        """Return rows with some columns as text, with nulls for missing values.
 
-        Raises AssertionError where there are not as many as were cut.
+        Raises AssertionError if the number of parsed rows differs from that of the block.
         """
-        data, stand_in = _hide_lone_returns(lines.data)
+        data, placeholder = _hide_lone_returns(lines.data)
         if data.startswith("\ufeff".encode()):
-            data = b"\n" + data  # where it begins a block it would be taken for a byte order mark
+            data = b"\n" + data  # or pyarrow would drop it as a byte order mark
         parts = list(self._parts(data, names, len(lines.ends)))
-        if sum(len(part.rows) + len(part.spoilt) for part in parts) != len(lines.ends):
+        if sum(len(part.rows) + len(part.malformed) for part in parts) != len(lines.ends):
             raise AssertionError(
                 f"{len(lines.ends)} rows from row {lines.numbers[0]} on were "
-                f"parsed as {sum(len(part.rows) + len(part.spoilt) for part in parts)}"
+                f"parsed as {sum(len(part.rows) + len(part.malformed) for part in parts)}"
             )
-        rows, columns = _put_together(parts)
-        if stand_in is not None:
-            columns = [pc.replace_substring(column, stand_in, "\r") for column in columns]
+        rows, columns = _merge_parts(parts)
+        if placeholder is not None:
+            columns = [pc.replace_substring(column, placeholder, "\r") for column in columns]
         blank = self._blank(lines, rows, columns)
         if blank.any():
             columns = [column.filter(pa.array(~blank)) for column in columns]
             rows = rows[~blank]
-        cells = self._cells
-        texts = [cells.texts(name, column) for name, column in zip(names, columns, strict=True)]
+        value_parser = self._cells
+        texts = [
+            value_parser.read_text(name, column)
+            for name, column in zip(names, columns, strict=True)
+        ]
         bad = [
             BadRow(
                 int(lines.numbers[row]),
@@ -83,7 +86,7 @@ class CsvBlocks:
                 f"{count} columns, expected {len(self._names)}",
             )
             for part in parts
-            for row, count in part.spoilt
+            for row, count in part.malformed
         ]
         return Rows(
             columns=pa.record_batch(texts, names=names),
@@ -93,7 +96,7 @@ class CsvBlocks:
         )
 
     def _parts(self, data: bytes, names: list[str], count: int) -> Iterator[_Part]:
-        """Rows by how many columns they have."""
+        """Yield the rows of a block, grouped by their number of columns."""
         nothing = [pa.array([], pa.string())] * len(names)
         if not count:
             yield _Part(rows=np.zeros(0, np.int64), columns=nothing)
@@ -104,56 +107,58 @@ class CsvBlocks:
             surplus = others[0].actual_columns - len(self._names)
             fewer: list[pyarrow.csv.InvalidRow] = []
             again = self._table(data, names, surplus, fewer)
-            if len(fewer) < len(others):  # it is what rows have here
+            if len(fewer) < len(others):  # most rows have surplus columns
                 table, others, self._surplus = again, fewer, surplus
         rows = np.delete(np.arange(count), [row.number - 1 for row in others])
-        yield self._without_surplus(rows, table, names, self._surplus)
+        yield self._drop_surplus_columns(rows, table, names, self._surplus)
         by_count = collections.defaultdict(list)
         for row in others:
             by_count[row.actual_columns].append(row)
         for columns, several in by_count.items():
             rows = np.array([row.number - 1 for row in several])
             if columns < len(self._names):
-                spoilt = [(row, columns) for row in rows.tolist()]
-                yield _Part(rows=rows[:0], columns=nothing, spoilt=spoilt)
+                malformed = [(row, columns) for row in rows.tolist()]
+                yield _Part(rows=rows[:0], columns=nothing, malformed=malformed)
                 continue
             surplus = columns - len(self._names)
             text = "".join(f"{row.text}\n" for row in several).encode()
-            yield self._without_surplus(rows, self._table(text, names, surplus), names, surplus)
+            yield self._drop_surplus_columns(
+                rows, self._table(text, names, surplus), names, surplus
+            )
 
-    def _without_surplus(
+    def _drop_surplus_columns(
         self, rows: IntArray, table: pa.Table, names: list[str], surplus: int
     ) -> _Part:
-        """Rows with nothing but separators behind their columns."""
-        columns = [_whole(table[name]) for name in names]
-        filled = np.zeros(len(rows), np.bool_)
+        """Return rows without surplus columns. Rows with values in these are malformed."""
+        columns = [_combine(table[name]) for name in names]
+        has_surplus = np.zeros(len(rows), np.bool_)
         for name in table.column_names[len(names) :]:
-            stray = pc.match_substring_regex(_whole(table[name]), _IS_STRAY)
-            filled |= ~np.asarray(stray.fill_null(True))
-        if not filled.any():
+            trailing = pc.match_substring_regex(_combine(table[name]), _IS_TRAILING)
+            has_surplus |= ~np.asarray(trailing.fill_null(True))
+        if not has_surplus.any():
             return _Part(rows=rows, columns=columns)
         count = len(self._names) + surplus
         return _Part(
-            rows=rows[~filled],
-            columns=[column.filter(pa.array(~filled)) for column in columns],
-            spoilt=[(row, count) for row in rows[filled].tolist()],
+            rows=rows[~has_surplus],
+            columns=[column.filter(pa.array(~has_surplus)) for column in columns],
+            malformed=[(row, count) for row in rows[has_surplus].tolist()],
         )
 
     def _blank(self, lines: LineBlock, rows: IntArray, columns: list[pa.Array]) -> Mask:
-        """Rows of separators alone: bool[n]. columns: some of theirs."""
+        """Return the mask of rows that hold only delimiters, bool[n]. columns: some of theirs."""
         empty = np.ones(len(rows), np.bool_)
         for column in columns:
             empty &= np.asarray(column.is_null())
         width = len(self._names)
-        if width < 2:  # then a separator is a value
+        if width < 2:  # a delimiter would then be a value
             return np.zeros(len(rows), np.bool_)
         nothing = self._delimiter * (width - 1)
         starts = np.append(0, lines.ends[:-1])
         for at in np.flatnonzero(empty).tolist():
             row = lines.data[starts[rows[at]] : lines.ends[rows[at]]].rstrip(b"\r\n")
             rest = row.removeprefix(nothing)
-            stray = rest.startswith(self._delimiter) and not rest.strip(STRAY)
-            empty[at] = row.startswith(nothing) and (not rest or stray)
+            trailing = rest.startswith(self._delimiter) and not rest.strip(TRAILING)
+            empty[at] = row.startswith(nothing) and (not rest or trailing)
         return empty
 
     def _table(
@@ -163,8 +168,9 @@ class CsvBlocks:
         surplus: int,
         others: list[pyarrow.csv.InvalidRow] | None = None,
     ) -> pa.Table:
-        """Columns as they are written, then those without name; `others` gets the rows that have
-        more columns, or fewer.
+        """Parse the named columns and the surplus ones as text.
+
+        Rows with another number of columns are appended to `others`.
         """
 
         def on_invalid(row: pyarrow.csv.InvalidRow) -> str:
@@ -178,8 +184,8 @@ class CsvBlocks:
             pa.BufferReader(data),
             read_options=pyarrow.csv.ReadOptions(
                 column_names=[*self._names, *unnamed],
-                block_size=len(data) + 1,  # a block that ends inside a row is an error
-                use_threads=False,  # then rows have numbers
+                block_size=len(data) + 1,  # the block must be parsed as one
+                use_threads=False,  # needed for row numbers
             ),
             parse_options=parse_options(self._shape, on_invalid),
             convert_options=pyarrow.csv.ConvertOptions(
@@ -194,18 +200,19 @@ class CsvBlocks:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Part:
-    """Rows of a block by their place in it, ascending, and the columns that are wanted.
+    """Some rows of a block.
 
-    spoilt: rows with another number of columns, and that number.
+    rows: their indices in the block, ascending. columns: their values. malformed: (index, number of
+    columns) of rows with a wrong number of columns.
     """
 
     rows: IntArray
     columns: list[pa.Array]
-    spoilt: Sequence[tuple[int, int]] = ()
+    malformed: Sequence[tuple[int, int]] = ()
 
 
-def _put_together(parts: list[_Part]) -> tuple[IntArray, list[pa.Array]]:
-    """The rows of all parts and their columns, in the order of the block."""
+def _merge_parts(parts: list[_Part]) -> tuple[IntArray, list[pa.Array]]:
+    """Return the rows and the columns of all parts, in the order of the block."""
     if len(parts) == 1:
         return parts[0].rows, parts[0].columns
     rows = np.concatenate([part.rows for part in parts])
@@ -215,13 +222,13 @@ def _put_together(parts: list[_Part]) -> tuple[IntArray, list[pa.Array]]:
 
 
 def _hide_lone_returns(data: bytes) -> tuple[bytes, str | None]:
-    """Puts what is not in the data in the place of CRs that end no row."""
+    """Replace CRs that end no row. Returns the data and the placeholder, None if there is none."""
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
         return data, None
-    pairs = itertools.permutations(_NO_CHARACTERS, 2)
-    stand_in = next(one + other for one, other in pairs if (one + other).encode() not in data)
-    return _LONE_RETURN.sub(stand_in.encode(), data), stand_in
+    pairs = itertools.permutations(_NONCHARACTERS, 2)
+    placeholder = next(one + other for one, other in pairs if (one + other).encode() not in data)
+    return _LONE_RETURN.sub(placeholder.encode(), data), placeholder
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combine(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,6 +1,6 @@
-"""JSON lines of which nothing is wrong, parsed by pyarrow: several times as fast as one by one.
+"""Fast parser of valid JSON lines, based on pyarrow.
 
-What pyarrow does not understand, or understands otherwise than Python's parser, is left to that.
+Blocks that pyarrow rejects, or parses differently from Python's `json`, are left to `json_lines`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pyarrow.json
 
 from recordmill.transforms.sources.row_formats.text_files import LineBlock
 
-_BRACKETS = 500  # of a row; Python's parser gives up at a depth of 1000, pyarrow's crashes at some
+_BRACKETS = 500  # limit per row: pyarrow crashes on deep nesting, Python fails at a depth of 1000
 
 
 def parse(lines: LineBlock, wanted: pa.Schema) -> pa.RecordBatch | None:
-    """The rows with these columns, None where they have to be parsed one by one."""
+    """Return the rows with the columns of `wanted`, None if they must be parsed one by one."""
     table = _parse(lines, wanted)
     if table is None:
         return None
@@ -25,9 +25,9 @@ def parse(lines: LineBlock, wanted: pa.Schema) -> pa.RecordBatch | None:
 
 
 def infer(lines: LineBlock) -> dict[str, pa.DataType] | None:
-    """The type of each column, None where the rows have to be looked at one by one."""
+    """Return the type of each column, None if the rows must be parsed one by one."""
     table = _parse(lines, None)
-    if table is None or any(map(_is_other, table.columns)):
+    if table is None or any(map(_differs_from_json, table.columns)):
         return None
     return {name: _without_times(table.schema.field(name).type) for name in table.schema.names}
 
@@ -47,12 +47,12 @@ def _parse(lines: LineBlock, wanted: pa.Schema | None) -> pa.Table | None:
         )
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
-    # A line holds a whole object at least, so with as many objects as lines each is one.
+    # Every line holds at least one object, so equal counts mean one object per line.
     return table if len(table) == len(lines.ends) else None
 
 
 def _are_objects(data: bytes, lines: LineBlock) -> bool:
-    """Whether every line begins and ends as an object does, and none is too deep."""
+    """Return whether every line has the brackets of an object, and none is nested too deeply."""
     raw = np.frombuffer(data, np.uint8)
     starts = np.append(0, lines.ends[:-1])
     ends = np.append(starts[1:], len(data))
@@ -66,11 +66,11 @@ def _are_objects(data: bytes, lines: LineBlock) -> bool:
     return int(np.add.reduceat(brackets, starts, dtype=np.int64).max()) < _BRACKETS
 
 
-def _is_other(column: pa.ChunkedArray) -> bool:
-    """Whether Python's parser would say something else of a column's type.
+def _differs_from_json(column: pa.ChunkedArray) -> bool:
+    """Return whether Python's parser may infer another type for a column.
 
-    It keeps integers that no float can hold; pyarrow makes floats of them, where they are too large
-    or others are no integers.
+    pyarrow converts integers to floats if they are very large, or mixed with floats; Python keeps
+    integers that a float cannot hold.
     """
     while pa.types.is_list(column.type):
         column = pc.list_flatten(column)
@@ -83,7 +83,7 @@ def _is_other(column: pa.ChunkedArray) -> bool:
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
-    """pyarrow takes texts for times where they look like some."""
+    """Return a type with string for times, because pyarrow parses some texts as times."""
     if pa.types.is_list(kind):
         return pa.list_(_without_times(kind.value_type))
     return pa.string() if pa.types.is_temporal(kind) else kind

@@ -1,4 +1,4 @@
-"""JSON lines, and plain lines."""
+"""Files of JSON lines and of plain lines."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
     ColumnTypes,
-    join,
-    kind_of_type,
+    column_type_of,
     type_of_values,
+    unify,
 )
-from recordmill.transforms.sources.row_formats.row_format import Shape
-from recordmill.transforms.sources.row_formats.rows import (
+from recordmill.transforms.sources.row_formats.row_file import (
     SECTION_BYTES,
     BadRow,
     FileSection,
-    Oddities,
     Origin,
+    QuoteAnomalies,
     Rows,
 )
+from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_columns import json_text
 from recordmill.transforms.sources.row_formats.text_files import LineBlock, TextFile
 
-LINE = "text"  # the column of plain lines
+LINE = "text"  # name of the column of plain lines
 _DECODER = json.JSONDecoder()
-_SPACE = "\ufeff \t\r\n"  # files that were put together have byte order marks inside
+_SPACE = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
 
 
 class JsonLines:
-    """An object per line; a key that one lacks is null. Blank lines are no rows, but count."""
+    """File with a JSON object per line. Missing keys are null. Blank lines count as row numbers."""
 
-    def __init__(self, origin: Origin, shape: Shape) -> None:
+    def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self._origin = origin
-        self._file = TextFile(origin, shape)
+        self._file = TextFile(origin, file_format)
 
     @property
-    def oddities(self) -> Oddities:
-        return self._file.oddities
+    def quote_anomalies(self) -> QuoteAnomalies:
+        return self._file.quote_anomalies
 
     def header(self) -> ColumnTypes | None:
         return None
@@ -52,8 +52,8 @@ class JsonLines:
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
-        kinds: ColumnTypes = {}
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+        column_types: ColumnTypes = {}
         for lines in self._file.lines(section):
             found = json_blocks.infer(lines)
             if found is None:
@@ -62,9 +62,11 @@ class JsonLines:
                     name: type_of_values([item.get(name) for item in objects])
                     for name in dict.fromkeys(name for item in objects for name in item)
                 }
-            named = {name: kind_of_type(kind) for name, kind in found.items()}
-            kinds = join([kinds, {n: k for n, k in named.items() if names is None or n in names}])
-        return kinds
+            named = {name: column_type_of(kind) for name, kind in found.items()}
+            column_types = unify(
+                [column_types, {n: k for n, k in named.items() if names is None or n in names}]
+            )
+        return column_types
 
     def read(
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
@@ -74,7 +76,7 @@ class JsonLines:
             if parsed is not None:
                 yield Rows(columns=parsed, numbers=lines.numbers, bad=lines.bad)
                 continue
-            numbers, objects, bad = _without_nested(*_objects(lines), text)
+            numbers, objects, bad = _reject_nested(*_objects(lines), text)
             with self._origin.parsing():
                 arrays = [
                     _array([item.get(field.name) for item in objects], field.type)
@@ -85,14 +87,14 @@ class JsonLines:
 
 
 class PlainLines:
-    """A text per line, without its line break. Blank lines are no rows, but count."""
+    """File with a text per line, without line breaks. Blank lines count as row numbers."""
 
-    def __init__(self, origin: Origin, shape: Shape) -> None:
-        self._file = TextFile(origin, shape)
+    def __init__(self, origin: Origin, file_format: FileFormat) -> None:
+        self._file = TextFile(origin, file_format)
 
     @property
-    def oddities(self) -> Oddities:
-        return self._file.oddities
+    def quote_anomalies(self) -> QuoteAnomalies:
+        return self._file.quote_anomalies
 
     def header(self) -> ColumnTypes | None:
         return {LINE: ColumnType((pa.string(),), nullable=False)}
@@ -100,7 +102,7 @@ class PlainLines:
     def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
-    def kinds(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         del section, names
         return self.header() or {}
 
@@ -115,7 +117,7 @@ class PlainLines:
 
 
 def _objects(lines: LineBlock) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
-    """(numbers, objects, bad rows)."""
+    """Parse lines. Returns (row numbers, objects, bad rows)."""
     numbers: list[int] = []
     objects: list[dict[str, Any]] = []
     bad = list(lines.bad)
@@ -129,11 +131,11 @@ def _objects(lines: LineBlock) -> tuple[list[int], list[dict[str, Any]], list[Ba
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """Raises ValueError in our words."""
+    """Parse a JSON object. Raises ValueError with a stable message."""
     try:
         text = line.decode().strip(_SPACE)
-        value, end = _DECODER.raw_decode(text)  # without the overhead of json.loads: twice as fast
-        if b"\\u" in line:  # half of a surrogate pair cannot be written as UTF-8
+        value, end = _DECODER.raw_decode(text)  # twice as fast as json.loads
+        if b"\\u" in line:  # reject a lone surrogate, which UTF-8 cannot encode
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         utf8 = isinstance(error, UnicodeError)
@@ -145,15 +147,15 @@ def _object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _without_nested(
+def _reject_nested(
     numbers: list[int],
     objects: list[dict[str, Any]],
     bad: list[BadRow],
     texts: Collection[str],
 ) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:
-    """Tells as bad the objects that have a list or an object where one of `texts` belongs."""
+    """Reject objects that have a list or an object in one of the columns `texts`."""
     good = []
-    told = list(bad)
+    rejected = list(bad)
     for number, item in zip(numbers, objects, strict=True):
         nested = next((name for name in texts if isinstance(item.get(name), list | dict)), None)
         if nested is None:
@@ -161,8 +163,8 @@ def _without_nested(
         else:
             kind = "a list" if isinstance(item[nested], list) else "an object"
             why = f"expected text or a number in column {nested!r}, got {kind}"
-            told.append(BadRow(number, Reason.BAD_VALUE, why))
-    return [number for number, _ in good], [item for _, item in good], told
+            rejected.append(BadRow(number, Reason.BAD_VALUE, why))
+    return [number for number, _ in good], [item for _, item in good], rejected
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -1,4 +1,4 @@
-"""How files of rows are written: what their names say, and what the user says instead."""
+"""Formats of files of rows, given by options or by the extensions of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.row_formats.value_parsing import Cells
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"]
 Quoting = Literal["auto", "on", "off"]
@@ -36,16 +36,16 @@ _EXTENSIONS: Mapping[str, Format] = {
     "txt": "lines",
 }
 _DELIMITERS = {"tab": "\t", "\\t": "\t"}
-_MAX_ROW_BYTES = 1 << 30  # pyarrow counts the bytes of a block in 32 bits
+_MAX_ROW_BYTES = 1 << 30  # pyarrow has 32-bit block sizes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Shape:
-    """How one file is written, with nothing left open.
+class FileFormat:
+    """Resolved format of one file.
 
-    delimiter: one byte. quotes: whether they hold a value together, or are data as all else.
-    columns: of CSV and TSV without a header. comment: what a line begins with that is no row; none
-    where it is empty. encoding: as Python calls it.
+    delimiter: one byte. quotes: whether values may be quoted; otherwise quotes are data. columns:
+    names for CSV and TSV without header. comment: first byte of lines that are comments; empty for
+    no comments. encoding: name of Python's codec.
     """
 
     format: Format
@@ -54,26 +54,25 @@ class Shape:
     quotes: bool
     columns: tuple[str, ...]
     comment: bytes
-    cells: Cells
+    value_parser: ValueParser
     encoding: str
     max_row_bytes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowFormat:
-    """How the rows of an input are written.
+    """Options for the format of the rows of an input.
 
-    format: auto goes by the extension of each file.
-    delimiter: one character of ASCII, or 'tab'. Default: a comma in CSV, a tab in TSV.
-    columns: names, for CSV and TSV without a header.
-    quoting: whether quotes hold a value together, or are data as all else; auto: on in CSV, off in
-      TSV.
-    comment: what a line of CSV or TSV begins with that is no row.
-    decimal: what stands before the decimals of numbers in CSV and TSV.
-    missing: how values say that there is none: `?`, or `COLUMN=-200` for one column.
-    trim: whether spaces around a value of CSV and TSV are no part of it.
+    format: auto selects the format by the extension of each file.
+    delimiter: one ASCII character, or 'tab'. Default: a comma in CSV, a tab in TSV.
+    columns: names for CSV and TSV without header.
+    quoting: whether values may be quoted; otherwise quotes are data. auto: on in CSV, off in TSV.
+    comment: first character of comment lines in CSV and TSV.
+    decimal: decimal separator in CSV and TSV.
+    missing: spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
+    trim: whether to strip spaces around values of CSV and TSV.
     encoding: of text. A byte order mark is dropped.
-    max_row_bytes: a longer row is a reject, and never held in memory.
+    max_row_bytes: size above which a row is rejected without being held in memory.
     """
 
     format: Format = "auto"
@@ -97,7 +96,7 @@ class RowFormat:
                 raise ConfigError(f"{option}: expected one of {', '.join(known)}, got {value!r}")
         if len(set(self.columns)) < len(self.columns) or "" in self.columns:
             raise ConfigError(
-                f"--columns: expected a name per column, each once, got {','.join(self.columns)!r}"
+                f"--columns: expected unique names, one per column, got {','.join(self.columns)!r}"
             )
         if not 0 < self.max_row_bytes <= _MAX_ROW_BYTES:
             raise ConfigError(
@@ -106,54 +105,54 @@ class RowFormat:
         _codec(self.encoding)
         if len(self.comment) > 1 or not self.comment.isascii() or self.comment in ('"', "\n", "\r"):
             raise ConfigError(
-                f"--comment: expected one character of ASCII, such as '#', got {self.comment!r}"
+                f"--comment: expected one ASCII character, such as '#', got {self.comment!r}"
             )
         if self.delimiter is not None:
             _delimiter(self.delimiter)
             if _delimiter(self.delimiter) == self.decimal.encode():
                 raise ConfigError(
-                    f"--decimal {self.decimal}: stands between columns too (--delimiter): numbers"
-                    " could not be told apart"
+                    f"--decimal {self.decimal}: --delimiter is the same character, so that numbers"
+                    " would be ambiguous"
                 )
         if self.format != "auto":
-            self._refuse_what_means_nothing("the input", self.format)
+            self._check_applicable("the input", self.format)
 
     @property
-    def cells(self) -> Cells:
-        """How values are written."""
+    def value_parser(self) -> ValueParser:
+        """Parser of the values."""
         missing = [spelling.rpartition("=") for spelling in self.missing]
-        return Cells(
+        return ValueParser(
             decimal=self.decimal,
             missing=tuple((column if equals else None, text) for column, equals, text in missing),
             trim=self.trim,
         )
 
-    def knows(self, name: str) -> bool:
-        """Whether a file of that name is one of rows."""
+    def recognizes(self, name: str) -> bool:
+        """Return whether a file of that name is read as rows."""
         return self.format != "auto" or format_of(name) is not None
 
-    def of(self, path: str) -> Shape:
-        """How the file at a path is written.
+    def resolve(self, path: str) -> FileFormat:
+        """Return the format of the file at a path.
 
         Raises:
-          ConfigError: its name does not say, or an option says nothing about such a file.
+          ConfigError: its extension is unknown, or an option does not apply to its format.
         """
         name = path.rpartition("/")[2]
         found = format_of(name) if self.format == "auto" else self.format
         if found is None:
             raise ConfigError(
-                f"the name of {path} does not say how its rows are written: say it with --format, "
-                f"as one of {', '.join(get_args(Format)[1:])}"
+                f"the extension of {path} is not that of a row format: name the format with "
+                f"--format, one of {', '.join(get_args(Format)[1:])}"
             )
         compression = compression_of(name)
         if compression is not None and found not in TEXT:
             raise ConfigError(
-                f"{path}: expected {found} that is compressed inside, as its writers do, not as a "
-                f"whole; unpack it (.{compression})"
+                f"{path}: expected {found} with internal compression, got a file compressed "
+                f"as a whole (.{compression}): decompress it"
             )
         if self.format == "auto":
-            self._refuse_what_means_nothing(path, found)
-        return Shape(
+            self._check_applicable(path, found)
+        return FileFormat(
             format=found,
             compression=compression,
             delimiter=_delimiter("\t" if found == "tsv" else ",")
@@ -162,12 +161,12 @@ class RowFormat:
             quotes=self.quoting == "on" or (self.quoting == "auto" and found == "csv"),
             columns=self.columns,
             comment=self.comment.encode(),
-            cells=self.cells,
+            value_parser=self.value_parser,
             encoding=_codec(self.encoding),
             max_row_bytes=self.max_row_bytes,
         )
 
-    def _refuse_what_means_nothing(self, what: str, found: Format) -> None:
+    def _check_applicable(self, what: str, found: Format) -> None:
         for option, given, formats in (
             ("--delimiter", self.delimiter is not None, DELIMITED),
             ("--columns", bool(self.columns), DELIMITED),
@@ -178,13 +177,13 @@ class RowFormat:
         ):
             if given and found not in formats:
                 raise ConfigError(
-                    f"{option} is about {', '.join(formats)}, and {what} is read as {found}: leave "
-                    f"it out, or say --format {formats[0]}"
+                    f"{option} applies to {', '.join(formats)}, but {what} is read as {found}: "
+                    f"leave it out, or pass --format {formats[0]}"
                 )
 
 
 def format_of(name: str) -> Format | None:
-    """What the extension says, that of a compression left aside."""
+    """Return the row format of an extension, ignoring that of a compression."""
     compression = compression_of(name)
     if compression is not None:
         name = name[: -len(compression) - 1]
@@ -193,17 +192,17 @@ def format_of(name: str) -> Format | None:
 
 
 def compression_of(name: str) -> Compression | None:
-    """What the extension says."""
+    """Return the compression of an extension."""
     extension = name.lower().rpartition(".")[2] if "." in name else ""
     known: tuple[Compression, ...] = get_args(Compression)
     return next((one for one in known if one == extension), None)
 
 
 @functools.cache
-def stands_alone(encoding: str) -> bool:
-    """Whether every byte is a character by itself, and ASCII is what it is in ASCII.
+def is_byte_searchable(encoding: str) -> bool:
+    """Return whether line breaks and quotes can be found in undecoded bytes.
 
-    Only then, and in UTF-8, a byte that looks like a line break or a quote is one.
+    This holds for UTF-8, and for encodings with one byte per character that contain ASCII.
     """
     if encoding == UTF8:
         return True
@@ -222,8 +221,8 @@ def _delimiter(text: str) -> bytes:
     text = _DELIMITERS.get(text, text)
     if len(text) != 1 or not text.isascii() or text in '"\r\n\0':
         raise ConfigError(
-            "--delimiter: expected one character of ASCII, such as ';' or '|', or tab; no quote "
-            f"and no line break; got {text!r}"
+            "--delimiter: expected one ASCII character, such as ';' or '|', or tab, but no quote "
+            f"or line break; got {text!r}"
         )
     return text.encode()
 
@@ -231,12 +230,12 @@ def _delimiter(text: str) -> bytes:
 @functools.cache
 def _codec(encoding: str) -> str:
     try:
-        # Of no bytes, and with another way to handle errors, Python would not look for it.
+        # Without bytes, or with another error handler, Python would not look up the codec.
         b"\n\n\n\n".decode(encoding, "replace")
         codecs.getincrementaldecoder(encoding)
     except (LookupError, ValueError) as error:
         raise ConfigError(
-            "--encoding: expected the name of one, such as utf-8, latin-1, cp1252 or utf-16, got "
+            "--encoding: expected an encoding, such as utf-8, latin-1, cp1252 or utf-16, got "
             f"{encoding!r}"
         ) from error
     return codecs.lookup(encoding).name.replace("utf-8-sig", UTF8)

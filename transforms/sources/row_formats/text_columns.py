@@ -1,4 +1,4 @@
-"""Columns of any type as text: labels and names come as numbers too."""
+"""Conversion of columns to text, because labels and keys may be numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from recordmill.transforms.model.user_columns import is_list
 
 
 def number_text(value: float) -> str | None:
-    """3.0 as '3' (a column of integers with gaps comes as floats), NaN as None."""
+    """Return a float as text: 3.0 as '3', as integers with nulls may be floats; NaN as None."""
     if math.isnan(value):
         return None
     return str(int(value)) if value.is_integer() else repr(value)
 
 
 def json_text(value: object) -> str | None:
-    """A JSON value as text: strings as they are, 3.0 as '3', all else as JSON."""
+    """Return a JSON value as text: a string unchanged, 3.0 as '3', other values as JSON."""
     if value is None or isinstance(value, str):
         return value
     if type(value) is int:
@@ -31,14 +31,18 @@ def json_text(value: object) -> str | None:
     return number_text(value) if isinstance(value, float) else json.dumps(value)
 
 
-def plain(column: pa.Array) -> pa.Array:
-    """The values of a column that is a dictionary, as pandas writes a category."""
+def decode_dictionary(column: pa.Array) -> pa.Array:
+    """Return a column with dictionary encoding removed."""
     return column.dictionary_decode() if types.is_dictionary(column.type) else column
 
 
 def as_text(column: pa.Array, name: str) -> pa.Array:
-    """string[n] of a column. Raises ConfigError for one that is neither text, number nor time."""
-    column = plain(column)
+    """Convert a column to string[n].
+
+    Raises:
+      ConfigError: it holds neither text, numbers nor times.
+    """
+    column = decode_dictionary(column)
     kind = column.type
     if types.is_floating(kind):
         values = column.cast(pa.float64()).to_pylist()
@@ -52,9 +56,9 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
 
 
 def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
-    """Leaves out the rows with text that is not UTF-8; returns the rest and the mask of those.
+    """Drop the rows with text that is not UTF-8. Returns the other rows and the mask of bad rows.
 
-    pyarrow checks neither Parquet nor a CSV read with `check_utf8=False`.
+    pyarrow does not check Parquet, nor CSV with `check_utf8=False`.
     """
     bad = np.zeros(len(rows), np.bool_)
     for column in rows.columns:
@@ -63,16 +67,16 @@ def valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.boo
             try:
                 column.validate(full=True)
             except pa.ArrowInvalid:
-                values = column.cast(_of_bytes(column.type)).to_pylist()
+                values = column.cast(_binary_type(column.type)).to_pylist()
                 texts = values if listed else [[value] for value in values]
                 bad |= [not all(map(_is_utf8, some or ())) for some in texts]
     return (rows.filter(pa.array(~bad)) if bad.any() else rows), bad
 
 
-def null_inside(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which lists of a column an Example cannot hold: bool[n].
+def lists_with_nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return the mask of lists that an Example cannot hold, bool[n].
 
-    Those with a null inside, and the null ones where all have the same number of values.
+    These are lists with a null inside, and null lists in a column of fixed-size lists.
     """
     fixed = pa.types.is_fixed_size_list(column.type)
     if not pc.list_flatten(column).null_count and not (fixed and column.null_count):
@@ -81,8 +85,8 @@ def null_inside(column: pa.Array) -> npt.NDArray[np.bool_]:
     return np.array([fixed if some is None else None in some for some in lists], np.bool_)
 
 
-def _of_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type of a column of texts, or of lists of texts, with bytes in their place."""
+def _binary_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column of texts, or of lists of texts, with binary instead of string."""
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(pa.binary(), kind.list_size)
     if pa.types.is_large_list(kind):

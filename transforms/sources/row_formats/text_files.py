@@ -1,4 +1,4 @@
-"""Files of text as whole rows, in UTF-8 and in flat memory: from the beginning, or a section."""
+"""Text files as blocks of whole rows in UTF-8, with constant memory, in sections."""
 
 from __future__ import annotations
 
@@ -25,33 +25,34 @@ from recordmill.transforms.sources.row_formats.row_boundaries import (
     cut_rows,
     row_ends,
 )
-from recordmill.transforms.sources.row_formats.row_format import (
-    DELIMITED,
-    UTF8,
-    Shape,
-    stands_alone,
-)
-from recordmill.transforms.sources.row_formats.rows import (
+from recordmill.transforms.sources.row_formats.row_file import (
     READ_BYTES,
     BadRow,
     FileSection,
-    Oddities,
     Origin,
+    QuoteAnomalies,
+)
+from recordmill.transforms.sources.row_formats.row_format import (
+    DELIMITED,
+    UTF8,
+    FileFormat,
+    is_byte_searchable,
 )
 
-_FIRST = 64 << 10  # bytes of the first chunk: often just the header is wanted
-_MARK = codecs.BOM_UTF8
+_FIRST_READ = 64 << 10  # bytes of the first read, because often only the header is needed
+_BOM = codecs.BOM_UTF8
 _BLANK = b"\t\n\v\f\r "
-_SPOILT = "recordmill.spoilt"
-# Half of a surrogate pair, which no encoding gives: `to_utf8` makes invalid UTF-8 of it.
-codecs.register_error(_SPOILT, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+_INVALID = "recordmill.invalid"
+# A lone surrogate, which no encoding decodes to: `to_utf8` encodes it as invalid UTF-8.
+codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineBlock:
-    """Up to `batch.ROWS` rows of UTF-8, one after the other; none is blank.
+    """Up to `batch.ROWS` consecutive rows of UTF-8 without blank rows.
 
-    ends: int64[n], where each ends in data. numbers: int64[n]. bad: those that were left out.
+    ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. bad: rejected
+    rows.
     """
 
     data: bytes
@@ -60,18 +61,18 @@ class LineBlock:
     bad: tuple[BadRow, ...] = ()
 
     def rows(self) -> list[bytes]:
-        """Each without its line break."""
+        """Return the rows without line breaks."""
         starts = [0, *self.ends.tolist()]
         return [self.data[start:end].rstrip(b"\r\n") for start, end in itertools.pairwise(starts)]
 
 
 def to_utf8(data: bytes, encoding: str) -> bytes:
-    """Text in another encoding; what is none in it becomes what is no UTF-8."""
-    return data.decode(encoding, _SPOILT).encode(UTF8, "surrogatepass")
+    """Convert text from another encoding. Undecodable bytes become invalid UTF-8."""
+    return data.decode(encoding, _INVALID).encode(UTF8, "surrogatepass")
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether bytes are."""
+    """Return whether bytes are valid UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -80,43 +81,45 @@ def is_utf8(data: bytes) -> bool:
 
 
 class TextFile:
-    """Rows of a file of text.
+    """Rows of a text file.
 
-    streamed: whether it can be read only from its beginning.
+    streamed: whether the file can be read only from its beginning.
     """
 
-    def __init__(self, origin: Origin, shape: Shape) -> None:
+    def __init__(self, origin: Origin, file_format: FileFormat) -> None:
         self.origin = origin
-        self.shape = shape
-        self.streamed = shape.compression is not None or not stands_alone(shape.encoding)
-        self.oddities = Oddities()
-        # A CSV's rows are those of its table; elsewhere a row's number is that of its line.
-        self._table = shape.format in DELIMITED
-        self._delimiter = shape.delimiter if self._table and shape.quotes else None
+        self.file_format = file_format
+        self.streamed = file_format.compression is not None or not is_byte_searchable(
+            file_format.encoding
+        )
+        self.quote_anomalies = QuoteAnomalies()
+        # In CSV and TSV rows are numbered; in other formats the row number is the line number.
+        self._table = file_format.format in DELIMITED
+        self._delimiter = file_format.delimiter if self._table and file_format.quotes else None
 
     def cut(self, start: int = 0, end: int | None = None) -> Iterator[Block | LargeRow]:
-        """The rows from `start` to `end`; of a streamed file all, in UTF-8."""
+        """Yield the rows from offset `start` to `end`; all rows, in UTF-8, of a streamed file."""
         chunks = self._chunks(start, None if self.streamed else end)
-        return cut_rows(chunks, limit=self.shape.max_row_bytes, delimiter=self._delimiter)
+        return cut_rows(chunks, limit=self.file_format.max_row_bytes, delimiter=self._delimiter)
 
     @property
     def begin(self) -> int:
-        """Where rows begin, behind a byte order mark."""
-        return len(_MARK) if self._head.startswith(_MARK) and self.shape.encoding == UTF8 else 0
+        """Offset of the first row, after a byte order mark."""
+        return len(_BOM) if self._head.startswith(_BOM) and self.file_format.encoding == UTF8 else 0
 
     def sections(self, begin: int, size: int) -> Iterator[FileSection]:
-        """The sections from `begin` on; a streamed file is one.
+        """Yield the sections from offset `begin` on; a streamed file is one section.
 
-        Of what is compressed, and has no quotes to look at, nothing is read.
+        Does not read a compressed file without quotes.
         """
         if self.streamed:
             if self._delimiter is not None:
                 for _ in self._numbered(0):
                     pass
-            bytes_ = (self.origin.size or 0) * (1 if self.shape.compression is None else 4)
+            bytes_ = (self.origin.size or 0) * (1 if self.file_format.compression is None else 4)
             yield FileSection(0, self.origin.size or 0, 1, bytes_)
             return
-        at, first, count = begin, 1, 0  # the section: where it begins, its first row, lines so far
+        at, first, count = begin, 1, 0  # the section: start offset, first row, rows so far
         offset = begin  # of the block
         for ends, numbers in self._numbered(begin):
             places = ends + offset
@@ -128,7 +131,7 @@ class TextFile:
                     count += len(places) - row
                     break
                 if cut == row and not count:
-                    cut += 1  # a row by itself
+                    cut += 1  # a section has at least one row
                 place = int(places[cut - 1]) if cut else offset
                 yield FileSection(at, place, first, place - at)
                 at, first, count, row = place, int(numbers[cut]), 0, cut
@@ -137,20 +140,22 @@ class TextFile:
             yield FileSection(at, offset, first, offset - at)
 
     def lines(self, section: FileSection, *, header: bool = False) -> Iterator[LineBlock]:
-        """The rows of a section. header: whether the first one is no row."""
+        """Yield the rows of a section. header: whether the first row is the header."""
         number = section.row - header
         for block in self.cut(section.start, section.end):
             self._refuse_open_quote(block, number)
             if isinstance(block, LargeRow):
-                yield _no_lines([self._too_large(number, block.size)])
+                yield _empty_block([self._too_large(number, block.size)])
                 number += 1
                 continue
-            lines, number = self._clean(block, number, section.row)
+            lines, number = self._valid_lines(block, number, section.row)
             yield from _parts(lines)
 
     def _numbered(self, begin: int) -> Iterator[tuple[IntArray, IntArray]]:
-        """Block by block, where each row ends, int64[n], and its number, int64[n + 1]: one that has
-        none, and the end, have that of the next.
+        """Yield the end offsets, int64[n], and row numbers, int64[n + 1], of each block.
+
+        The last number is that of the row after the block. A row that does not count, such as a
+        blank one, has the number of the next row.
         """
         number = 1
         for block in self.cut(begin):
@@ -160,24 +165,24 @@ class TextFile:
                 number += 1
                 continue
             numbers = self._numbers(block, number)
-            self._note(block, numbers)
+            self._count_anomalies(block, numbers)
             yield block.ends, numbers
             number = int(numbers[-1])
 
-    def _clean(self, block: Block, number: int, least: int) -> tuple[LineBlock, int]:
-        """The good rows of a block that have at least the number `least`, and the next number."""
+    def _valid_lines(self, block: Block, number: int, least: int) -> tuple[LineBlock, int]:
+        """Return the valid rows of a block from number `least` on, and the next row number."""
         sizes = np.diff(block.ends, prepend=0)
         numbers = self._numbers(block, number)
         numbers, following = numbers[:-1], int(numbers[-1])
         data, ends = block.data, block.ends
-        if not self.streamed and self.shape.encoding != UTF8:
-            data = to_utf8(data, self.shape.encoding)
+        if not self.streamed and self.file_format.encoding != UTF8:
+            data = to_utf8(data, self.file_format.encoding)
             ends = row_ends(data, self._delimiter)
         keep = ~self._blank(data, ends) & (numbers >= least)
         bad = {}
-        for row in np.flatnonzero(keep & (sizes > self.shape.max_row_bytes)).tolist():
+        for row in np.flatnonzero(keep & (sizes > self.file_format.max_row_bytes)).tolist():
             bad[row] = self._too_large(int(numbers[row]), int(sizes[row]))
-        for row, why in self._spoilt(data, ends):
+        for row, why in self._invalid_rows(data, ends):
             if keep[row]:
                 bad.setdefault(row, BadRow(int(numbers[row]), Reason.BAD_VALUE, why))
         keep[list(bad)] = False
@@ -185,14 +190,14 @@ class TextFile:
             lengths = np.diff(ends, prepend=0)
             data = np.frombuffer(data, np.uint8)[np.repeat(keep, lengths)].tobytes()
             ends, numbers = np.cumsum(lengths[keep]), numbers[keep]
-        told = tuple(bad[row] for row in sorted(bad))
-        return LineBlock(data=data, ends=ends, numbers=numbers, bad=told), following
+        rejected = tuple(bad[row] for row in sorted(bad))
+        return LineBlock(data=data, ends=ends, numbers=numbers, bad=rejected), following
 
-    def _spoilt(self, data: bytes, ends: IntArray) -> Iterator[tuple[int, str]]:
-        """Rows that are no text, and why."""
+    def _invalid_rows(self, data: bytes, ends: IntArray) -> Iterator[tuple[int, str]]:
+        """Yield (index, message) of rows that are not text."""
         if not is_utf8(data):
             starts = [0, *ends.tolist()]
-            why = self._not_text()
+            why = self._encoding_error()
             for row, (start, end) in enumerate(itertools.pairwise(starts)):
                 if not is_utf8(data[start:end]):
                     yield row, why
@@ -201,99 +206,101 @@ class TextFile:
             for row in np.unique(np.searchsorted(ends, zeros, side="right")).tolist():
                 yield row, "a zero byte: expected text"
 
-    def _not_text(self) -> str:
-        encoding = self.shape.encoding.upper()
+    def _encoding_error(self) -> str:
+        encoding = self.file_format.encoding.upper()
         if not self._table and self.origin.noun == "listing":
             return f"not {encoding}"
         return f"not {encoding}: {self.origin.encoding_advice}"
 
     def _too_large(self, number: int, size: int) -> BadRow:
-        limit = f"{self.shape.max_row_bytes}"
+        limit = f"{self.file_format.max_row_bytes}"
         if self.origin.noun == "file":
             limit = f"--max-row-bytes {limit}"
         why = f"a row of {size} bytes, more than {limit}"
         if self._delimiter is not None:
-            why += "; perhaps a quote is left open"
-            why += ", or is data (--quoting off)" if self.origin.noun == "file" else ""
+            why += "; a quote may be unclosed"
+            why += ", or data (--quoting off)" if self.origin.noun == "file" else ""
         return BadRow(number, Reason.TOO_LARGE, why)
 
     def _numbers(self, block: Block, number: int) -> IntArray:
-        """The number of each row, the first having `number`, and that of what follows."""
+        """Return the number of each row, starting from `number`, and that of the next row."""
         if not self._table:
             return number + np.arange(len(block.ends) + 1)
         counted = ~self._blank(block.data, block.ends)
         return number + np.append(0, np.cumsum(counted))
 
     def _blank(self, data: bytes, ends: IntArray) -> npt.NDArray[np.bool_]:
-        """Which rows are none: they have nothing in them, or a comment."""
+        """Return the mask of rows that are blank or comments, bool[n]."""
         starts = np.append(0, ends[:-1])
         blanks = b"\r\n" if self._table else _BLANK
         first = np.frombuffer(data, np.uint8)[starts]
         mask = np.isin(first, np.frombuffer(blanks, np.uint8))
         for row in np.flatnonzero(mask).tolist():
             mask[row] = not data[starts[row] : ends[row]].strip(blanks)
-        if self.shape.comment:
-            mask |= first == ord(self.shape.comment)
+        if self.file_format.comment:
+            mask |= first == ord(self.file_format.comment)
         return mask
 
     def _refuse_open_quote(self, block: Block | LargeRow, number: int) -> None:
-        if not block.left_open:
+        if not block.unclosed_quote:
             return
         if isinstance(block, Block):
             number = int(self._numbers(block, number)[-2])
         row = f"row {number}" if number else "the header"
         advice = "close it, or double the quotes inside a value"
         if self.origin.noun == "file":
-            advice += "; if quotes are data there, say --quoting off"
+            advice += "; if quotes are data there, pass --quoting off"
         raise ConfigError(
-            f"a quote is left open in {self.origin.place}: {row} runs to the end of the file; "
-            f"{advice}"
+            f"unclosed quote in {self.origin.place}: {row} extends to the end of the file; {advice}"
         )
 
-    def _note(self, block: Block, numbers: IntArray) -> None:
+    def _count_anomalies(self, block: Block, numbers: IntArray) -> None:
         for what in ("spanning", "trailing"):
             rows = getattr(block, what)
-            if len(rows) and not getattr(self.oddities, what):
-                setattr(self.oddities, f"first_{what}", int(numbers[rows[0]]))
-            setattr(self.oddities, what, getattr(self.oddities, what) + len(rows))
+            if len(rows) and not getattr(self.quote_anomalies, what):
+                setattr(self.quote_anomalies, f"first_{what}", int(numbers[rows[0]]))
+            setattr(self.quote_anomalies, what, getattr(self.quote_anomalies, what) + len(rows))
 
     @functools.cached_property
     def _head(self) -> bytes:
-        """The first bytes, unpacked but not decoded."""
+        """The first bytes, decompressed but not decoded."""
         with self.origin.parsing(), self._opened() as file:
-            head: bytes = file.read(_FIRST)
-        if self.shape.encoding == UTF8 and head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            head: bytes = file.read(_FIRST_READ)
+        if self.file_format.encoding == UTF8 and head[:2] in (
+            codecs.BOM_UTF16_LE,
+            codecs.BOM_UTF16_BE,
+        ):
             raise ConfigError(
                 f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins with the "
-                "mark of UTF-16: save it as UTF-8"
-                + (", or say --encoding utf-16" if self.origin.noun == "file" else "")
+                "byte order mark of UTF-16: save it as UTF-8"
+                + (", or pass --encoding utf-16" if self.origin.noun == "file" else "")
             )
         return head
 
     @functools.cached_property
-    def _returns_only(self) -> bool:
-        """Whether lines of a table end with CR alone, as some programs for the Mac write them."""
+    def _has_cr_line_ends(self) -> bool:
+        """True if lines of a table end with CR alone, as in files of old Mac programs."""
         return self._table and b"\n" not in self._head and b"\r" in self._head
 
     def _chunks(self, start: int, end: int | None) -> Iterator[bytes]:
         with self.origin.parsing(), self._opened() as file:
             if self.streamed:
                 chunks: Iterable[bytes] = _read(file)
-                if self.shape.encoding != UTF8:
-                    chunks = _decoded(chunks, self.shape.encoding)
+                if self.file_format.encoding != UTF8:
+                    chunks = _decoded(chunks, self.file_format.encoding)
             else:
                 file.seek(start)
                 chunks = _read(file, None if end is None else end - start)
-            marked = start == 0 and (self.streamed or self.shape.encoding == UTF8)
+            marked = start == 0 and (self.streamed or self.file_format.encoding == UTF8)
             for chunk in chunks:
-                text = chunk.removeprefix(_MARK) if marked else chunk
-                yield text.replace(b"\r", b"\n") if self._returns_only else text
+                text = chunk.removeprefix(_BOM) if marked else chunk
+                yield text.replace(b"\r", b"\n") if self._has_cr_line_ends else text
                 marked = False
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
         with self.origin.open() as file:
-            match self.shape.compression:
+            match self.file_format.compression:
                 case None:
                     yield file
                 case "gz":
@@ -308,7 +315,7 @@ class TextFile:
 
 
 def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    size = _FIRST if length is None else READ_BYTES
+    size = _FIRST_READ if length is None else READ_BYTES
     while length is None or length:
         data = file.read(size if length is None else min(size, length))
         if not data:
@@ -319,7 +326,7 @@ def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
 
 
 def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)(_SPOILT)
+    decoder = codecs.getincrementaldecoder(encoding)(_INVALID)
     for chunk in chunks:
         if text := decoder.decode(chunk):
             yield text.encode(UTF8, "surrogatepass")
@@ -327,13 +334,13 @@ def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         yield text.encode(UTF8, "surrogatepass")
 
 
-def _no_lines(bad: list[BadRow]) -> LineBlock:
+def _empty_block(bad: list[BadRow]) -> LineBlock:
     none = np.zeros(0, np.int64)
     return LineBlock(data=b"", ends=none, numbers=none, bad=tuple(bad))
 
 
 def _parts(lines: LineBlock) -> Iterator[LineBlock]:
-    """The same lines in parts of up to `batch.ROWS`; what was left out comes with the first."""
+    """Split a block into blocks of up to `batch.ROWS` rows. The first one has the bad rows."""
     for row in range(0, max(len(lines.ends), 1), batch.ROWS):
         start = int(lines.ends[row - 1]) if row else 0
         ends = lines.ends[row : row + batch.ROWS]

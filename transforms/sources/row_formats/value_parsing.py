@@ -1,4 +1,4 @@
-"""Values as a file of text has them, and as what they are: numbers, bools, times, or nothing."""
+"""Parsing of text values to numbers, bools and times, with detection of missing values."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from recordmill.transforms.sources.row_formats.column_types import NARROW, Colum
 Mask = npt.NDArray[np.bool_]
 
 _INTEGER = r"^[+-]?\d+$"
-_SHOWN = 40  # characters of a value that is wrong
-_FEW = 64  # values that mostly show whether all are of a kind
+_SHOWN = 40  # characters of an invalid value in a message
+_SAMPLE = 64  # values that are tried before a whole column
 _PLUS, _MINUS, _ZERO, _NINE = b"+-09"
-_HEX = np.frombuffer(b"xX", np.uint8)  # behind a zero, what Arrow reads as hexadecimal
-_NO_NUMBER = "?"  # what stands in none
+_HEX = np.frombuffer(b"xX", np.uint8)  # after a zero, Arrow reads a hexadecimal number
+_NO_NUMBER = "?"  # makes a text no number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cells:
-    """How the values of a table are written.
+class ValueParser:
+    """Parses the values of a table.
 
-    decimal: what stands before the decimals of a number. missing: (column, or none for all; how it
-    says that there is nothing). trim: whether spaces around a value are no part of it.
+    decimal: the decimal separator. missing: (column or None for all columns, spelling of a missing
+    value) pairs. trim: whether to strip spaces around a value.
     """
 
     decimal: str = "."
     missing: tuple[tuple[str | None, str], ...] = ()
     trim: bool = False
 
-    def texts(self, name: str, column: pa.Array) -> pa.Array:
-        """A column as it is written, null where there is nothing: string[n]."""
+    def read_text(self, name: str, column: pa.Array) -> pa.Array:
+        """Return a column of text with nulls for missing values, string[n]."""
         if self.trim:
             column = pc.utf8_trim_whitespace(column)
             column = pc.if_else(pc.equal(column, ""), None, column)
@@ -44,32 +44,37 @@ class Cells:
         missing = pc.is_in(column, value_set=pa.array(spellings, pa.string()))
         return pc.if_else(missing, None, column)
 
-    def kind(self, name: str, column: pa.Array) -> ColumnType:
-        """What such texts can be."""
-        return self.typed(name, column)[0]
+    def infer_type(self, name: str, column: pa.Array) -> ColumnType:
+        """Return the types that hold all values of a column of text."""
+        return self.infer(name, column)[0]
 
-    def typed(self, name: str, column: pa.Array) -> tuple[ColumnType, pa.Array]:
-        """What such texts can be, and the values as the best of it."""
+    def infer(self, name: str, column: pa.Array) -> tuple[ColumnType, pa.Array]:
+        """Return the types that hold all values of a column of text, and the parsed values.
+
+        Values are parsed with the first, narrowest type.
+        """
         if column.null_count == len(column):
             return ColumnType(nullable=len(column) > 0), column
         nullable = column.null_count > 0
-        cast = {kind: _cast(self._plain(column, kind), kind) for kind in NARROW}
-        kinds = [kind for kind, values in cast.items() if values is not None]
-        # A number would lose the zeros of '007', and the last digits of a very large integer.
-        if kinds and (_padded(column) or (pa.int64() not in kinds and _are_integers(column))):
-            kinds = []
-        values = cast[kinds[0]] if kinds else column
-        if kinds:
-            nullable = self.without_missing(name, values).null_count > 0
-        return ColumnType((*kinds, pa.string()), nullable), values
+        cast = {kind: _cast(self._normalize_decimal(column, kind), kind) for kind in NARROW}
+        column_types = [kind for kind, values in cast.items() if values is not None]
+        # A number would lose the zeros of '007' and the last digits of a very large integer.
+        if column_types and (
+            _has_leading_zero(column) or (pa.int64() not in column_types and _are_integers(column))
+        ):
+            column_types = []
+        values = cast[column_types[0]] if column_types else column
+        if column_types:
+            nullable = self.mask_missing(name, values).null_count > 0
+        return ColumnType((*column_types, pa.string()), nullable), values
 
     def cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Values as those of a type. Raises pa.ArrowInvalid where one is none."""
-        return self._plain(column, kind).cast(kind)
+        """Parse values as a type. Raises pa.ArrowInvalid for an invalid value."""
+        return self._normalize_decimal(column, kind).cast(kind)
 
-    def fit(self, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-        """Values as those of a type, and which are none, bool[n]: these come as null."""
-        column = self._plain(column, kind)
+    def cast_or_null(self, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+        """Parse values as a type. Returns them, null if invalid, and the invalid mask, bool[n]."""
+        column = self._normalize_decimal(column, kind)
         try:
             return column.cast(kind), np.zeros(len(column), np.bool_)
         except pa.ArrowInvalid:
@@ -81,9 +86,10 @@ class Cells:
         mask: Mask = np.asarray(unfit)
         return pc.if_else(unfit, None, column).cast(kind), mask
 
-    def without_missing(self, name: str, column: pa.Array) -> pa.Array:
-        """Null where a value says that there is nothing: a NaN, a spelling, a number however it is
-        written.
+    def mask_missing(self, name: str, column: pa.Array) -> pa.Array:
+        """Return a column with nulls for missing values: NaN, and the spellings of `missing`.
+
+        A spelling that is a number matches all numbers of equal value.
         """
         if pa.types.is_floating(column.type):
             is_nan = pc.is_nan(column)
@@ -94,7 +100,7 @@ class Cells:
         spellings = self._spellings(name)
         if not spellings:
             return column
-        spelled, unfit = self.fit(pa.array(spellings, pa.string()), column.type)
+        spelled, unfit = self.cast_or_null(pa.array(spellings, pa.string()), column.type)
         spelled = spelled.filter(pa.array(~unfit))
         if not len(spelled):
             return column
@@ -103,27 +109,27 @@ class Cells:
     def _spellings(self, name: str) -> list[str]:
         return [spelling for column, spelling in self.missing if column in (None, name)]
 
-    def _plain(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Numbers with a point."""
+    def _normalize_decimal(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Return a column of text with numbers that have a decimal point."""
         numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
         if self.decimal == "." or not numeric or column.type != pa.string():
             return column
-        # What has a point is no number here: it stands for thousands, or the option is wrong.
+        # A point is no decimal separator here, so a text with one must not parse as a number.
         without = pc.replace_substring(column, ".", _NO_NUMBER)
         return pc.replace_substring(without, self.decimal, ".")
 
 
-def misfit(name: str, kind: pa.DataType, value: object) -> str:
-    """What is wrong with a value that is not of its column's type."""
+def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
+    """Return the message for a value that does not have the type of its column."""
     shown = repr(value)
     if isinstance(value, str) and len(value) > _SHOWN:
         shown = repr(f"{value[:_SHOWN]}...")
-    return f"column {name!r}: expected {_noun(kind)}, got {shown}"
+    return f"column {name!r}: expected {_describe_type(kind)}, got {shown}"
 
 
-def _noun(kind: pa.DataType) -> str:
+def _describe_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
-        return "an integer (of 64 bits)"
+        return "a 64-bit integer"
     if pa.types.is_floating(kind):
         return "a number"
     if pa.types.is_boolean(kind):
@@ -136,25 +142,25 @@ def _noun(kind: pa.DataType) -> str:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """The values as a type; None where one does not fit it.
+    """Cast a column, or return None if a value is invalid.
 
-    Few are tried first: Arrow tells of each that does not fit, which takes longer than to cast it.
+    A sample is cast first, because a failing cast of a whole column is slow in Arrow.
     """
     try:
-        column.slice(0, _FEW).cast(kind)
+        column.slice(0, _SAMPLE).cast(kind)
         return column.cast(kind)
     except pa.ArrowInvalid:
         return None
 
 
 def _are_integers(column: pa.Array) -> bool:
-    """Whether all texts are, however large."""
-    some_then_all = (column.slice(0, _FEW), column)
+    """Return whether all texts are integers of any size."""
+    some_then_all = (column.slice(0, _SAMPLE), column)
     return all(pc.all(pc.match_substring_regex(c, _INTEGER)).as_py() for c in some_then_all)
 
 
-def _padded(column: pa.Array) -> bool:
-    """Whether a text begins with a zero before another digit, or an x, perhaps behind a sign."""
+def _has_leading_zero(column: pa.Array) -> bool:
+    """Return whether a text begins with an optional sign, a zero, and a digit or an x."""
     column = column.drop_null()
     _, offsets, data = column.buffers()
     edges = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)

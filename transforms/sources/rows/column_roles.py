@@ -1,4 +1,4 @@
-"""Which column of an input of rows is what: found by name, or as the user says."""
+"""Roles of the columns of a table: label, split, group, key, found by name or given by options."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from collections.abc import Collection, Sequence
 from recordmill.errors import ConfigError, did_you_mean
 
 SPLITS = ("split",)
-# The index that pandas writes under this name, or as a column without name.
+# Names of the index columns that pandas writes; the name may be empty.
 _PANDAS_INDEX = re.compile(r"(__index_level_\d+__)?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Roles:
-    """Which column is what. main: what records are made of, such as a path or a text. others: of
-    which something else is made, such as times.
+class ColumnRoles:
+    """Names of the columns with a role.
+
+    main: column that records are made of, such as a path or a text. others: further columns that
+    the source converts, such as times. dropped: columns to ignore.
     """
 
     main: str | None = None
@@ -28,58 +30,69 @@ class Roles:
     dropped: tuple[str, ...] = ()
 
     def named(self) -> set[str]:
+        """Return the names of all columns that have a role."""
         single = (self.main, self.label, self.split, self.group, self.key)
         return {name for name in (*single, *self.others) if name}
 
-    def users(self, names: Sequence[str]) -> list[str]:
-        """The columns that are carried along."""
+    def user_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the columns without a role, which become values of the records."""
         others = self.named().union(self.dropped)
         return [n for n in names if n not in others and not _PANDAS_INDEX.fullmatch(n)]
 
 
 def find_roles(
-    names: Sequence[str], asked: Roles, *, where: str, mains: Sequence[str], labels: Sequence[str]
-) -> Roles:
-    """The roles of columns: those that were asked for, else those with one of the usual names.
+    names: Sequence[str],
+    requested: ColumnRoles,
+    *,
+    where: str,
+    main_names: Sequence[str],
+    labels: Sequence[str],
+) -> ColumnRoles:
+    """Return the roles of columns: as requested, else by the usual names of columns.
 
-    where: the input, for messages. mains, labels: names that main and label often have, the most
-    usual first, in lower case.
+    Args:
+      names: of all columns.
+      requested: roles that options assign.
+      where: the input, for messages.
+      main_names: usual names of the main column in lower case, the most usual first.
+      labels: usual names of the label column in lower case, the most usual first.
 
     Raises:
-      ConfigError: a column is not there, or has a name that only ours may have.
+      ConfigError: a requested column does not exist, or a name is reserved for system columns.
     """
-    for name in asked.dropped:
+    for name in requested.dropped:
         if name not in names:
             raise ConfigError(
                 f"--drop-columns: no column {name!r} in {where}{did_you_mean(name, names)}:"
                 f" it has {quoted(names)}"
             )
-    names = [name for name in names if name not in asked.dropped]
-    single = (asked.main, asked.label, asked.split, asked.group, asked.key)
-    for wanted in (*single, *asked.others):
+    names = [name for name in names if name not in requested.dropped]
+    single = (requested.main, requested.label, requested.split, requested.group, requested.key)
+    for wanted in (*single, *requested.others):
         if wanted is not None and wanted not in names:
             raise ConfigError(f"no column {wanted!r} in {where}: it has {quoted(names)}")
-    free = [name for name in names if name not in asked.named()]
+    free = [name for name in names if name not in requested.named()]
     roles = dataclasses.replace(
-        asked,
-        main=asked.main or _first(free, mains),
-        label=asked.label or _first(free, labels),
-        split=asked.split or _first(free, SPLITS),
+        requested,
+        main=requested.main or _first(free, main_names),
+        label=requested.label or _first(free, labels),
+        split=requested.split or _first(free, SPLITS),
     )
-    for name in roles.users(names):
+    for name in roles.user_columns(names):
         if name.startswith("__"):
             raise ConfigError(
-                f"column {name!r} in {where} starts with two underscores, as only our own "
-                "may: rename it"
+                f"column {name!r} in {where} starts with two underscores, which is reserved for "
+                "system columns: rename it"
             )
     return roles
 
 
 def quoted(names: Collection[str]) -> str:
+    """Return names as a list for a message."""
     return ", ".join(map(repr, names)) or "no columns"
 
 
 def _first(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """The column with the first of the usual names that is there, in any case."""
-    there = {name.lower(): name for name in reversed(names)}
-    return next((there[name] for name in usual if name in there), None)
+    """Return the column with the first of the usual names that exists, in any case."""
+    by_name = {name.lower(): name for name in reversed(names)}
+    return next((by_name[name] for name in usual if name in by_name), None)

@@ -1,4 +1,4 @@
-"""Rows of a file as records: the columns that are ours, those of the user's, and what is wrong."""
+"""Conversion of rows to records: system columns, user columns, and rejects of invalid rows."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
-from recordmill.transforms.sources.files.file_stat import Problem
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import (
     LINE_BREAK,
-    broken_label,
-    known_split,
+    canonical_split,
+    label_problem,
     no_label,
 )
-from recordmill.transforms.sources.row_formats.rows import Rows
-from recordmill.transforms.sources.row_formats.text_columns import null_inside
-from recordmill.transforms.sources.rows.column_roles import Roles
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 
-OURS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
-TEXT = "text"  # the user's column that holds the document, whatever its name was
-OURS_FIELDS = tuple(pa.field(name, pa.string()) for name in OURS)
-TEXT_FIELDS = (*OURS_FIELDS, pa.field(TEXT, pa.string(), False))
+SYSTEM_COLUMNS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
+TEXT = "text"  # column of the records that holds the document
+SYSTEM_FIELDS = tuple(pa.field(name, pa.string()) for name in SYSTEM_COLUMNS)
+TEXT_FIELDS = (*SYSTEM_FIELDS, pa.field(TEXT, pa.string(), False))
 
 Mask = npt.NDArray[np.bool_]
 
 
-class Ours(NamedTuple):
-    """string[n] each; all null without such a column."""
+class SystemColumns(NamedTuple):
+    """System columns of n rows, string[n] each. A column without source is all null."""
 
     key: pa.Array
     label: pa.Array
@@ -44,113 +44,133 @@ class Ours(NamedTuple):
 
 
 class InvalidRows(NamedTuple):
-    """Rows that are no records. why: of a row, by its index. named: whether they have a key."""
+    """Rows to reject.
+
+    rows: bool[n]. why: returns the problem of a row, given its index. named: whether to report them
+    by their key, instead of FILE#ROW.
+    """
 
     rows: Mask
-    why: Callable[[int], Problem]
+    why: Callable[[int], RejectCause]
     named: bool = True
 
 
-def our_columns(rows: Rows, roles: Roles) -> Ours:
-    """The columns of these roles; empty text is null."""
+def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
+    """Return the system columns of rows. Empty text becomes null."""
     nulls = pa.nulls(len(rows.columns), pa.string())
     key, label, group, split = (
-        nulls if name is None else filled(rows.columns[name])
+        nulls if name is None else empty_as_null(rows.columns[name])
         for name in (roles.key, roles.label, roles.group, roles.split)
     )
-    return Ours(key, label, group, _splits(split))
+    return SystemColumns(key, label, group, _canonical_splits(split))
 
 
-def carried(field: pa.Field) -> pa.Field:
-    """A user's column as it goes on. Raises ConfigError where it cannot."""
+def user_field(field: pa.Field) -> pa.Field:
+    """Return the field of a user column in records.
+
+    Raises:
+      ConfigError: no feature can be made of its type.
+    """
     user_feature(field)
-    # Of lists of a fixed size no row that is kept has a null, see `null_inside`.
+    # Rows with a null in a column of fixed-size lists are rejected, see `lists_with_nulls`.
     always = pa.types.is_fixed_size_list(field.type)
     return field.remove_metadata().with_nullable(field.nullable and not always)
 
 
-def lay_out(
+def build_records(
     rows: Rows,
-    ours: Ours,
-    roles: Roles,
+    system: SystemColumns,
+    roles: ColumnRoles,
     *,
-    own: Sequence[pa.Array] = (),
+    source_columns: Sequence[pa.Array] = (),
     schema: pa.Schema,
-    nameless: Sequence[InvalidRows] = (),
+    unkeyed: Sequence[InvalidRows] = (),
     faults: Sequence[InvalidRows] = (),
     file: str,
     reject_unlabelled: bool,
 ) -> ListingPart:
-    """Records and rejects of rows.
+    """Return the records and the rejects of rows.
 
-    own: the columns between ours and the user's. schema: of all. nameless, faults: what is wrong
-    with rows, beside what is the same for all inputs; the first come before a missing key.
+    Args:
+      rows: of one file.
+      system: their system columns.
+      roles: of the columns of the file.
+      source_columns: columns between system and user columns.
+      schema: of the records.
+      unkeyed: invalid rows of the source that are checked before a missing key.
+      faults: invalid rows of the source that are checked after a missing key.
+      file: key of the file.
+      reject_unlabelled: whether to reject rows without label if there is a label column.
     """
-    users = schema.names[len(OURS) + len(own) :]
+    user_columns = schema.names[len(SYSTEM_COLUMNS) + len(source_columns) :]
     found = [
-        *nameless,
-        _keyless(rows, ours, roles),
+        *unkeyed,
+        _rows_without_key(rows, system, roles),
         *faults,
-        *_faults_of_labels(rows, ours, roles, reject_unlabelled=reject_unlabelled),
-        *_faults_of_lists(rows, users),
+        *_label_faults(rows, system, roles, reject_unlabelled=reject_unlabelled),
+        *_list_faults(rows, user_columns),
     ]
-    bad, rejects = _sort_out(rows, found, keys=ours.key, file=file)
-    arrays = [*ours, *own, *(rows.columns[name] for name in users)]
-    return ListingPart(rows=_keep(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
+    bad, rejects = _collect_rejects(rows, found, keys=system.key, file=file)
+    arrays = [*system, *source_columns, *(rows.columns[name] for name in user_columns)]
+    return ListingPart(rows=_select(pa.record_batch(arrays, schema=schema), bad), rejects=rejects)
 
 
-def _keyless(rows: Rows, ours: Ours, roles: Roles) -> InvalidRows:
-    """Rows without key where a column should have it."""
+def _rows_without_key(rows: Rows, system: SystemColumns, roles: ColumnRoles) -> InvalidRows:
+    """Return the rows without value in the key column."""
 
-    def why(row: int) -> Problem:
-        return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {roles.key!r}")
+    def why(row: int) -> RejectCause:
+        return RejectCause(
+            Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {roles.key!r}"
+        )
 
-    return InvalidRows(is_null(ours.key), why, named=False)
+    return InvalidRows(is_null(system.key), why, named=False)
 
 
-def _faults_of_labels(
-    rows: Rows, ours: Ours, roles: Roles, *, reject_unlabelled: bool
+def _label_faults(
+    rows: Rows, system: SystemColumns, roles: ColumnRoles, *, reject_unlabelled: bool
 ) -> list[InvalidRows]:
-    """Rows without label where there should be one, and with one that cannot be."""
+    """Return the rows without label, if these are rejected, and those with an invalid label."""
 
-    def missing(row: int) -> Problem:
+    def missing(row: int) -> RejectCause:
         return no_label(f"one in column {roles.label!r}, row {rows.numbers[row]}")
 
-    def broken(row: int) -> Problem:
-        why = broken_label(ours.label[row].as_py())
-        return Problem(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
+    def invalid(row: int) -> RejectCause:
+        why = label_problem(system.label[row].as_py())
+        return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
-    faults = [InvalidRows(_has_line_break(ours.label), broken)]
+    faults = [InvalidRows(_has_line_break(system.label), invalid)]
     if roles.label is not None and reject_unlabelled:
-        faults.insert(0, InvalidRows(is_null(ours.label), missing))
+        faults.insert(0, InvalidRows(is_null(system.label), missing))
     return faults
 
 
-def _faults_of_lists(rows: Rows, users: Sequence[str]) -> list[InvalidRows]:
-    """Rows with a list that has a null inside."""
+def _list_faults(rows: Rows, user_columns: Sequence[str]) -> list[InvalidRows]:
+    """Return the rows with a null in a list."""
     return [
-        InvalidRows(null_inside(rows.columns[name]), functools.partial(_hole, rows, name))
-        for name in users
+        InvalidRows(
+            lists_with_nulls(rows.columns[name]), functools.partial(_null_item_problem, rows, name)
+        )
+        for name in user_columns
         if is_list(rows.columns[name].type)
     ]
 
 
-def _hole(rows: Rows, name: str, row: int) -> Problem:
-    return Problem(
+def _null_item_problem(rows: Rows, name: str, row: int) -> RejectCause:
+    return RejectCause(
         Reason.BAD_VALUE,
         f"row {rows.numbers[row]}: a null inside the list in column {name!r}, which an Example "
-        "cannot hold: fill it, or leave the row out",
+        "cannot hold: replace the null, or remove the row",
     )
 
 
-def _sort_out(
+def _collect_rejects(
     rows: Rows, faults: Sequence[InvalidRows], *, keys: pa.Array, file: str
 ) -> tuple[Mask, list[Reject]]:
-    """Which rows have a fault, bool[n], and the rejects: of those, and of what was no row at all.
+    """Return the mask of invalid rows, bool[n], and the rejects, with those of unreadable rows.
 
-    faults: the first that a row has is told. keys: string[n].
+    faults: the first fault of a row is reported. keys: string[n].
     """
-    rejects = no_rows(rows, file)
+    rejects = unreadable_rejects(rows, file)
     bad = np.logical_or.reduce([np.zeros(len(rows.columns), np.bool_), *(f.rows for f in faults)])
     for row in np.flatnonzero(bad).tolist():
         fault = next(fault for fault in faults if fault.rows[row])
@@ -159,42 +179,42 @@ def _sort_out(
     return bad, rejects
 
 
-def no_rows(rows: Rows, file: str) -> list[Reject]:
-    """The rejects of what was no row at all."""
+def unreadable_rejects(rows: Rows, file: str) -> list[Reject]:
+    """Return the rejects of the rows that could not be parsed."""
     return [
         Reject(f"{file}#{number}", "read", reason, f"row {number}: {why}")
         for number, reason, why in rows.bad
     ]
 
 
-def filled(column: pa.Array) -> pa.Array:
-    """Empty text as null."""
+def empty_as_null(column: pa.Array) -> pa.Array:
+    """Return a column with nulls instead of empty text."""
     empty = pc.equal(column, "")
     return pc.if_else(empty, None, column) if pc.any(empty).as_py() else column
 
 
-def _keep(rows: pa.RecordBatch, bad: Mask) -> pa.RecordBatch | None:
-    """The rows that are not bad, None if there are none."""
+def _select(rows: pa.RecordBatch, bad: Mask) -> pa.RecordBatch | None:
+    """Return the rows that are not bad, None if all are bad."""
     if bad.all():
         return None
     return rows.filter(pa.array(~bad)) if bad.any() else rows
 
 
 def is_null(column: pa.Array) -> Mask:
-    """bool[n]."""
+    """Return the mask of nulls, bool[n]."""
     mask: Mask = column.is_null().to_numpy(zero_copy_only=False)
     return mask
 
 
 def _has_line_break(column: pa.Array) -> Mask:
-    """Which texts have one, bool[n]; a null has not."""
+    """Return the mask of texts with a line break, bool[n]; false for null."""
     codes, texts = batch.encode(column)
-    broken = [LINE_BREAK.search(text) is not None for text in texts.to_pylist()]
-    return np.array([*broken, False], np.bool_)[codes]
+    found = [LINE_BREAK.search(text) is not None for text in texts.to_pylist()]
+    return np.array([*found, False], np.bool_)[codes]
 
 
-def _splits(column: pa.Array) -> pa.Array:
-    """The usual names of splits as train, validation and test; others as they are."""
+def _canonical_splits(column: pa.Array) -> pa.Array:
+    """Return a column with the usual names of splits as train, validation and test."""
     encoded = column.dictionary_encode()
-    names = [known_split(name) or name for name in encoded.dictionary.to_pylist()]
+    names = [canonical_split(name) or name for name in encoded.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(encoded.indices)

@@ -1,9 +1,10 @@
-"""Tables as an input: a row per record, in CSV, TSV, JSON lines, Parquet, Arrow or Avro."""
+"""Base of the sources that read records from files of rows, in any of the row formats."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,62 +15,67 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, ListingPart
 from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
 from recordmill.transforms.sources.row_formats.column_types import (
-    ColumnType,
     ColumnTypes,
     as_nullable,
     has_nan,
 )
-from recordmill.transforms.sources.row_formats.row_files import wanted_columns
+from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
+from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.row_formats.rows import Rows
 from recordmill.transforms.sources.row_formats.text_columns import as_text
-from recordmill.transforms.sources.row_formats.value_parsing import misfit
-from recordmill.transforms.sources.rows.column_roles import Roles, quoted
-from recordmill.transforms.sources.rows.kept_rows import Keep
+from recordmill.transforms.sources.row_formats.value_parsing import type_mismatch
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import (
-    OURS_FIELDS,
+    SYSTEM_FIELDS,
     InvalidRows,
-    carried,
-    lay_out,
-    our_columns,
+    build_records,
+    system_columns,
+    user_field,
 )
+from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
-from recordmill.transforms.sources.rows.row_tables import (
-    learn_columns,
+from recordmill.transforms.sources.rows.row_sections import (
+    as_run_error,
+    infer_columns,
+    iter_sections,
     list_sections,
     numbered_keys,
     read_header,
-    reading,
     regroup,
-    sections_of,
 )
 
-DELIMITERS = ";\t|,"  # that columns usually have between them
-BLANK = "blank"  # rows of separators alone
+DELIMITERS = ";\t|,"  # usual delimiters of columns
+BLANK = "blank"  # filter reason of rows that hold only delimiters
 LABELS = ("label", "class", "category", "target")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowLayout(Layout):
-    """With what `read` needs to know: which column of the files is what, and the types that the
-    user's have there. kept: where rows are that were read to learn it.
+    """Layout of the records, and how to read them from the files.
+
+    roles: of the columns of the files. written: types of the user columns in the files. kept: cache
+    of the rows that were read to infer the layout, if any.
     """
 
-    roles: Roles
+    roles: ColumnRoles
     written: pa.Schema
-    kept: Keep | None = None
+    kept: RowCache | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordRows:
-    """Lists the sections of files of rows; reads records out of them.
+    """Lists the sections of files of rows and reads records from them.
 
-    input: a file, a pattern (`*`, `?`, `[...]`, `**` for folders) or a folder; a path or URI.
-    label_column, split_column: 'label', 'class', 'category' or 'target', and 'split', are found by
-      themselves; where top folders are named as splits, they are the split.
-    key_column: unique names of the records; FILE#ROW unless given.
-    drop_columns: columns to leave out, as if there were none of that name.
-    unlabelled: what becomes of rows without label where there is a label column.
+    A subclass assigns roles to columns (`_roles`), and may put columns of its own between the
+    system columns and the user columns (`_leading_fields`, `_source_columns`).
+
+    input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders) or a folder.
+    label_column: by default 'label', 'class', 'category' or 'target', if there is such a column.
+    split_column: by default 'split', if there is such a column. Without one, top-level folders that
+      are named as splits give the split.
+    key_column: column of unique record keys; by default a key is FILE#ROW.
+    drop_columns: columns to ignore.
+    unlabelled: whether to reject or keep rows without label if there is a label column.
     """
 
     input: str
@@ -80,6 +86,10 @@ class RecordRows:
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
     unlabelled: Unlabelled = "reject"
+    # Columns of the records before the user columns.
+    _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
+    # Whether to read all rows to find the columns that are never null.
+    _infers_nullability: ClassVar[bool] = False
     _notes: dict[str, str] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -90,54 +100,69 @@ class RecordRows:
 
     @property
     def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
         return self.key_column is None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What `scan` and `layout` have seen that the user should know."""
+        """Notes for the user from `scan` and `layout`."""
         return tuple(self._notes.values())
 
     def scan(self) -> Iterator[ListingPart]:
-        """Raises ConfigError for an input that cannot be understood, or has no row."""
+        """Yield the sections of the files.
+
+        Raises:
+          ConfigError: a file cannot be parsed, or there are no rows.
+        """
         return list_sections(self._rows, self._notes)
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
-        """Raises ConfigError for columns that are not there, or differ between files.
+        """Return the layout of the records. Reads all rows if the files do not declare all types.
 
-        Where there are columns of the user's, all rows are read for their types.
+        Raises:
+          ConfigError: a column is missing, unsupported, or differs between files.
         """
         header = read_header(self._rows)
-        kinds = learn_columns(parts, self._rows, None) if header is None else header
-        if not kinds:
-            raise ConfigError(f"no line of {self.input} is a JSON object with a value in it")
-        self._refuse_delimiter(list(kinds))
-        self._refuse_missing(kinds)
-        roles = self._roles(list(kinds))
+        column_types = infer_columns(parts, self._rows, None) if header is None else header
+        if not column_types:
+            raise ConfigError(f"no line of {self.input} is a JSON object with a value")
+        self._refuse_delimiter(list(column_types))
+        self._refuse_missing(column_types)
+        roles = self._roles(list(column_types))
         for name in sorted(roles.named()) if header is not None else ():
-            as_text(pa.array([], kinds[name].field(name).type), name)
-        users = roles.users(list(kinds))
-        if "" in kinds:
+            as_text(pa.array([], column_types[name].field(name).type), name)
+        user_columns = roles.user_columns(list(column_types))
+        if "" in column_types:
             self._notes["unnamed"] = (
-                "a column without name, as pandas writes its index, is left out"
+                "a column without name is ignored (pandas writes its index as such a column)"
             )
         kept = None
-        if keep is not None and self._learns_presence:
-            kept = Keep(keep, frozenset(roles.named()))
+        if keep is not None and self._infers_nullability:
+            kept = RowCache(keep, frozenset(roles.named()))
         if header is not None:
-            kinds = kinds | self._looked_up(header, [*users, *self._looked_at(roles)], parts, kept)
-        fields = self._users_fields(users, kinds, roles)
+            names = [*user_columns]
+            if self._infers_nullability and roles.label is not None:
+                names.append(roles.label)
+            column_types = column_types | self._infer_remaining(header, names, parts, kept)
+        fields = self._user_fields(user_columns, column_types, roles)
         return RowLayout(
-            columns=pa.schema([*self._first_fields, *fields]),
+            columns=pa.schema([*self._leading_fields, *fields]),
             labelled=roles.label is not None,
             grouped=roles.group is not None,
             presplit=roles.split is not None or self._rows.has_splits(),
             roles=roles,
-            written=pa.schema([_written(field, header or kinds, kinds) for field in fields]),
+            written=pa.schema(
+                [_written(field, header or column_types, column_types) for field in fields]
+            ),
             kept=kept,
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Raises ChangedInputError for a file that is not what was listed."""
+        """Yield the records of a part of the listing.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
         assert isinstance(layout, RowLayout)
         return regroup(self._read(sections, layout))
 
@@ -145,95 +170,62 @@ class RecordRows:
     def _rows(self) -> RowInput:
         return RowInput(input=self.input, format=self.format)
 
-    @property
-    def _first_fields(self) -> tuple[pa.Field, ...]:
-        """The columns before the user's."""
-        return OURS_FIELDS
-
-    def _roles(self, names: Sequence[str]) -> Roles:
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+        """Return the roles of the columns. Raises ConfigError."""
         raise NotImplementedError
 
-    @property
-    def _declared(self) -> Mapping[str, pa.DataType]:
-        """What the user says that columns are."""
-        return {}
-
-    @property
-    def _learns_presence(self) -> bool:
-        """Whether a column that has a value in every row is one that always has one: then all of
-        the user's columns are looked at in all rows.
-        """
-        return False
-
-    def _looked_at(self, roles: Roles) -> list[str]:
-        """Columns, beside the user's, of which the types have to be known."""
-        del roles
-        return []
-
-    def _users_fields(
-        self, users: Sequence[str], kinds: ColumnTypes, roles: Roles
+    def _user_fields(
+        self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
-        """The user's columns, as they go on. Raises ConfigError."""
+        """Return the fields of the user columns in the records. Raises ConfigError."""
         del roles
-        return [self._field(name, kinds[name]) for name in users]
+        return [user_field(column_types[name].field(name)) for name in user_columns]
 
     def _refuse_delimiter(self, names: Sequence[str]) -> None:
-        """Raises ConfigError for a single column that looks like several."""
+        """Raise ConfigError if the only column has a delimiter in its name."""
         found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
         if found and not self.format.columns:
             shown = "tab" if found[0] == "\t" else repr(found[0])
             raise ConfigError(
-                f"{self.input} has one column, {names[0]!r}: if it is several, say --delimiter"
-                f" {shown}; if not, give it a name without {shown}"
+                f"{self.input} has one column, {names[0]!r}: if it holds several, pass --delimiter"
+                f" {shown}; if not, rename it without {shown}"
             )
 
     def _refuse_missing(self, names: Collection[str]) -> None:
-        """Raises ConfigError where nothing is spelled in a column that is not there."""
-        for name, spelling in self.format.cells.missing:
+        """Raise ConfigError if `missing` names a column that does not exist."""
+        for name, spelling in self.format.value_parser.missing:
             if name is not None and name not in names:
                 raise ConfigError(
                     f"--missing {name}={spelling}: no column {name!r} in {self.input}"
                     f"{did_you_mean(name, names)}: it has {quoted(names)}"
                 )
 
-    def _field(self, name: str, kind: ColumnType) -> pa.Field:
-        field = kind.field(name)
-        declared = self._declared.get(name)
-        if declared is None:
-            return carried(field)
-        try:
-            pa.array([], field.type).cast(declared)
-        except pa.ArrowNotImplementedError as error:
-            raise ConfigError(
-                f"--types {name}: the column is of {field.type} in {self.input}, of which none"
-                f" becomes {declared}: leave it out"
-            ) from error
-        return carried(field.with_type(declared))
-
-    def _looked_up(
+    def _infer_remaining(
         self,
         header: ColumnTypes,
         names: Sequence[str],
         parts: Iterable[pa.RecordBatch],
-        keep: Keep | None,
+        keep: RowCache | None,
     ) -> ColumnTypes:
-        """What columns are, beyond what the header says."""
-        if self._learns_presence:
-            return learn_columns(parts, self._rows, names, keep)
+        """Return the types that the header does not declare."""
+        if self._infers_nullability:
+            return infer_columns(parts, self._rows, names, keep)
         if not all(header[name].types for name in names):
-            return as_nullable(learn_columns(parts, self._rows, names, keep))
-        some = self.format.missing  # a NaN is nothing in any case
-        return as_nullable({n: header[n] for n in names if some or has_nan(header[n])})
+            return as_nullable(infer_columns(parts, self._rows, names, keep))
+        # A NaN is always a missing value.
+        is_any = bool(self.format.missing)
+        return as_nullable({n: header[n] for n in names if is_any or has_nan(header[n])})
 
-    def _own_columns(
-        self, rows: Rows, roles: Roles, file: str
+    def _source_columns(
+        self, rows: Rows, roles: ColumnRoles, file: str
     ) -> tuple[list[pa.Array], list[InvalidRows]]:
-        """The columns between ours and the user's, and what is wrong with them."""
+        """Return the columns between system and user columns, and their invalid rows."""
         del rows, roles, file
         return [], []
 
-    def _asked(self, main: str | None = None, others: Sequence[str] = ()) -> Roles:
-        return Roles(
+    def _requested_roles(self, main: str | None = None, others: Sequence[str] = ()) -> ColumnRoles:
+        """Return the roles that options assign."""
+        return ColumnRoles(
             main=main,
             others=tuple(others),
             label=self.label_column,
@@ -247,51 +239,55 @@ class RecordRows:
         named = layout.roles.named()
         wanted = pa.schema([*wanted_columns(sorted(named), (), {}), *layout.written])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
-        for number, (file, section, listed) in enumerate(sections_of(sections)):
-            with reading(file):
+        for number, (file, section, listed) in enumerate(iter_sections(sections)):
+            with as_run_error(file):
                 found: Iterable[Rows] = (
                     self._rows.open(file).read(section, wanted, named)
                     if kept is None
                     else kept[number]
                 )
                 for rows in found:
-                    typed = self._typed(rows, layout)
-                    yield self._records(typed, layout, file=file.key, split=listed[batch.SPLIT])
+                    typed_rows = self._typed(rows, layout)
+                    yield self._records(
+                        typed_rows, layout, file=file.key, split=listed[batch.SPLIT]
+                    )
         if layout.kept is not None:
             layout.kept.forget(sections)
 
     def _typed(self, rows: Rows, layout: RowLayout) -> Rows:
-        """With null where there is nothing, and the user's columns of their types."""
-        cells = self.format.cells
+        """Return rows with nulls for missing values, and user columns cast to their types."""
+        value_parser = self.format.value_parser
         columns: dict[str, pa.Array] = {}
-        wrong: dict[int, str] = {}
+        misfits: dict[int, str] = {}
         for name in rows.columns.schema.names:
-            column = cells.without_missing(name, rows.columns[name])
+            column = value_parser.mask_missing(name, rows.columns[name])
             if name in layout.written.names:
                 kind = layout.columns.field(name).type
                 if column.type != kind:
-                    values, unfit = cells.fit(column, kind)
+                    values, unfit = value_parser.cast_or_null(column, kind)
                     for row in np.flatnonzero(unfit).tolist():
-                        wrong.setdefault(row, misfit(name, kind, column[row].as_py()))
-                    column = cells.without_missing(name, values)
+                        misfits.setdefault(row, type_mismatch(name, kind, column[row].as_py()))
+                    column = value_parser.mask_missing(name, values)
             columns[name] = column
-        return rows.replace(pa.RecordBatch.from_pydict(columns), wrong)
+        return rows.replace(pa.RecordBatch.from_pydict(columns), misfits)
 
     def _records(
         self, rows: Rows, layout: RowLayout, *, file: str, split: str | None
     ) -> ListingPart:
         roles = layout.roles
-        ours = our_columns(rows, roles)
+        system = system_columns(rows, roles)
         if roles.key is None:
-            ours = ours._replace(key=numbered_keys(file, rows.numbers))
+            system = system._replace(key=numbered_keys(file, rows.numbers))
         if roles.split is None:
-            ours = ours._replace(split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns)))
-        own, faults = self._own_columns(rows, roles, file)
-        listed = lay_out(
+            system = system._replace(
+                split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns))
+            )
+        source_columns, faults = self._source_columns(rows, roles, file)
+        listed = build_records(
             rows,
-            ours,
+            system,
             roles,
-            own=own,
+            source_columns=source_columns,
             schema=layout.columns,
             faults=faults,
             file=file,
@@ -300,8 +296,8 @@ class RecordRows:
         return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})
 
 
-def _written(field: pa.Field, header: ColumnTypes, kinds: ColumnTypes) -> pa.Field:
-    """A user's column as it is read: as text, where a file of text has it as another type."""
-    found = kinds[field.name].field(field.name)
+def _written(field: pa.Field, header: ColumnTypes, column_types: ColumnTypes) -> pa.Field:
+    """Return the field to read for a user column: text if its type is not the inferred one."""
+    found = column_types[field.name].field(field.name)
     is_text = not header[field.name].types and found.type != field.type
     return pa.field(field.name, pa.string()) if is_text else found

@@ -1,7 +1,7 @@
-"""Which frames of a film make which clips: arithmetic, no pictures.
+"""Assignment of the frames of a video to clips. Works on times and decodes nothing.
 
-Frames are numbered by their times. Clips are made of slots: without a frame rate of its own a slot
-is a frame; with one, slot n is the frame that is shown at n / rate seconds.
+Frames are numbered in the order of their times. Clips consist of slots: without a target frame rate
+a slot is a frame; with one, slot n is the frame that is shown at n / rate seconds.
 """
 
 from __future__ import annotations
@@ -26,30 +26,36 @@ Ints = npt.NDArray[np.int64]
 Rest = Literal["drop", "pad"]
 
 _MICRO = 10**6
-_DENOMINATOR = 10**5  # of frame rates, at most: products stay below 2**63
-_LATE = 1.0  # seconds that a segment may go on after its film has ended: people round
+_DENOMINATOR = 10**5  # limit for frame rates, so that products stay below 2**63
+_LATE = 1.0  # seconds that a segment may extend past the end of its video, for rounding
 
 
 class Clip(NamedTuple):
-    """A clip. start: its first slot. frames: int64[n], their numbers in the film; the last one
-    again and again where there are no more. times: int64[n], microseconds from the beginning of
-    the film. own: frames that are no repetition.
+    """A clip of n frames.
+
+    start: its first slot. frames: frame numbers in the video, int64[n]; the last frame is repeated
+    as padding. times: microseconds from the beginning of the video, int64[n]. real_frames: number
+    of frames without padding.
     """
 
     start: int
     frames: Ints
     times: Ints
-    own: int
+    real_frames: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClipCut:
-    """frames: of a clip. stride: slots from the start of a clip to that of the next. step: from a
-    frame of a clip to the next one. fps: slots per second; None where they are frames. rest: what
-    becomes of frames at the end that fill no clip.
+class ClipSampling:
+    """Options for sampling clips from a video.
+
+    frames: per clip.
+    stride: slots from the start of a clip to the start of the next; by default clips are adjacent.
+    step: slots from a frame of a clip to the next.
+    fps: slots per second; None if a slot is a frame.
+    rest: whether to drop or pad an incomplete clip at the end.
 
     Raises:
-      ConfigError: values that cannot work.
+      ConfigError: an option is invalid.
     """
 
     frames: int = 16
@@ -73,29 +79,29 @@ class ClipCut:
 
     @property
     def span(self) -> int:
-        """Slots from the first frame of a clip to behind its last."""
+        """Slots that a clip covers."""
         return (self.frames - 1) * self.step + 1
 
     @property
     def hop(self) -> int:
-        """Slots from clip to clip: side by side, unless said otherwise."""
+        """Slots from the start of a clip to the start of the next."""
         return self.span if self.stride is None else self.stride
 
     @property
     def rate(self) -> Fraction | None:
-        """`fps`, exactly."""
+        """`fps` as a fraction."""
         if self.fps is None:
             return None
         return Fraction(str(self.fps)).limit_denominator(_DENOMINATOR)
 
     def slots(self, packets: Packets, unit: Fraction) -> int:
-        """How many slots a film has. unit: seconds."""
+        """Return the number of slots of a video. unit: of times, in seconds."""
         if self.rate is None:
             return len(packets.times)
         return math.ceil((packets.end - int(packets.times[0])) * unit * self.rate)
 
     def frames_at(self, slots: Ints, times: Ints, unit: Fraction) -> Ints:
-        """The frame that each slot shows. times: from the beginning of the film, ascending."""
+        """Return the frame number of each slot. times: since the start of the video, ascending."""
         if self.rate is None:
             return slots
         above = self.rate.denominator * unit.denominator
@@ -103,13 +109,13 @@ class ClipCut:
         return np.searchsorted(times, limits, side="right") - 1
 
     def micros(self, slots: Ints, times: Ints, unit: Fraction) -> Ints:
-        """Microseconds from the beginning of the film to each slot."""
+        """Return the time of each slot in microseconds from the beginning of the video."""
         if self.rate is None:
             return _micros(times[slots] * unit.numerator, unit.denominator)
         return _micros(slots * self.rate.denominator, self.rate.numerator)
 
-    def starts(self, begin: int, stop: int) -> int:
-        """How many clips there are among the slots from `begin` to `stop`, the first at `begin`."""
+    def count(self, begin: int, stop: int) -> int:
+        """Return the number of clips in the slots from `begin` to `stop`, the first at `begin`."""
         whole = max((stop - begin - self.span) // self.hop + 1, 0)
         covered = begin + (whole - 1) * self.hop + self.span if whole else begin
         following = begin + whole * self.hop
@@ -118,13 +124,19 @@ class ClipCut:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ClipSection:
-    """Clips of a film that follow each other, and what it takes to read them.
+    """Consecutive clips of a video, and the data to decode them.
 
-    key: the frame to begin decoding with, as `Packets` has it. base: its number. times: of it and
-    those after it, as far as they are needed. begin: of the film, the time of its first frame.
-    start: the first slot of the first clip; count: of clips. stop: the slot where they must end.
-    total: frames of the film. end: the time at which it ends. missing: as `Packets` has it, where
-    this is the end of the film. ordered: as there.
+    key: key frame to start decoding from, as in `Packets`.
+    base: frame number of the key frame.
+    times: of the key frame and the following frames that are needed.
+    begin: time of the first frame of the video.
+    start: first slot of the first clip.
+    count: of clips.
+    stop: slot where the clips must end.
+    total: frames of the video.
+    end: end time of the video.
+    missing: as in `Packets`, if the section includes the end of the video; else 0.
+    ordered: as in `Packets`.
     """
 
     key: tuple[int, int]
@@ -139,27 +151,27 @@ class ClipSection:
     missing: int | None = 0
     ordered: bool = True
 
-    def clips(self, cut: ClipCut, unit: Fraction) -> Iterator[Clip]:
-        """Frames are numbered from the beginning of the film."""
+    def clips(self, cut: ClipSampling, unit: Fraction) -> Iterator[Clip]:
+        """Yield the clips. Frames are numbered from the beginning of the video."""
         times = self.times - self.begin
         steps = np.arange(cut.frames) * cut.step
         for start in range(self.start, self.start + self.count * cut.hop, cut.hop):
-            own = min(cut.frames, -(-(self.stop - start) // cut.step))
-            slots = start + np.minimum(steps, (own - 1) * cut.step)
+            real_frames = min(cut.frames, -(-(self.stop - start) // cut.step))
+            slots = start + np.minimum(steps, (real_frames - 1) * cut.step)
             if cut.rate is None:
                 frames = slots
                 micros = cut.micros(slots - self.base, times, unit)
             else:
                 frames = cut.frames_at(slots, times, unit) + self.base
                 micros = cut.micros(slots, times, unit)
-            yield Clip(start, frames, micros, own)
+            yield Clip(start, frames, micros, real_frames)
 
     def rate(self, unit: Fraction) -> Fraction:
-        """Frames per second of the film, on average."""
+        """Return the average number of frames per second of the video."""
         return self.total / ((self.end - self.begin) * unit)
 
     def to_text(self) -> str:
-        """As it travels in a listing."""
+        """Return JSON, for a column of a listing."""
         data = dataclasses.asdict(self)
         deltas = np.diff(self.times, prepend=0).astype("<i8").tobytes()
         data["times"] = base64.b85encode(zlib.compress(deltas)).decode()
@@ -167,44 +179,49 @@ class ClipSection:
 
     @classmethod
     def from_text(cls, text: str) -> ClipSection:
-        """The inverse of `to_text`."""
+        """Parse the JSON of `to_text`."""
         data = json.loads(text)
         deltas = np.frombuffer(zlib.decompress(base64.b85decode(data["times"])), "<i8")
         data |= {"times": np.cumsum(deltas), "key": tuple(data["key"])}
         return cls(**data)
 
 
-def sections_of(
+def plan_sections(
     packets: Packets,
-    cut: ClipCut,
+    cut: ClipSampling,
     unit: Fraction,
     *,
     segment: tuple[float | None, float | None] = (None, None),
     size: int | None = None,
 ) -> list[ClipSection]:
-    """The clips of a film, or of a segment of it, in sections of about `size` bytes; all of them in
-    one without that.
+    """Divide the clips of a video, or of a segment of it, into sections.
 
-    segment: where it begins and ends, in seconds from the beginning of the film.
+    Args:
+      packets: of the video.
+      cut: how clips are sampled.
+      unit: of times, in seconds.
+      segment: its start and end in seconds from the beginning of the video; None for the ends of
+        the video.
+      size: approximate size of a section in bytes; None for one section.
 
     Raises:
-      RecordError: there is no clip in it.
+      RecordError: there is no clip in the segment.
     """
     first = int(packets.times[0])
     times = packets.times - first
     begin, stop = _slots_of(packets, cut, unit, segment)
-    count = cut.starts(begin, stop)
+    count = cut.count(begin, stop)
     if not count:
-        what = "a film" if segment == (None, None) else "a segment"
+        what = "a video" if segment == (None, None) else "a segment"
         raise RecordError(
             Reason.BAD_VALUE,
-            f"{what} of {stop - begin} frames, and a clip takes {cut.span}: --clip-rest pad repeats"
-            " the last one",
+            f"{what} of {stop - begin} frames, but a clip takes {cut.span}: --clip-rest pad repeats"
+            " the last frame",
         )
     starts = begin + np.arange(count) * cut.hop
     numbers = np.searchsorted(packets.times, packets.keys[:, 0])  # of key frames
     firsts = cut.frames_at(starts, times, unit)
-    # The key frame from which each clip is decoded, and the section that this is in.
+    # The key frame from which each clip is decoded, and the section of this key frame.
     keys = np.searchsorted(numbers, firsts, side="right") - 1
     cuttable = size is not None and packets.ordered
     bounds = _bounds(packets.sizes, size) if cuttable and size else np.zeros(1, np.int64)
@@ -212,7 +229,7 @@ def sections_of(
     edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), count]
     found = []
     for low, high in itertools.pairwise(edges):
-        # One key frame earlier: a film may be such that decoding is right only some frames later.
+        # Start one key frame earlier: in some videos the frames right after a key frame are wrong.
         key = max(int(keys[low]) - 1, 0) if packets.ordered else 0
         base = int(numbers[key])
         last = min(int(starts[high - 1]) + cut.span, stop) - 1
@@ -237,9 +254,9 @@ def sections_of(
 
 
 def _slots_of(
-    packets: Packets, cut: ClipCut, unit: Fraction, segment: tuple[float | None, float | None]
+    packets: Packets, cut: ClipSampling, unit: Fraction, segment: tuple[float | None, float | None]
 ) -> tuple[int, int]:
-    """Where a segment begins and ends. Raises RecordError for one that is none."""
+    """Return the start and stop slots of a segment. Raises RecordError for an invalid segment."""
     slots = cut.slots(packets, unit)
     if segment == (None, None):
         return 0, slots
@@ -247,20 +264,20 @@ def _slots_of(
     length = float((packets.end - int(packets.times[0])) * unit)
     start = 0.0 if segment[0] is None else segment[0]
     end = length if segment[1] is None else segment[1]
-    told = f"a segment from {start:g} to {end:g} seconds"
+    what = f"a segment from {start:g} to {end:g} seconds"
     if not (math.isfinite(start) and math.isfinite(end)) or start < 0 or end <= start:
         raise RecordError(
-            Reason.BAD_VALUE, f"{told}: expected a start from 0 on, and an end after it"
+            Reason.BAD_VALUE, f"{what}: expected a start of 0 or more, and a later end"
         )
     if start >= length or end > length + _LATE:
-        raise RecordError(Reason.BAD_VALUE, f"{told}, and the film takes {length:.3f}")
+        raise RecordError(Reason.BAD_VALUE, f"{what}, but the video takes {length:.3f}")
     at = cut.micros(np.arange(slots), times, unit)
     edges = np.searchsorted(at, [round(start * _MICRO), round(end * _MICRO)])
     return int(edges[0]), int(edges[1])
 
 
 def _bounds(sizes: Ints, size: int) -> Ints:
-    """Which key frames sections begin with, so that each has so many bytes, or more."""
+    """Return the key frames where sections of at least `size` bytes begin."""
     found = [0]
     held = 0
     for key, one in enumerate(sizes.tolist()):
@@ -272,7 +289,7 @@ def _bounds(sizes: Ints, size: int) -> Ints:
 
 
 def _micros(above: Ints, below: int) -> Ints:
-    """Seconds as fractions to microseconds, rounded to the nearest."""
+    """Convert seconds as fractions to microseconds, rounded to the nearest."""
     seconds = above // below
     rest = above - seconds * below
     return seconds * _MICRO + (2 * rest * _MICRO + below) // (2 * below)

@@ -1,8 +1,8 @@
-"""The rows of clips: what the source of films hands to the road, and the encoder writes.
+"""Rows of clips, which reference their encoded frames in staged files.
 
-Clips may overlap, and their frames are what is large. So a row says where its frames stand in a
-file that holds each of them once, as one of a picture names its file: they are shuffled as
-references, and read when they are written.
+Frames are large, and clips may overlap. A staged file holds each frame once, and a row holds the
+offsets of its frames. So clips are shuffled as references, like images, and the frames are read
+when shards are written.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.errors import Reason, RecordError, Reject, RunError
-from recordmill.format.row_assembly import offsets_of
+from recordmill.format.flat_arrays import offsets_of
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.sources.video.clip_plan import Clip
-from recordmill.transforms.sources.video.frame_images import EncodedFrame
+from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 
-FILM = "__film__"  # string: the name of the file
-STARTS = "__starts__"  # lists of int64: where in the staged file each frame begins
-LENGTHS = "__lengths__"  # lists of int64: how many they are
-CONTENT = "__content__"  # uint64: xxh3_64 of those of each
-TIMES = "__times__"  # list of int64: microseconds from the beginning of the film, of each frame
-END = "__end__"  # int64: microseconds at which the last frame ends
-OWN = "__own__"  # int64: frames that do not repeat the last one
+VIDEO = "__film__"  # string: the name of the video
+STARTS = "__starts__"  # lists of int64: offset of each frame in the staged file
+LENGTHS = "__lengths__"  # lists of int64: bytes of each frame
+CONTENT = "__content__"  # uint64: xxh3_64 of the xxh3_64 of each frame
+TIMES = "__times__"  # list of int64: microseconds from the beginning of the video
+END = "__end__"  # int64: end of the last frame in microseconds
+OWN = "__own__"  # int64: number of frames without padding
 HEIGHT, WIDTH = "__height__", "__width__"  # int64: pixels
 RATE = "__rate__"  # float64: frames of a clip per second
 
@@ -41,8 +41,8 @@ _MICRO = 10**6
 
 
 def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
-    """Of the rows. frames: of a clip."""
-    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, FILM, batch.DATA)
+    """Return the schema of rows of clips. frames: per clip."""
+    names = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, VIDEO, batch.DATA)
     lists = pa.list_(pa.int64(), frames)
     return pa.schema(
         [
@@ -57,10 +57,11 @@ def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
 
 
 @dataclasses.dataclass(kw_only=True)
-class ClipRows:
-    """Collects clips of the films that rows of a listing name, and what is no clip.
+class ClipCollector:
+    """Collects clips of the videos in rows of a listing, and rejects.
 
-    sections: these rows. max_bytes: of a clip. inputs: as `ListingPart` has them.
+    sections: rows of the listing. schema: of the rows of clips. max_bytes: of a clip. inputs: as in
+    `ListingPart`.
     """
 
     sections: pa.RecordBatch
@@ -71,42 +72,47 @@ class ClipRows:
     _clips: list[Clip] = dataclasses.field(default_factory=list)
     _rates: list[Fraction] = dataclasses.field(default_factory=list)
     _data: bytearray = dataclasses.field(default_factory=bytearray)
-    _sizes: list[int] = dataclasses.field(default_factory=list)  # of the frames in _data
+    _sizes: list[int] = dataclasses.field(default_factory=list)  # of each frame in _data
     _digests: list[int] = dataclasses.field(default_factory=list)
-    # By row, and number of a frame in its film: the place in _sizes.
+    # {(row, frame number in the video): index in _sizes}
     _numbers: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
-    _places: list[list[int]] = dataclasses.field(default_factory=list)  # in _sizes, of each clip
-    _sides: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # of each clip
+    _places: list[list[int]] = dataclasses.field(
+        default_factory=list
+    )  # indices in _sizes, per clip
+    _sides: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # per clip
     _rejects: list[Reject] = dataclasses.field(default_factory=list)
-    _spoilt: list[Reject] = dataclasses.field(default_factory=list)
+    _invalid: list[Reject] = dataclasses.field(default_factory=list)
 
     @property
     def bytes(self) -> int:
-        """Of the frames that are held, each of which is held once, in however many clips it is."""
+        """Size of the collected frames, each counted once."""
         return len(self._data)
 
     def add(
         self, row: int, clip: Clip, frames: Sequence[EncodedFrame | RecordError], *, rate: Fraction
     ) -> None:
-        """A clip of the film of a row; it is spoilt where a frame is. rate: frames per second."""
+        """Add a clip of the video of a row. A clip with a broken frame is rejected.
+
+        rate: frames per second.
+        """
         coded = []
         for frame in frames:
             if isinstance(frame, RecordError):
-                self.spoil(row, clip.start, frame)
+                self.reject_record(row, clip.start, frame)
                 return
             coded.append(frame)
         size = sum(len(frame.data) for frame in coded)
         if size > self.max_bytes:
             what = f"a clip of {size} bytes, more than --max-clip-bytes {self.max_bytes}"
-            self.spoil(row, clip.start, RecordError(Reason.TOO_LARGE, what))
+            self.reject_record(row, clip.start, RecordError(Reason.TOO_LARGE, what))
             return
         sides = {(frame.height, frame.width) for frame in coded}
         if len(sides) > 1:
-            self.spoil(
+            self.reject_record(
                 row,
                 clip.start,
                 RecordError(
-                    Reason.BAD_VALUE, "the film changes its size within the clip: give a --size"
+                    Reason.BAD_VALUE, "the video changes its size within the clip: pass --size"
                 ),
             )
             return
@@ -118,7 +124,7 @@ class ClipRows:
         self._places.append([self._place((row, n), f) for n, f in zip(numbers, coded, strict=True)])
 
     def _place(self, number: tuple[int, int], frame: EncodedFrame) -> int:
-        """Where a frame stands, by its row and its number in the film: kept now, or before."""
+        """Return the index of a frame, given (row, frame number). Stores the frame if it is new."""
         place = self._numbers.get(number)
         if place is None:
             place = self._numbers[number] = len(self._sizes)
@@ -127,29 +133,29 @@ class ClipRows:
             self._digests.append(xxhash.xxh3_64_intdigest(frame.data))
         return place
 
-    def spoil(self, row: int, start: int, error: RecordError) -> None:
-        """A record that cannot be made. start: its first slot."""
+    def reject_record(self, row: int, start: int, error: RecordError) -> None:
+        """Reject a clip. start: its first slot."""
         key = f"{self.sections[batch.KEY][row].as_py()}#{start}"
-        self._spoilt.append(Reject(key, "read", error.reason, error.detail))
+        self._invalid.append(Reject(key, "read", error.reason, error.detail))
 
     def reject(self, row: int, error: RecordError) -> None:
-        """A film, or a segment, that cannot be read."""
+        """Reject a video or a segment."""
         key = self.sections[batch.KEY][row].as_py()
         self._rejects.append(Reject(key, "read", error.reason, error.detail))
 
     def take(self) -> ListingPart:
-        """What was collected since the last call."""
+        """Return the items collected since the last call."""
         listed = ListingPart(
             rows=self._rows() if self._at else None,
             rejects=self._rejects,
-            spoilt=self._spoilt,
+            invalid=self._invalid,
             inputs=self.inputs,
             data=self._data if self._at else None,
         )
         self._at, self._clips, self._rates = [], [], []
         self._data, self._sizes, self._digests, self._numbers = bytearray(), [], [], {}
         self._places, self._sides = [], []
-        self._rejects, self._spoilt = [], []
+        self._rejects, self._invalid = [], []
         self.inputs = 0
         return listed
 
@@ -172,7 +178,7 @@ class ClipRows:
             CONTENT: pa.array([_hash(row) for row in digests[places]], pa.uint64()),
             TIMES: fixed_lists(np.stack([clip.times for clip in self._clips])),
             END: pa.array([self._end(*one) for one in zip(self._clips, self._rates, strict=True)]),
-            OWN: pa.array([clip.own for clip in self._clips]),
+            OWN: pa.array([clip.real_frames for clip in self._clips]),
             HEIGHT: pa.array(heights),
             WIDTH: pa.array(widths),
             RATE: pa.array([float(rate) for rate in self._rates]),
@@ -182,14 +188,15 @@ class ClipRows:
 
     @staticmethod
     def _end(clip: Clip, rate: Fraction) -> int:
-        """Its last frame is taken to last as long as frames do on average."""
+        """Return the end of a clip in microseconds: its last frame lasts one average frame."""
         return int(clip.times[-1]) + (round(_MICRO / rate) if rate else 0)
 
 
-def pictures_of(rows: pa.RecordBatch) -> list[list[bytes]]:
-    """The frames of each clip, read from where they were written.
+def read_frames(rows: pa.RecordBatch) -> list[list[bytes]]:
+    """Read the encoded frames of each clip from the staged files.
 
-    Raises RunError where they are not there any more.
+    Raises:
+      RunError: a staged file is missing or has changed.
     """
     columns = (batch.PATH, STARTS, LENGTHS, CONTENT)
     found = []
@@ -201,15 +208,15 @@ def pictures_of(rows: pa.RecordBatch) -> list[list[bytes]]:
             frames = []
         if _hash(_digests(frames)) != content:
             raise RunError(
-                f"{shown(path)} is not what this job wrote there: remove {shown(place.parent)}, and"
-                " run the same command again"
+                f"{shown(path)} is not the file that this job wrote: remove {shown(place.parent)}"
+                " and run the same command again"
             )
         found.append(frames)
     return found
 
 
 def _frames(place: Location, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-    """They stand close together: read at once, with what there is between them."""
+    """Read frames in one request, because they are close together."""
     begin = min(starts)
     data = place.read_range(begin, max(map(operator.add, starts, lengths)) - begin)
     return [

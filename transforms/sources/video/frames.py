@@ -1,4 +1,4 @@
-"""The frames of a section of a film, decoded in order, each by its number."""
+"""Decoding of the frames of a section of a video, in order."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 from recordmill.errors import Reason, RecordError
 from recordmill.transforms.sources.video.clip_plan import ClipSection
-from recordmill.transforms.sources.video.video_decoder import Film, library
+from recordmill.transforms.sources.video.video_decoder import VideoFile, pyav
 
 Frames = Iterator[tuple[int, Any]]
 
 
-def decode_section(film: Film, section: ClipSection) -> Frames:
-    """(number in the film, a frame of PyAV's, or the RecordError of one that cannot be decoded) of
-    every frame from the section's key frame on, ascending.
+def decode_section(video: VideoFile, section: ClipSection) -> Frames:
+    """Decode all frames from the key frame of a section on.
 
-    After a frame that is broken, those are too that are decoded after it, to the next key frame:
-    they are made of it.
+    Yields (frame number, frame of PyAV or RecordError of a broken frame), in ascending order.
+    After a broken frame, all frames up to the next key frame are broken too, because they depend on
+    it.
     """
     ordered, key, following = section.ordered, section.key[0], section.base
     numbers = {time: number for number, time in enumerate(section.times.tolist(), following)}
     stop = following + len(section.times)
     is_broken = False
     broken: set[int] = set()
-    for packet in itertools.chain(_from_key(film, section), [None]):
-        frames, is_bad = _decoded(film, packet)
+    for packet in itertools.chain(_from_key(video, section), [None]):
+        frames, is_bad = _decoded(video, packet)
         if packet is not None:
-            # What is shown before the first key frame may be made of frames before that.
+            # Frames shown before the first key frame may depend on earlier frames.
             is_bad &= packet.pts is None or packet.pts >= key
             is_broken &= not (ordered and packet.is_keyframe)
         is_broken |= is_bad
@@ -49,32 +49,33 @@ def decode_section(film: Film, section: ClipSection) -> Frames:
         yield lost, _error(lost)
 
 
-def _decoded(film: Film, packet: Any) -> tuple[list[Any], bool]:
-    """The frames that a packet completes, for None those that the decoder still has; and whether
-    something is wrong with it.
+def _decoded(video: VideoFile, packet: Any) -> tuple[list[Any], bool]:
+    """Return the frames that a packet completes, and whether the packet is broken.
+
+    For None, return the frames that are left in the decoder.
     """
     try:
         if packet is None:
-            return film.stream.codec_context.decode(None), False
+            return video.stream.codec_context.decode(None), False
         return packet.decode(), packet.is_corrupt
-    except library().FFmpegError:
+    except pyav().FFmpegError:
         return [], True
 
 
 def _error(number: int) -> RecordError:
-    return RecordError(Reason.CORRUPT, f"frame {number} of the film cannot be decoded")
+    return RecordError(Reason.CORRUPT, f"frame {number} of the video cannot be decoded")
 
 
-def _from_key(film: Film, section: ClipSection) -> Iterator[Any]:
-    """The packets from a key frame on. Where the index leads past it, the film is read up to it."""
+def _from_key(video: VideoFile, section: ClipSection) -> Iterator[Any]:
+    """Yield the packets from a key frame on. Reads from the beginning if the index is wrong."""
     key = section.key
     if section.base:
-        film.seek(key)
+        video.seek(key)
     started = False
     for again in (False, True):
         if again:
-            film.restart()
-        for packet in film.demux():
+            video.restart()
+        for packet in video.demux():
             is_first = packet.pts == key[0] or not section.ordered
             started = started or (packet.is_keyframe and is_first)
             if started:

@@ -1,8 +1,7 @@
-"""Films as PyAV opens them: what their headers say, and their packets.
+"""Video files, read through PyAV: headers, packets and frames.
 
-A frame is known by its time: packets come in the order in which they are decoded, and the sorted
-times of all packets number the frames. What a file says must not lead to another one: FFmpeg is
-told which formats and protocols there are, so that a playlist among the films opens nothing.
+Packets come in decoding order. The sorted times of all packets number the frames. Formats and
+protocols of FFmpeg are restricted, so that a file (such as a playlist) cannot open other files.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.storage.files import InputFile, is_uri, open_file
+from recordmill.storage.files import is_uri
+from recordmill.storage.input_files import InputFile, open_file
 
 Ints = npt.NDArray[np.int64]
 
-# Demuxers of files that hold what they show, by the names that FFmpeg has for them. None of them
-# opens other files, as those of playlists (hls, dash, concat) and of pictures (image2) do. Those of
-# sound are there so that it can be told that there is nothing to see.
+# FFmpeg's names of allowed demuxers. None of them opens other files, unlike those of playlists
+# (hls, dash, concat) and of image sequences (image2). Audio demuxers allow better error messages.
 FORMATS = (
     *("mov", "mp4", "m4a", "3gp", "3g2", "mj2", "matroska", "webm", "avi", "mpegts", "mpeg"),
     *("mpegvideo", "m4v", "h264", "hevc", "flv", "asf", "ogg", "gif", "ivf", "nut", "mxf", "dv"),
@@ -36,24 +35,25 @@ FORMATS = (
     *("mp3", "wav", "flac", "aac", "amr", "w64", "aiff"),
 )
 _OPTIONS = {"protocol_whitelist": "file", "format_whitelist": ",".join(FORMATS)}
-_HEAD = 12  # bytes by which a format is known
-_HIDDEN_VP8 = 0x10  # of the first byte of a packet: whether its frame is shown
-_DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")  # as Matroska has it for a stream
-_LATE = Fraction(1, 20)  # seconds that a header may say too much
-_TRIES = 16  # to read on where something cannot be understood
-_LOST = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})
+_HEAD = 12  # bytes that identify a format
+_SHOWN_VP8 = 0x10  # bit in the first byte of a VP8 packet: the frame is shown
+# Duration of a stream in Matroska.
+_DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
+_LATE = Fraction(1, 20)  # tolerance in seconds for the duration in a header
+_TRIES = 16  # attempts to read on after invalid data
+_IO_ERRORS = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Packets:
-    """The frames of a film, by what its packets say.
+    """Times and sizes of the frames of a video, from its packets.
 
-    times: int64[frames], sorted, in units of the stream. keys: int64[k, 2], the time of each frame
-    from which decoding can begin and that at which its packet is decoded; ascending. sizes:
-    int64[k], bytes from a key frame to the next. end: the time at which the last frame ends.
-    missing: frames of which the header tells, and that are not there; None where it is not known
-    how many. ordered: whether each frame has a time of its own; else frames are numbered as they
-    are decoded.
+    times: presentation times of the frames, sorted, in the time base of the stream, int64[frames].
+    keys: (presentation time, decoding time) of each key frame, ascending, int64[k, 2].
+    sizes: bytes from a key frame to the next, int64[k].
+    end: end time of the last frame.
+    missing: number of frames that the header declares but that are missing; None if unknown.
+    ordered: whether frames have unique times; else frames are numbered in decoding order.
     """
 
     times: Ints
@@ -64,40 +64,45 @@ class Packets:
     ordered: bool = True
 
 
-def library() -> Any:
-    """PyAV. Raises ConfigError where it is not installed."""
-    return _needed("av", "read by PyAV")
+def pyav() -> Any:
+    """Return PyAV. Raises ConfigError if it is not installed."""
+    return _import_needed("av", "reading videos needs PyAV")
 
 
-def jpegs() -> Any:
-    """What codes frames as JPEG. Raises ConfigError where it is not installed."""
-    return _needed("simplejpeg", "coded by simplejpeg")
+def jpeg_codec() -> Any:
+    """Return simplejpeg, which encodes frames. Raises ConfigError if it is not installed."""
+    return _import_needed("simplejpeg", "encoding frames needs simplejpeg")
 
 
 @functools.cache
-def _needed(name: str, what: str) -> Any:
+def _import_needed(name: str, what: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"films are {what}, which is not installed: pip install 'recordmill[video]'"
+            f"{what}, which is not installed: pip install 'recordmill[video]'"
         ) from error
 
 
 def versions() -> dict[str, str]:
-    """{library: version} of what decodes and scales."""
-    av = library()
+    """Return {library: version} of the libraries that decode and scale."""
+    av = pyav()
     names = ("libavcodec", "libavfilter", "libavformat", "libswscale")
     found = {name: ".".join(map(str, av.library_versions[name])) for name in names}
     return {"pyav": av.__version__, **found}
 
 
-class Film:
-    """An open film, if it is still what the listing saw; a context manager.
+class VideoFile:
+    """An open video; a context manager.
+
+    Args:
+      path: path or URI.
+      size: listed size in bytes.
+      mtime: listed modification time in ns since the epoch.
 
     Raises:
-      ChangedInputError: it is not.
-      RecordError: it cannot be read, or has no pictures.
+      ChangedInputError: the file has changed since it was listed.
+      RecordError: the file cannot be read, or has no video stream.
       ConfigError: PyAV is not installed.
     """
 
@@ -120,14 +125,14 @@ class Film:
             raise
 
     def _open(self, head: bytes) -> None:
-        av = library()
+        av = pyav()
         if self._file is not None:
             self._file.seek(0)
         source = self._place[0] if self._file is None else self._file
         try:
             self._container = av.open(source, options=_OPTIONS, metadata_errors="ignore")
         except av.FFmpegError as error:
-            raise _no_film(head) from error
+            raise _open_error(head) from error
         try:
             self._container.flags |= av.container.Flags.gen_pts.value
             self.stream = self._find()
@@ -135,18 +140,18 @@ class Film:
             self._container.close()
             raise
         context = self.stream.codec_context
-        context.thread_type = "NONE"  # films are decoded side by side, not frames
+        context.thread_type = "NONE"  # parallelism is across videos
         context.thread_count = 1
-        # A frame that is broken is none, not what could be guessed of it.
+        # Report a broken frame as an error instead of concealing it.
         context.options = {"err_detect": "explode"}
 
     def restart(self) -> None:
-        """Goes to the beginning, as if nothing had been read. Raises RecordError."""
+        """Reopen the video at the beginning. Raises RecordError."""
         self._kept = None
         self._container.close()
         self._open(b"")
 
-    def __enter__(self) -> Film:
+    def __enter__(self) -> VideoFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -156,35 +161,37 @@ class Film:
 
     @property
     def has_sound(self) -> bool:
+        """True if there is an audio stream."""
         return bool(self._container.streams.audio)
 
     @property
     def unit(self) -> Fraction:
-        """Seconds that one of a time's units takes."""
+        """Time base of the stream in seconds."""
         return Fraction(self.stream.time_base)
 
     @property
     def rate(self) -> Fraction:
-        """Frames per second on average, as the header says; 0 where it does not."""
+        """Average frames per second according to the header, 0 if unknown."""
         return Fraction(self.stream.average_rate or self.stream.guessed_rate or 0)
 
     @property
     def pixels(self) -> tuple[int, int]:
-        """Height and width as they are stored."""
+        """Stored height and width in pixels."""
         context = self.stream.codec_context
         return context.height, context.width
 
     @property
     def aspect(self) -> Fraction:
-        """How wide a pixel is shown, compared with its height."""
+        """Pixel aspect ratio, width / height."""
         return Fraction(self.stream.sample_aspect_ratio or 1) or Fraction(1)
 
     def packets(self, *, keep: bool = False) -> Packets:
-        """Reads all of the film, and decodes nothing. keep: what was read is in memory, and `demux`
-        gives it once more.
+        """Read all packets without decoding them.
+
+        keep: whether to keep the packets in memory, so that the next `demux` yields them again.
 
         Raises:
-          RecordError: it has no frames, or its times do not tell how these follow each other.
+          RecordError: there are no frames, or their times do not give their order.
         """
         times: list[int] = []
         keys: list[tuple[int, int]] = []
@@ -202,23 +209,23 @@ class Film:
             if not keys and not packet.is_keyframe:
                 continue
             if packet.is_keyframe:
-                if times and time < last and self._tells_times:
+                if times and time < last and self._has_reliable_times:
                     raise RecordError(
                         Reason.UNSUPPORTED,
-                        f"its times begin anew after {len(times)} frames, as where films were put"
-                        " one behind another: join them as with ffmpeg -f concat, or apart",
+                        f"its times restart after {len(times)} frames, as in concatenated videos:"
+                        " join them with ffmpeg -f concat, or split them",
                     )
                 keys.append((time, time if packet.dts is None else packet.dts))
                 sizes.append(0)
             sizes[-1] += packet.size
-            if self._is_shown(packet) and time >= keys[0][0]:
+            if self._makes_frame(packet) and time >= keys[0][0]:
                 times.append(time)
                 if time >= last or len(times) == 1:
                     last, length = time, packet.duration or 0
         if read and guessed == read:
             raise RecordError(
                 Reason.UNSUPPORTED,
-                "frames without times, as in a bare stream: put it into a container, such as with"
+                "frames without times, as in a raw stream: put it into a container, such as with"
                 " ffmpeg -i FILE -c copy FILE.mp4",
             )
         if not times:
@@ -232,22 +239,22 @@ class Film:
             keys=np.array(keys, np.int64)[order],
             sizes=np.array(sizes, np.int64)[order],
             end=int(found[-1]) + length,
-            ordered=self._tells_times and not guessed and bool((np.diff(found) > 0).all()),
+            ordered=self._has_reliable_times and not guessed and bool((np.diff(found) > 0).all()),
         )
         self._kept = kept if keep else None
         return dataclasses.replace(packets, missing=self._missing(packets, read))
 
     def demux(self) -> Iterator[Any]:
-        """The packets of its pictures, to the end of what can be read.
+        """Yield the packets of the video stream, as far as they can be read.
 
         Raises:
-          RecordError: the file cannot be read any more.
+          RecordError: an I/O error.
         """
         if self._kept is not None:
             while self._kept:
                 yield self._kept.popleft()
             return
-        av = library()
+        av = pyav()
         packets = self._container.demux(self.stream)
         failed = 0
         while failed < _TRIES:
@@ -256,14 +263,14 @@ class Film:
             except (StopIteration, av.EOFError):
                 return
             except av.FFmpegError as error:
-                if error.errno in _LOST:
-                    raise RecordError(Reason.UNREADABLE, "an I/O error within the film") from error
-                failed += 1  # what it could not understand is behind us, perhaps
+                if error.errno in _IO_ERRORS:
+                    raise RecordError(Reason.UNREADABLE, "an I/O error within the video") from error
+                failed += 1  # the invalid data may be skipped now
                 packets = self._container.demux(self.stream)
                 continue
             except IndexError:
-                # PyAV 18 knows no stream that first shows itself in the middle of a file, as those
-                # of MPEG-TS may: the packet is of that one, and the next is read.
+                # PyAV 18 fails for a packet of a stream that begins in the middle of a file, as
+                # in MPEG-TS: skip that packet.
                 packets = self._container.demux(self.stream)
                 continue
             if packet.size:
@@ -272,49 +279,45 @@ class Film:
                 yield packet
 
     def seek(self, key: tuple[int, int]) -> None:
-        """Goes to a key frame, or somewhere before it."""
-        with contextlib.suppress(library().FFmpegError):
+        """Seek to a key frame, or to some place before it."""
+        with contextlib.suppress(pyav().FFmpegError):
             self._container.seek(min(key), stream=self.stream, backward=True)
 
     def _find(self) -> Any:
-        """The pictures. Raises RecordError where there are none."""
-        av = library()
+        """Return the video stream. Raises RecordError if there is none."""
+        av = pyav()
         attached = av.stream.Disposition.attached_pic
         streams = list(self._container.streams.video)
         moving = [one for one in streams if not one.disposition & attached]
         if not moving:
-            what = "only a picture on its cover" if streams else "no pictures"
-            raise RecordError(Reason.UNSUPPORTED, f"{what}: expected a film")
+            what = "only cover art" if streams else "no video stream"
+            raise RecordError(Reason.UNSUPPORTED, f"{what}: expected a video")
         moving = [one for one in moving if one.codec_context is not None] or moving
         found = max(moving, key=self._rank)
         if found.codec_context is None or not found.time_base:
-            raise RecordError(
-                Reason.UNSUPPORTED, "its pictures are coded in a way that FFmpeg cannot read"
-            )
+            raise RecordError(Reason.UNSUPPORTED, "FFmpeg has no decoder for its video stream")
         if not found.codec_context.width or not found.codec_context.height:
-            raise RecordError(Reason.CORRUPT, "the header says of no height and width")
+            raise RecordError(Reason.CORRUPT, "its header has no height and width")
         return found
 
     @staticmethod
     def _rank(stream: Any) -> tuple[bool, int]:
-        """Of several tracks the default one comes first, then the largest."""
+        """Return the rank of a stream: the default stream first, then the largest."""
         context = stream.codec_context
         pixels = 0 if context is None else context.height * context.width
-        return bool(stream.disposition & library().stream.Disposition.default), pixels
+        return bool(stream.disposition & pyav().stream.Disposition.default), pixels
 
-    def _is_shown(self, packet: Any) -> bool:
-        """Whether a frame comes of it: some are decoded for the sake of others."""
+    def _makes_frame(self, packet: Any) -> bool:
+        """Return whether a packet gives a frame that is shown."""
         if packet.is_discard:
             return False
         if self.stream.codec_context.name == "vp8":
-            return bool(memoryview(packet)[0] & _HIDDEN_VP8)
+            return bool(memoryview(packet)[0] & _SHOWN_VP8)
         return True
 
     @property
-    def _tells_times(self) -> bool:
-        """AVI has none: those of H.264 and H.265 are made up, and wrong where frames are not shown
-        as they are decoded.
-        """
+    def _has_reliable_times(self) -> bool:
+        """False for H.264 and H.265 with reordered frames in AVI, which stores no times."""
         context = self.stream.codec_context
         is_reordered = context.has_b_frames and context.name in ("h264", "hevc")
         return not (is_reordered and self._container.format.name == "avi")
@@ -328,30 +331,30 @@ class Film:
             return sum(bool(one.pos + one.size > size) for one in self.stream.index_entries)
         if form == "avi" and self.stream.frames:
             return max(int(self.stream.frames) - read, 0)
-        told = self._told_end
-        if told is None:
+        declared = self._declared_end
+        if declared is None:
             return 0
         late = max(2 * Fraction(packets.end - int(packets.times[-1])) * self.unit, _LATE)
-        return None if told > packets.end * self.unit + late else 0
+        return None if declared > packets.end * self.unit + late else 0
 
     @property
-    def _told_end(self) -> Fraction | None:
-        """Seconds at which its pictures end, as the header says."""
+    def _declared_end(self) -> Fraction | None:
+        """End of the video stream in seconds according to the header, None if unknown."""
         found = _DURATION.fullmatch(self.stream.metadata.get("DURATION", ""))
         if found is not None:
             return 3600 * int(found[1]) + 60 * int(found[2]) + Fraction(found[3])
         if self._container.format.name == "flv" and not self.has_sound:
             length = self._container.duration
-            return None if length is None else Fraction(length, library().time_base)
+            return None if length is None else Fraction(length, pyav().time_base)
         return None
 
 
-def _no_film(head: bytes) -> RecordError:
-    """Why FFmpeg cannot open what begins so."""
+def _open_error(head: bytes) -> RecordError:
+    """Return the error for a file that FFmpeg cannot open, given its first bytes."""
     if head[4:8] == b"ftyp":
         return RecordError(
             Reason.TRUNCATED, "an MP4 whose index cannot be read, or was never written"
         )
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         return RecordError(Reason.CORRUPT, "a Matroska file whose header cannot be read")
-    return RecordError(Reason.UNSUPPORTED, "no film: a format that is not known, or not allowed")
+    return RecordError(Reason.UNSUPPORTED, "not a video: the format is unknown or not allowed")

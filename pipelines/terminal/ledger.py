@@ -1,0 +1,54 @@
+"""The ledger of a dataset as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from recordmill.format.ledger import INPUT
+from recordmill.format.manifest import Manifest
+from recordmill.pipelines.terminal.tables import count_of
+
+
+def ledger(manifest: Manifest) -> Text:
+    """Return a line each for inputs, records and copies, such as `9 inputs: 8 read, 1 rejected`.
+
+    The number before the colon is the sum of the numbers after it.
+    """
+    inputs, records = manifest.ledger.inputs, manifest.ledger.records
+    copies, unit = manifest.ledger.copies, manifest.ledger.unit
+    listed = inputs.read + inputs.rejected + inputs.filtered
+    sums = [
+        _sum(
+            count_of(listed, "input"),
+            {
+                "read": inputs.read,
+                "rejected": inputs.rejected,
+                "filtered": inputs.filtered,
+            },
+        ),
+        _sum(
+            count_of(records.made, "record" if unit == INPUT else unit),
+            {
+                "written": records.written,
+                "rejected": records.rejected,
+                "filtered": records.filtered,
+                "dropped": records.dropped,
+            },
+        ),
+    ]
+    if manifest.ledger.packs is not None:
+        sums.append(count_of(manifest.ledger.packs, "pack"))
+    if (objects := manifest.ledger.objects) is not None:
+        written = {"written": objects.written, "dropped": objects.dropped}
+        sums.append(_sum(count_of(objects.made, "object"), written))
+    if copies.planned:
+        planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
+        sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
+    return Text("\n".join(sums))
+
+
+def _sum(total: str, parts: Mapping[str, int]) -> str:
+    counts = [f"{count:,} {what}" for what, count in parts.items() if count]
+    return f"{total}: {', '.join(counts)}" if counts else total

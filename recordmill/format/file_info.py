@@ -1,0 +1,72 @@
+"""Size and SHA-256 of files: of bytes, of a stream, or of a file while it is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+from recordmill.format.typed_json import take
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_BLOCK = 1 << 20  # bytes read and hashed at once
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileInfo:
+    """The size of a file in bytes, and the sha256 (hex) of its content."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read the size and the hash from the manifest's JSON."""
+        return cls(bytes=take(data, "bytes", int), sha256=take(data, "sha256", str))
+
+
+def file_info(content: bytes) -> FileInfo:
+    """Return the size and the hash of a file's content."""
+    return FileInfo(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def stream_info(stream: BinaryIO) -> FileInfo:
+    """Read a stream to its end and return its size and hash."""
+    hashing = HashingReader(stream)
+    while hashing.read(_BLOCK):
+        pass
+    return hashing.info
+
+
+class HashingReader(io.RawIOBase):
+    """A raw stream that hashes every byte read through it.
+
+    copy: a stream to which these bytes are also written, if given.
+    """
+
+    def __init__(self, file: BinaryIO, copy: BinaryIO | None = None) -> None:
+        self._file = file
+        self._copy = copy
+        self._sha256 = hashlib.sha256()
+        self._size = 0
+
+    @property
+    def info(self) -> FileInfo:
+        """Size and hash of the bytes read so far."""
+        return FileInfo(bytes=self._size, sha256=self._sha256.hexdigest())
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        block = self._file.read(memoryview(buffer).nbytes)
+        memoryview(buffer)[: len(block)] = block
+        self._sha256.update(block)
+        self._size += len(block)
+        if self._copy is not None:
+            self._copy.write(block)
+        return len(block)

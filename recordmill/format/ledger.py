@@ -1,0 +1,133 @@
+"""The ledger of a dataset: how many inputs, records and copies were read, written or left out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+from recordmill.format.typed_json import take, take_mapping
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputCounts:
+    """Numbers of listed inputs (files or rows): listed = read + rejected + filtered.
+
+    read: inputs that the listing accepted.
+    rejected: inputs that it could not use.
+    filtered: files that their name excludes, such as hidden ones.
+    """
+
+    read: int = 0
+    rejected: int = 0
+    filtered: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordCounts:
+    """Numbers of records without copies: made = written + rejected + filtered + dropped.
+
+    dropped: records removed by undersampling.
+    """
+
+    made: int = 0
+    written: int = 0
+    rejected: int = 0
+    filtered: int = 0
+    dropped: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CopyCounts:
+    """Numbers of oversampled copies: planned = written + rejected.
+
+    rejected: copies of records that were rejected or filtered while they were written.
+    """
+
+    planned: int = 0
+    written: int = 0
+    rejected: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObjectCounts:
+    """Numbers of objects, such as boxes, in written records and copies: made = written + dropped.
+
+    dropped: objects that an option removed, or of which an augmentation left nothing.
+    """
+
+    made: int = 0
+    written: int = 0
+    dropped: int = 0
+
+
+Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
+
+
+INPUT = "input"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Account of every input, record and copy of a run.
+
+    unit: what one record stands for: `input`, or a part of one, such as a chunk; only with `input`
+      the number of records equals the number of inputs.
+    packs: records of the dataset, if several counted records are packed into one; otherwise None.
+    objects: counts of objects, if records have any; otherwise None.
+    """
+
+    inputs: InputCounts
+    records: RecordCounts
+    copies: CopyCounts
+    unit: str = INPUT
+    packs: int | None = None
+    objects: ObjectCounts | None = None
+
+    def open_items(self) -> list[str]:
+        """Return a sentence for every sum that does not add up; empty if nothing was lost."""
+        records, copies = self.records, self.copies
+        items = []
+        if self.unit == INPUT and self.inputs.read != records.made:
+            items.append(
+                f"{self.inputs.read} inputs were read, but {records.made} records were made of them"
+            )
+        accounted = records.written + records.rejected + records.filtered + records.dropped
+        if records.made != accounted:
+            items.append(
+                f"{records.made} records were made, but {accounted} are accounted for"
+                f" ({records.written} written, {records.rejected} rejected,"
+                f" {records.filtered} filtered, {records.dropped} dropped)"
+            )
+        accounted = copies.written + copies.rejected
+        if copies.planned != accounted:
+            items.append(
+                f"{copies.planned} copies were planned, but {accounted} are accounted for"
+                f" ({copies.written} written, {copies.rejected} rejected)"
+            )
+        return items
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ledger as it is stored in dataset.json."""
+        found = dataclasses.asdict(self)
+        if self.objects is None:
+            del found["objects"]
+        return found
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the inverse of `to_json`."""
+        return cls(
+            inputs=_counts(data, "inputs", InputCounts),
+            records=_counts(data, "records", RecordCounts),
+            copies=_counts(data, "copies", CopyCounts),
+            unit=take(data, "unit", str) if "unit" in data else INPUT,
+            packs=None if data.get("packs") is None else take(data, "packs", int),
+            objects=_counts(data, "objects", ObjectCounts) if "objects" in data else None,
+        )
+
+
+def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
+    values = take_mapping(data, name, int)
+    fields = [field.name for field in dataclasses.fields(kind)]
+    return kind(**{field: values[field] for field in fields})

@@ -1,0 +1,177 @@
+"""Every kind of dataset, read in every way that there is: the same records, by their keys."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+import recordmill
+from recordmill.format.schema import feature_spec
+from tests.all_kinds import KINDS, make
+from tests.image_runs import Made
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def made(request, tmp_path_factory) -> Made:
+    return make(request.param, place=tmp_path_factory.mktemp("kind"))
+
+
+def keys(made: Made, split: str) -> list[tuple[str, int]]:
+    records = recordmill.open(made.folder, split)
+    return [(place.key, place.copy) for place in records.places()]
+
+
+def by_key(made: Made, split: str, records) -> dict:
+    records = list(records)
+    names = keys(made, split)
+    assert len(records) == len(names) == len(set(names))
+    return dict(zip(names, records, strict=True))
+
+
+def decoded(name: str, feature, value):
+    """What a record holds, with pictures as pixels, as TensorFlow decodes them."""
+    if feature.kind == "image" and feature.shape:
+        one = dataclasses.replace(feature, shape=())
+        return np.stack([decoded(name, one, picture) for picture in value])
+    if feature.kind == "image":
+        return tf.io.decode_image(value, channels=feature.raw_shape[-1]).numpy()
+    return value
+
+
+def assert_same(found: dict, expected: dict, features) -> None:
+    assert found.keys() == expected.keys()
+    for key, record in expected.items():
+        assert found[key].keys() == record.keys()
+        for name, value in record.items():
+            wanted = np.asarray(decoded(name, features[name], value))
+            got = np.asarray(found[key][name])
+            assert got.shape == wanted.shape, (key, name)
+            if wanted.dtype == object or wanted.dtype.kind == "S":
+                assert got.tolist() == wanted.tolist(), (key, name)
+            else:
+                assert got.dtype == wanted.dtype, (key, name)
+                np.testing.assert_array_equal(got, wanted, f"{key} {name}")
+
+
+def test_load_has_what_read_has(made) -> None:
+    for split in made.manifest.splits:
+        expected = by_key(made, split, recordmill.read(made.folder, split))
+        data = recordmill.load(made.folder, split, as_supervised=False)
+        assert len(data) == len(expected)
+        found = by_key(made, split, data.as_numpy_iterator())
+        assert_same(found, expected, made.manifest.features)
+
+
+def test_open_has_what_read_has(made) -> None:
+    for split in made.manifest.splits:
+        expected = list(recordmill.read(made.folder, split))
+        records = recordmill.open(made.folder, split)
+        for number in range(len(records) - 1, -1, -1):
+            record = records[number]
+            for name, value in expected[number].items():
+                np.testing.assert_array_equal(record[name], value, name)
+
+
+def test_batches_have_what_records_have(made) -> None:
+    """Ragged, so that nothing is filled up."""
+    expected = list(recordmill.load(made.folder, as_supervised=False).as_numpy_iterator())
+    batches = recordmill.load(made.folder, as_supervised=False, batch_size=7, padding="ragged")
+    assert len(batches) == -(-len(expected) // 7)
+    at = 0
+    for batch in batches:
+        size = next(iter(batch.values())).shape[0]
+        for number, record in enumerate(expected[at : at + size]):
+            for name, value in record.items():
+                one = batch[name][number]
+                got = one.to_tensor() if isinstance(one, tf.RaggedTensor) else one
+                np.testing.assert_array_equal(got.numpy(), value, name)
+        at += size
+    assert at == len(expected)
+
+
+def test_plain_tf_data_has_what_read_has(made) -> None:
+    features = made.manifest.features
+    if any(feature.sequence for feature in features.values()):
+        parse = sequence_parser(features)
+    else:
+        spec = {
+            name: tf.io.VarLenFeature(tf.as_dtype(one.dtype))
+            if one.shape is None
+            else tf.io.FixedLenFeature(one.shape, tf.as_dtype(one.dtype))
+            for name, one in feature_spec(features).items()
+        }
+
+        def parse(payload):
+            return tf.io.parse_single_example(payload, spec)
+
+    kind = "GZIP" if made.manifest.compression == "gzip" else ""
+    for split, info in made.manifest.splits.items():
+        files = [str(made.folder / shard.file) for shard in info.shards]
+        found = by_key(made, split, tf.data.TFRecordDataset(files, kind).map(parse))
+        expected = by_key(made, split, recordmill.read(made.folder, split))
+        assert found.keys() == expected.keys()
+        for key, record in expected.items():
+            for name, value in record.items():
+                got = found[key][name]
+                if isinstance(got, tf.SparseTensor):  # of several dimensions, too, all values
+                    got = tf.reshape(got.values, value.shape)
+                got = got.numpy()
+                if features[name].kind == "raw":
+                    got = np.frombuffer(got, value.dtype).reshape(value.shape)
+                np.testing.assert_array_equal(got, value, name)
+
+
+def sequence_parser(features):
+    spec = feature_spec(features)
+    context = {
+        name: tf.io.FixedLenFeature(one.shape, tf.as_dtype(one.dtype))
+        for name, one in spec.items()
+        if not one.sequence
+    }
+    lists = {
+        name: tf.io.FixedLenSequenceFeature(one.shape, tf.as_dtype(one.dtype))
+        for name, one in spec.items()
+        if one.sequence
+    }
+
+    def parse(payload):
+        here, there = tf.io.parse_single_sequence_example(payload, context, lists)
+        return here | there
+
+    return parse
+
+
+def test_tfds_has_what_read_has(made) -> None:
+    features = made.manifest.features
+    is_promised = "dataset_info.json" in made.manifest.files
+    assert is_promised == (not any("no TFDS files" in note for note in made.manifest.notes))
+    if not is_promised:
+        assert made.manifest.compression == "gzip" or any(one.sequence for one in features.values())
+        with pytest.raises(tfds.core.dataset_info.DatasetInfoFileError):
+            tfds.builder_from_directory(made.folder)
+        return
+    builder = tfds.builder_from_directory(made.folder)
+    in_order = tfds.ReadConfig(interleave_cycle_length=1)
+    for split in made.manifest.splits:
+        data = builder.as_dataset(split=split, read_config=in_order)
+        found = by_key(made, split, tfds.as_numpy(data))
+        expected = by_key(made, split, recordmill.read(made.folder, split))
+        for key, record in expected.items():
+            for name, value in record.items():
+                got = np.asarray(found[key][name])
+                wanted = np.asarray(decoded(name, features[name], value))
+                if features[name].kind == "raw" and got.dtype.kind in "SO":
+                    got = np.frombuffer(bytes(found[key][name]), wanted.dtype).reshape(wanted.shape)
+                assert got.tolist() == wanted.tolist(), (key, name)
+
+
+def test_tfds_slices(made) -> None:
+    if "dataset_info.json" not in made.manifest.files:
+        return
+    builder = tfds.builder_from_directory(made.folder)
+    count = made.manifest.splits["train"].records
+    parts = [builder.as_dataset(split=f"train[{part}]") for part in (":25%", "25%:", "3:10")]
+    quarter = round(count / 4)
+    assert [int(part.cardinality()) for part in parts] == [quarter, count - quarter, 7]

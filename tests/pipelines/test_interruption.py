@@ -1,0 +1,306 @@
+"""Runs that are stopped, or cannot go on: what they say and leave, and how the next one goes on."""
+
+import contextlib
+import errno
+import io
+import itertools
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from recordmill.errors import RunError
+from recordmill.job import lock, publishing
+from recordmill.job.staging import FOLDER
+from recordmill.pipelines.cli import main
+from recordmill.pipelines.job import Job
+from recordmill.processes.pool import ProcessPool
+from recordmill.storage import files
+from recordmill.storage.files import Location
+from recordmill.storage.local_files import LocalFiles
+from recordmill.transforms.staged.encoder_tasks import encode_chunk
+from recordmill.transforms.writing import shard_writer
+from tests.folders import make_folder
+from tests.image_runs import Made, encoders_kept, images, make
+from tests.paths import CLOTHING
+
+_PATIENCE = 60  # seconds, far more than anything here takes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+# --- Signals -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def long_job(tmp_path_factory) -> list[str]:
+    """Options of a job that takes a while: a few photos under many names, into many shards."""
+    folder = tmp_path_factory.mktemp("long") / "in"
+    for label in ("hat", "skirt"):
+        (folder / label).mkdir(parents=True)
+        photos = sorted((CLOTHING / label).iterdir())[:4]
+        for number, photo in itertools.product(range(25), photos):
+            (folder / label / f"{number}-{photo.name}").symlink_to(photo)
+    return ["--input", str(folder), "--size", "320", "--splits", "train=1", "--num-shards", "20"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(long_job, tmp_path_factory) -> str:
+    return make(tmp_path_factory.mktemp("undisturbed") / "out", *long_job).manifest.digest
+
+
+def finished(out: pathlib.Path) -> dict[str, int]:
+    """{shard: inode} of what is finished in staging."""
+    infos = out.glob(f"{FOLDER}/*/info/*.json")
+    return {info.stem: (info.parent.parent / "shards" / info.stem).stat().st_ino for info in infos}
+
+
+def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    for _ in range(_PATIENCE * 100):
+        if happened():
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.01)
+            pytest.fail(f"it ended before that: {process.communicate()}")
+    pytest.fail("it did not happen")
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # pid (name, which may hold anything) state parent ...
+            if int(status.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(status.parent.name))
+    return found
+
+
+def ends(pidfd: int) -> bool:
+    """Waits for a process that is not our child."""
+    ready, _, _ = select.select([pidfd], [], [], _PATIENCE)
+    os.close(pidfd)
+    return bool(ready)
+
+
+def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    done: dict[str, int] = {}
+    command = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.cli",
+        "images",
+        "--output",
+        str(out),
+        *long_job,
+    ]
+
+    def more_is_done() -> bool:
+        return len(finished(out)) > len(done)
+
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+        process = subprocess.Popen(
+            ["nice", "-n", "19", *command],  # so that this one sees what it does in time
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"TMPDIR": str(temporary)},
+        )
+        wait_until(more_is_done, process)
+        encoders = [os.pidfd_open(pid) for pid in children(process.pid)]
+        assert encoders
+        # Ctrl-C reaches the whole group, all else the one process it is sent to.
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        _, said = process.communicate(timeout=_PATIENCE)
+        assert process.returncode == code, said
+        for encoder in encoders:
+            assert ends(encoder)
+        if number != signal.SIGKILL:
+            assert f"stopped by {number.name}; run the same command again to continue" in said
+        assert "Traceback" not in said
+        assert not [*temporary.iterdir()]
+        assert not (out / "dataset.json").exists()
+        now = finished(out)
+        assert done.items() <= now.items(), "finished shards are used as they are"
+        done = now
+
+    # Not in this process: beside what other tests have imported Pillow may find another zlib, and
+    # that makes it another job.
+    subprocess.run(command, check=True, capture_output=True)
+    assert Made(out).manifest.digest == undisturbed
+    published = {name: (out / name).stat().st_ino for name in done}
+    assert published == done, "finished shards are moved, not written anew"
+    assert not (out / FOLDER).exists()
+
+
+# --- What goes wrong on the way ----------------------------------------------------------------
+
+
+@pytest.fixture
+def photos(tmp_path) -> pathlib.Path:
+    return make_folder(tmp_path / "in", {"ant": 8, "bee": 4})
+
+
+@pytest.fixture
+def argv(photos, tmp_path) -> list[object]:
+    return [
+        *("--input", photos, "--output", tmp_path / "out"),
+        *("--splits", "train=1", "--num-shards", 6),
+    ]
+
+
+@pytest.fixture
+def complaint(capfd, caplog) -> Callable[[list[object]], str]:
+    """Runs what must fail, and returns the one sentence that it says."""
+
+    def run(argv: list[object]) -> str:
+        assert images(*argv) == 1
+        said = capfd.readouterr().err
+        assert said.startswith("recordmill images: error: ")
+        assert said.count("\n") == 1, said
+        assert not caplog.records, "logged, which without pytest would be on the screen"
+        return said
+
+    return run
+
+
+def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
+    """The task of the fourth shard kills the process that takes it."""
+    submit = ProcessPool.submit
+    tasks = itertools.count(1)
+
+    def submit_death(pool, function, *args):
+        if function != "of a writer":
+            return submit(pool, function, *args)
+        if next(tasks) == 4:
+            return submit(pool, signal.raise_signal, signal.SIGKILL)
+        return submit(pool, encode_chunk, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_writer, "encode_chunk", "of a writer")
+        patch.setattr(ProcessPool, "submit", submit_death)
+        said = complaint(argv)
+    assert "an encoder process died in the middle of its work (signal 9, Killed)" in said
+    assert "the same command continues" in said
+    assert "while running" not in said
+    done = finished(tmp_path / "out")
+    # Its bundle ends with what was in hand beside it; where there is another bundle, that goes on.
+    assert 3 <= len(done) <= 5
+    assert images(*argv) == 0
+    for name, inode in done.items():
+        assert (tmp_path / "out" / name).stat().st_ino == inode
+
+
+def rewrite(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes() + b"more")
+
+
+def touch(path: pathlib.Path) -> None:
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "probe", "message"),
+    [
+        (rewrite, "none", "changed while the job ran (was"),
+        (touch, "header", "modified after it was listed, same size"),
+        (pathlib.Path.unlink, "none", "vanished while the job ran"),
+    ],
+)
+def test_a_file_that_changes(
+    change, probe, message, argv, photos, tmp_path, complaint, monkeypatch
+):
+    path = photos / "bee" / "002.jpg"
+    road = Job._road
+
+    def change_before(job, *args):
+        change(path)
+        return road(job, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "_road", change_before)
+        said = complaint([*argv, "--probe", probe])
+    assert str(path) in said
+    assert message in said
+    assert images(*argv, "--probe", probe) == 0
+    assert Made(tmp_path / "out").keys("train") == {
+        os.fspath(file.relative_to(photos)) for file in photos.rglob("*.jpg")
+    }
+
+
+class FullDisk(LocalFiles):
+    """No byte can be written below a folder of that name."""
+
+    def __init__(self, folder: str) -> None:
+        self._part = f"/{folder}/"
+
+    def open_output(self, path):
+        return FullFile(path, "wb") if self._part in path else super().open_output(path)
+
+    def write_bytes(self, path, data):
+        if self._part in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write_bytes(path, data)
+
+
+class FullFile(io.FileIO):
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk(argv, tmp_path, complaint, monkeypatch):
+    """At one step after the other; each run goes on where the one before had to stop."""
+    argv += ["--probe", "header"]
+    for folder in ("listing", "checked", "shards", "side"):
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "_LOCAL", FullDisk(folder))
+            said = complaint(argv)
+        assert f"/{folder}/" in said
+        assert "no space left on device; free some space, then run the same command again" in said
+        assert not (tmp_path / "out/dataset.json").exists()
+    assert images(*argv) == 0
+
+
+def test_a_second_run_on_the_same_output(argv, tmp_path, complaint):
+    with lock.hold_lock(Location.parse(str(tmp_path / "out" / FOLDER))):
+        assert f"process {os.getpid()} on " in complaint(argv)
+
+
+def test_a_run_that_finds_everything_done(argv, tmp_path, capfd):
+    assert images(*argv) == 0
+    before = state(tmp_path / "out")
+    assert main(["images", *map(str, argv)]) == 0
+    assert "nothing has changed" in capfd.readouterr().out
+    assert state(tmp_path / "out") == before
+
+
+def test_a_run_that_finishes_the_publishing_of_another_says_so(argv, tmp_path, complaint, capfd):
+    def stop(staging: object) -> None:
+        raise RunError("stopped in the middle of publishing")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publishing, "finish", stop)
+        assert "stopped in the middle of publishing" in complaint(argv)
+    assert not (tmp_path / "out/dataset.json").exists()
+    capfd.readouterr()
+    assert main(["images", *map(str, argv)]) == 0
+    said = capfd.readouterr().out
+    assert f"records written to {tmp_path / 'out'}" in said
+    assert "Publishing of an interrupted run was completed" in said
+    assert "nothing has changed" not in said
+    assert main(["verify", "--dataset", str(tmp_path / "out"), "--quiet"]) == 0
+
+
+def state(folder: pathlib.Path) -> dict[pathlib.Path, tuple[int, int]]:
+    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.rglob("*")}

@@ -1,0 +1,311 @@
+"""`recordmill text` from end to end: real messages in, read back by TensorFlow."""
+
+import itertools
+import json
+import pathlib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from recordmill.pipelines.cli import main
+from recordmill.transforms.encoders.tokenization.word_pattern import (
+    SPLIT_WORDS,
+    SPLIT_WORDS_REWRITE,
+)
+from tests.image_runs import Made, encoders_kept, run
+from tests.image_runs import make as make_any
+from tests.paths import SMS
+from tests.tensorflow_reads import parse
+from tests.texts import sms
+
+MESSAGES = ("--input", SMS, "--format", "tsv", "--seed", 7)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def make(folder: pathlib.Path, *argv: object) -> Made:
+    made = make_any(folder, *argv, command="text")
+    assert main(["verify", "--dataset", str(folder), "--deep", "--quiet"]) == 0
+    return made
+
+
+def texts(made: Made, split: str) -> dict[tuple[str, int], str]:
+    return {at: example["text"][0].decode() for at, example in made.examples(split).items()}
+
+
+@pytest.fixture(scope="module")
+def spam(tmp_path_factory) -> Made:
+    """What the README makes of the messages."""
+    return make(
+        tmp_path_factory.mktemp("spam") / "out",
+        *(*MESSAGES, "--tokenizer", "words", "--features", "text,tokens", "--max-length", 40),
+        *("--balance", "oversample", "--dedup", "group"),
+        *("--splits", "train=0.8,validation=0.1,test=0.1", "--num-shards", "train=3"),
+    )
+
+
+def test_every_message_is_there_once(spam):
+    written = [
+        (row["label"], text)
+        for split in spam.manifest.splits
+        for row, text in zip(spam.index(split), texts(spam, split).values(), strict=True)
+        if row["copy"] == 0
+    ]
+    assert len(written) == 5574
+    assert Counter(written) == Counter(sms())
+
+
+def test_train_is_balanced_and_nothing_else_is(spam):
+    train = spam.manifest.splits["train"].classes
+    assert train["ham"] == train["spam"] > 3500
+    assert not any(row["copy"] for split in ("validation", "test") for row in spam.index(split))
+
+
+def test_no_text_stands_in_two_splits(spam):
+    found = [
+        {" ".join(text.lower().split()) for text in texts(spam, split).values()}
+        for split in ("train", "validation", "test")
+    ]
+    assert all(found)
+    for one, other in itertools.combinations(found, 2):
+        assert not one & other
+
+
+def compared(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def vectorizer(made: Made, **options) -> tf.keras.layers.TextVectorization:
+    """As `word_pattern` says, with the published file."""
+
+    def standardize(batch):
+        lowered = tf.strings.lower(batch, encoding="utf-8")
+        return tf.strings.regex_replace(lowered, SPLIT_WORDS, SPLIT_WORDS_REWRITE)
+
+    return tf.keras.layers.TextVectorization(
+        standardize=standardize,
+        split="whitespace",
+        vocabulary=str(made.folder / "vocabulary/tokens.txt"),
+        **options,
+    )
+
+
+def test_ids_are_those_of_text_vectorization(spam):
+    examples = parse(spam, "train") + parse(spam, "test")
+    layer = vectorizer(spam, output_sequence_length=40)
+    wanted = layer(tf.stack([example["text"] for example in examples]))
+    got = tf.stack([example["tokens"] for example in examples])
+    assert np.array_equal(got, wanted)
+    masks = np.array([example["tokens/mask"] for example in examples])
+    assert np.array_equal(masks, got != 0)
+    assert np.array_equal(masks.sum(1), [int(example["tokens/length"]) for example in examples])
+
+
+def words(made: Made, split: str) -> set[str]:
+    # Every message is of Unicode's first planes: the layer without a vocabulary splits them.
+    layer = tf.keras.layers.TextVectorization(
+        standardize=vectorizer(made)._standardize, split="whitespace"
+    )
+    layer.adapt(list(texts(made, split).values()))
+    return set(layer.get_vocabulary()[2:])
+
+
+def test_the_vocabulary_is_learned_from_train_alone(spam):
+    lines = (spam.folder / "vocabulary/tokens.txt").read_text().splitlines()
+    train = words(spam, "train")
+    assert set(lines) == train
+    others = words(spam, "validation") | words(spam, "test")
+    only_there = others - train
+    assert len(only_there) > 100
+    assert not only_there & set(lines)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"--workers": 1, "--num-shards": "train=3"},
+        {"--workers": 2, "--num-shards": "train=3", "--spill-above": "10kB"},
+    ],
+)
+def test_the_same_bytes_with_any_number_of_workers(spam, tmp_path, options):
+    argv = [str(word) for pair in options.items() for word in pair]
+    again = make(
+        tmp_path / "out",
+        *(*MESSAGES, "--tokenizer", "words", "--features", "text,tokens", "--max-length", 40),
+        *("--balance", "oversample", "--dedup", "group", *argv),
+        *("--splits", "train=0.8,validation=0.1,test=0.1"),
+    )
+    assert again.manifest.digest == spam.manifest.digest
+    assert (again.folder / "dataset.json").read_bytes() == (
+        spam.folder / "dataset.json"
+    ).read_bytes()
+
+
+def test_tfidf_is_that_of_scikit_learn(tmp_path):
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    made = make(tmp_path / "out", *MESSAGES, "--features", "text,tfidf", "--ngrams", 2)
+    lines = (made.folder / "vocabulary/tokens.txt").read_text().splitlines()
+    split = vectorizer(made)._standardize
+
+    def terms(text):
+        tokens = split(tf.constant(text)).numpy().decode().split()
+        return tokens + [" ".join(pair) for pair in itertools.pairwise(tokens)]
+
+    theirs = TfidfVectorizer(analyzer=terms, vocabulary={line: i for i, line in enumerate(lines)})
+    theirs.fit(texts(made, "train").values())
+    for name in ("train", "test"):
+        examples = made.examples(name).values()
+        wanted = theirs.transform([example["text"][0].decode() for example in examples]).toarray()
+        got = np.zeros_like(wanted)
+        for row, example in enumerate(examples):
+            got[row, example["tfidf/indices"]] = example["tfidf/values"]
+        assert np.abs(got - wanted).max() < 1e-6
+
+
+def test_copies_vary_and_records_do_not(tmp_path):
+    varied = ("--balance", "oversample", "--augment", "word-dropout,word-swap")
+    made = make(tmp_path / "a", *MESSAGES, *varied)
+    again = make(tmp_path / "b", *MESSAGES, *varied, "--workers", 2)
+    assert made.manifest.digest == again.manifest.digest
+    plain = {f"SMSSpamCollection#{row}": text for row, (_, text) in enumerate(sms(), 1)}
+    changed = unchanged = 0
+    for (key, copy), text in texts(made, "train").items():
+        if copy == 0:
+            assert text == plain[key]
+        elif text == plain[key]:
+            unchanged += 1
+        else:
+            changed += 1
+            assert not Counter(text.split()) - Counter(plain[key].split())
+    assert changed > 5 * unchanged
+
+
+def test_duplicates_are_dropped_and_told(tmp_path):
+    made = make(tmp_path / "out", *MESSAGES, "--dedup", "drop")
+    found = [text for split in made.manifest.splits for text in texts(made, split).values()]
+    assert sorted(map(compared, found)) == sorted({compared(text) for _, text in sms()})
+    records = made.manifest.ledger.records
+    assert records.filtered == 5574 - len(found) > 400
+    assert records.made == 5574
+
+
+@pytest.mark.parametrize(
+    ("argv", "kept"),
+    [
+        (("--min-chars", 100), lambda text: len(text) >= 100),
+        (("--max-chars", 50), lambda text: len(text) <= 50),
+        (("--tokenizer", "whitespace", "--min-tokens", 5, "--max-tokens", 9),
+         lambda text: 5 <= len(text.encode().split()) <= 9),
+    ],
+)  # fmt: skip
+def test_lengths(tmp_path, argv, kept):
+    made = make(tmp_path / "out", *MESSAGES, "--features", "text", *argv)
+    found = [text for split in made.manifest.splits for text in texts(made, split).values()]
+    assert sorted(found) == sorted(text for _, text in sms() if kept(text))
+    assert made.manifest.ledger.records.filtered == 5574 - len(found) > 0
+
+
+def test_a_tokenizer_of_hugging_face(tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    trained = Tokenizer(models.BPE(unk_token="[UNK]"))
+    trained.pre_tokenizer = pre_tokenizers.Whitespace()
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=["[UNK]"], show_progress=False)
+    trained.train_from_iterator([text for _, text in sms()[:1000]], trainer)
+    trained.save(str(tmp_path / "tokenizer.json"))
+    made = make(
+        tmp_path / "out",
+        *(*MESSAGES, "--tokenizer", tmp_path / "tokenizer.json", "--features", "text,tokens"),
+    )
+    for example in made.examples("test").values():
+        assert example["tokens"] == trained.encode(example["text"][0].decode()).ids
+    published = made.folder / "vocabulary/tokenizer.json"
+    assert published.read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
+    # What counts is what the file holds, not where it stands.
+    (tmp_path / "tokenizer.json").rename(tmp_path / "other.json")
+    argv = (*MESSAGES, "--tokenizer", tmp_path / "other.json", "--features", "text,tokens")
+    assert run("text", *argv, "--output", tmp_path / "out") == 0
+
+
+def test_a_folder_by_split_and_class(tmp_path):
+    for split, label, number in [
+        (split, label, number)
+        for split in ("train", "test")
+        for label in ("good", "bad")
+        for number in range(3)
+    ]:
+        place = tmp_path / "in" / split / label
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number}.txt").write_text(f"{label} {split}\n{number} ä")
+    made = make(tmp_path / "out", "--input", tmp_path / "in")
+    assert set(made.manifest.splits) >= {"train", "test"}
+    assert made.manifest.labels == ("bad", "good")
+    assert texts(made, "test")["test/bad/2.txt", 0] == "bad test\n2 ä"
+
+
+def test_columns_beside_the_text_are_carried_along(tmp_path):
+    lines = [
+        {"id": i, "body": f"text {i}", "score": i / 2, "tags": ["a"] * (i % 3)} for i in range(40)
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made = make(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--key-column", "id")
+    found = {
+        key: example
+        for split in made.manifest.splits
+        for key, example in made.examples(split).items()
+    }
+    assert found["7", 0] == {"text": [b"text 7"], "score": [3.5], "tags": [b"a"]}
+    assert len(found) == 40
+
+
+def test_quotes_that_hide_rows_are_told(tmp_path, capsys):
+    argv = ("--input", SMS, "--format", "tsv", "--quoting", "on", "--output", tmp_path / "out")
+    assert main(["text", "--workers", "1", *map(str, argv)]) == 0
+    told = capsys.readouterr().err
+    assert "spans lines: 1, the first is SMSSpamCollection#5082" in told
+    assert "pass --quoting off" in told
+    assert Made(tmp_path / "out").manifest.ledger.inputs.read == 5572
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--text-column", "txet"), "it has 'Label', 'SMS'"),
+        (("--tokenizer", "wrods"), "expected words, whitespace, chars, bytes, bpe or"),
+        (("--tokenizer", "missing.json"), "--tokenizer missing.json: there is no such file"),
+        (("--tokenizer", str(SMS)), "expected a Hugging Face tokenizer.json or a SentencePiece"),
+        (
+            ("--features", "tokens", "--augment", "word-swap"),
+            "--augment applies to oversampled copies",
+        ),
+        (("--dedup", "group", "--group-column", "SMS"), "--dedup group: cannot be combined"),
+        (("--min-frequency", "3"), "--min-frequency: requires a learned vocabulary"),
+        (("--tokenizer", "words", "--min-frequency", "99999"), "no token in the"),
+    ],
+)
+def test_invalid_options_are_reported(tmp_path, capsys, argv, message):
+    code = run("text", *MESSAGES, "--output", tmp_path / "out", *argv)
+    assert code == (1 if "no token" in message else 2)
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out/dataset.json").exists()
+
+
+def test_equal_texts_that_the_input_puts_into_two_splits_are_told(tmp_path, capsys):
+    lines = ["text,split", "one,train", "two,test", "one,test"]
+    (tmp_path / "in.csv").write_text("\n".join(lines))
+    argv = ("--input", tmp_path / "in.csv", "--output", tmp_path / "out", "--split-column", "split")
+    assert run("text", *argv, "--dedup", "group") == 1
+    told = capsys.readouterr().err
+    assert (
+        "(test: in.csv#3, train: in.csv#1); name one split for each group, or take --dedup drop"
+        in told
+    )

@@ -1,0 +1,349 @@
+"""Encoder processes: results, errors, and the death of a child or of the parent."""
+
+import contextlib
+import importlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import wait
+
+import numpy as np
+import pytest
+
+from recordmill.errors import Reason, RecordError, RunError
+from recordmill.processes.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
+from recordmill.processes.shared_memory import CAPACITY
+from tests.paths import ROOT
+
+
+class NotUnpicklableError(Exception):
+    """Can be pickled, but not unpickled."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+class NotPicklableError(Exception):
+    def __reduce__(self):
+        raise TypeError("not this one")
+
+
+def double(array, *, plus=0):
+    return array * 2 + plus
+
+
+def process_id(_=None):
+    return os.getpid()
+
+
+def fail(error):
+    raise error
+
+
+def fail_not_unpicklable():
+    raise NotUnpicklableError("salt", "pepper")
+
+
+def fail_not_picklable():
+    raise NotPicklableError("no way out")
+
+
+def leave(code):
+    os._exit(code)
+
+
+def kill(number):
+    os.kill(os.getpid(), number)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def wait_for(path):
+    """Return when the pipe has been opened and closed by a writer."""
+    read(path)
+    return os.getpid()
+
+
+def process_ids(pool, folder, tasks=2):
+    """Return the ids of the processes that run several tasks at the same time."""
+    pipes = [folder / f"pipe-{i}" for i in range(tasks)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    futures = [pool.submit(wait_for, pipe) for pipe in pipes]
+    with contextlib.ExitStack() as stack:
+        for pipe in pipes:  # opens once its task reads
+            stack.enter_context(pipe.open("wb"))
+            pipe.unlink()
+    return {future.result(timeout=60) for future in futures}
+
+
+def end(number):
+    """Kill a process and return when it has ended, without reaping it."""
+    handle = os.pidfd_open(number)
+    os.kill(number, signal.SIGKILL)
+    wait([handle])
+    os.close(handle)
+
+
+def parent(number):
+    """Return the id of the parent of a process."""
+    return int(pathlib.Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def unpicklable():
+    return threading.Lock()
+
+
+@pytest.fixture(scope="module")
+def pool():
+    made = ProcessPool(2)
+    yield made
+    made.close()
+
+
+def test_tasks_run_in_child_processes(pool, tmp_path):
+    futures = [pool.submit(double, np.arange(1000) + i, plus=i) for i in range(40)]
+    for i, future in enumerate(futures):
+        assert (future.result() == (np.arange(1000) + i) * 2 + i).all()
+    ids = process_ids(pool, tmp_path)
+    assert len(ids) == 2
+    assert os.getpid() not in ids
+
+
+@pytest.mark.parametrize("size", [8 << 20, CAPACITY - 100, CAPACITY, CAPACITY + 1])
+def test_messages_larger_than_the_buffer_of_the_socket_or_the_shared_memory(pool, size):
+    """In both directions, between small messages."""
+    value = np.random.default_rng(0).bytes(size)
+    for given in (b"before", value, b"after"):
+        assert pool.submit(bytes, given).result() == given
+
+
+def test_a_result_is_not_overwritten_by_later_ones():
+    pool = ProcessPool(1)
+    futures = [pool.submit(np.full, 1 << 16, i) for i in range(8)]
+    assert [set(future.result().tolist()) for future in futures] == [{i} for i in range(8)]
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("k"), RecordError(Reason.CORRUPT, "half a file"), RunError("disk")]
+)
+def test_errors_keep_their_type(pool, error):
+    with pytest.raises(type(error)) as caught:
+        pool.submit(fail, error).result()
+    assert str(caught.value) == str(error)
+    assert f'File "{__file__}", line' in caught.value.__notes__[-1]
+    assert ", in fail\n    raise error" in caught.value.__notes__[-1]
+    assert (
+        vars(caught.value).items()
+        >= {k: v for k, v in vars(error).items() if not k.startswith("__")}.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (fail_not_unpicklable, "NotUnpicklableError: salt and pepper (not picklable"),
+        (fail_not_picklable, "NotPicklableError: no way out (not picklable"),
+    ],
+)
+def test_errors_that_cannot_be_pickled_are_described(pool, function, message):
+    with pytest.raises(RuntimeError) as caught:
+        pool.submit(function).result()
+    assert str(caught.value).startswith(message)
+    assert f", in {function.__name__}\n" in caught.value.__notes__[-1]
+
+
+def test_a_result_that_cannot_be_pickled_is_an_error(pool):
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pool.submit(unpicklable).result()
+
+
+def test_a_task_that_cannot_be_pickled_is_an_error_at_once(pool):
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pool.submit(double, threading.Lock())
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "how"),
+    [
+        (leave, 3, "exit code 3"),
+        (leave, 0, "exit code 0"),
+        (kill, signal.SIGKILL, "signal 9, Killed"),
+        (kill, signal.SIGSEGV, "signal 11, Segmentation fault"),
+    ],
+)
+def test_a_process_that_dies_fails_its_task_and_is_replaced(
+    pool, function, argument, how, tmp_path
+):
+    future = pool.submit(function, argument)
+    with pytest.raises(WorkerDied, match=how):
+        future.result(timeout=60)
+    assert len(process_ids(pool, tmp_path)) == 2
+
+
+def test_a_process_killed_between_tasks_is_replaced(pool, tmp_path):
+    before = process_ids(pool, tmp_path)
+    for number in before:
+        end(number)
+    after = process_ids(pool, tmp_path)
+    assert len(after) == 2
+    assert not after & before
+
+
+def test_no_more_processes_than_tasks_are_used(tmp_path):
+    cores = len(os.sched_getaffinity(0))
+    pool = ProcessPool(1000)
+    assert len({pool.submit(process_id).result() for _ in range(8)}) == 1
+    assert len(process_ids(pool, tmp_path, tasks=cores + 2)) == cores + 2
+    pool.close()
+
+
+def test_closing_kills_processes_during_a_task(tmp_path):
+    pool = ProcessPool(1)
+    number = pool.submit(process_id).result()
+    os.mkfifo(tmp_path / "pipe")
+    future = pool.submit(read, str(tmp_path / "pipe"))
+    queued = pool.submit(process_id)
+    with open(tmp_path / "pipe", "wb"):  # opens once the task reads
+        pool.close()
+    with pytest.raises(WorkerDied):
+        future.result(timeout=60)
+    assert queued.cancelled()
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+def test_the_shared_pool_is_created_once():
+    close_shared_pool()
+    first = shared_pool(1)
+    assert shared_pool(5) is first
+    assert first.workers == 1
+    close_shared_pool()
+    close_shared_pool()
+    assert shared_pool(1) is not first
+    close_shared_pool()
+
+
+_PARENT = """
+import sys
+from recordmill.processes.pool import ProcessPool
+from tests.recordmill.processes.test_pool import process_id, read
+
+pool = ProcessPool(2)
+pool.submit(process_id).result()
+pool.submit(read, sys.argv[1]).result()
+"""
+
+
+def test_processes_import_modules_before_the_first_task():
+    """The task itself does not import numpy."""
+    for imports in ([], ["numpy"]):
+        pool = ProcessPool(1, imports=imports)
+        assert ("numpy" in pool.submit(eval, "[*__import__('sys').modules]").result()) == bool(
+            imports
+        )
+        pool.close()
+
+
+def test_children_do_not_outlive_a_killed_parent(tmp_path):
+    """One child is idle, the other finishes its task first."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(pipe)], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    with open(pipe, "wb"):  # opens once the task reads
+        parent.kill()
+        parent.wait()
+    # The children share the standard output, which is closed when the last of them ends.
+    assert parent.communicate(timeout=60) == (b"", None)
+
+
+def test_modules_in_the_current_folder_do_not_shadow_the_librarys(tmp_path):
+    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
+    code = (
+        "import sys; sys.path.pop(0)\n"
+        "from recordmill.processes.pool import ProcessPool\n"
+        "pool = ProcessPool(1)\n"
+        "print(pool.submit(len, 'abc').result())\n"
+        "pool.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_a_failed_import_is_reported_by_the_task_that_needs_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "fragile.py"
+    module.write_text("def work(): return 1\n")
+    work = importlib.import_module("fragile").work
+    module.write_text("raise ImportError('libfragile.so is missing')\n")
+    pool = ProcessPool(1, imports=["fragile"])
+    try:
+        with pytest.raises(ImportError, match=r"libfragile\.so is missing") as caught:
+            pool.submit(work).result()
+        assert f'File "{module}", line 1' in caught.value.__notes__[-1]
+        assert pool.submit(double, 2).result() == 4
+    finally:
+        pool.close()
+
+
+START = """
+import sys, threading
+from recordmill.processes import environment
+
+environment.set_up()
+import pyarrow.compute
+
+from recordmill.processes.pool import ProcessPool
+from tests.recordmill.processes.test_pool import command, kill
+
+if sys.argv[1] == "threads":
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+pool = ProcessPool(1)
+print(pool.submit(command).result())
+if sys.argv[2] == "killed":
+    print(pool.submit(kill, 9).exception())
+    print(pool.submit(command).result())
+pool.close()
+"""
+
+
+def command() -> str:
+    """Return the parent's id, and the command line of this process."""
+    line = pathlib.Path("/proc/self/cmdline").read_text().replace("\0", " ")
+    assert os.getpgid(0) == os.getpid(), "Ctrl-C in a terminal reaches the parent's process group"
+    return f"{os.getppid()} {line}".replace("\n", " ")
+
+
+@pytest.mark.parametrize("killed", ["killed", "alive"])
+@pytest.mark.parametrize(("threads", "spawned"), [("none", False), ("threads", True)])
+def test_children_are_forked_only_if_there_are_no_threads(threads, spawned, killed):
+    """A child that was killed is replaced by a new interpreter, because the pool has threads."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, threads, killed],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=60)
+    first, *rest = out.splitlines()
+    assert first.split()[0] == str(process.pid)
+    assert ("child_process import main" in first) == spawned
+    if killed == "killed":
+        assert "(signal 9, Killed)" in rest[0]
+        assert rest[1].split()[0] == str(process.pid)
+        assert "child_process import main" in rest[1]
+    assert (err, process.returncode) == ("", 0)

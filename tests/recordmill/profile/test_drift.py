@@ -1,0 +1,126 @@
+"""How far records are apart, against shares that are counted one by one."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recordmill.profile import drift
+from recordmill.profile.statistics_file import ALL_EXAMPLES, parse
+from recordmill.transforms.model import batch
+from recordmill.transforms.statistics.dataset_statistics import Statistics
+from recordmill.transforms.statistics.statistics_proto import to_bytes
+
+
+def slices_of(**splits):
+    """The statistics of {split: {column: values}}, as they are read back from their file."""
+    parts = []
+    for split, columns in splits.items():
+        arrays = {name: values if isinstance(values, pa.Array) else pa.array(values)
+                  for name, values in columns.items()}  # fmt: skip
+        size = len(next(iter(arrays.values())))
+        ours = {batch.SPLIT: pa.repeat(split, size), batch.LABEL: pa.nulls(size, pa.string())}
+        rows = pa.RecordBatch.from_pydict(ours | arrays)
+        parts.append(Statistics.of(rows, arrays))
+    return parse(to_bytes(Statistics.sum(parts)))
+
+
+def only(comparison):
+    (one,) = comparison.distances
+    return one
+
+
+def test_categories_are_compared_by_their_shares():
+    train, test = ["a"] * 60 + ["b"] * 40, ["a"] * 10 + ["b"] * 6 + ["c"] * 4
+    found = only(drift.skew(slices_of(train={"x": train}, test={"x": test})))
+    assert (found.column, found.records, found.kind) == ("x", "test", "skew")
+    assert found.infinity_norm == pytest.approx(0.2)
+    assert found.where == "c"
+    assert found.shares == pytest.approx((0, 0.2))
+    one, two = np.array([0.6, 0.4, 0]), np.array([0.5, 0.3, 0.2])
+    middle = (one + two) / 2
+    parts = [np.sum(p[p > 0] * np.log2(p[p > 0] / middle[p > 0])) for p in (one, two)]
+    assert found.jensen_shannon == pytest.approx(sum(parts) / 2)
+
+
+def test_numbers_are_compared_over_tenths_of_the_reference():
+    generator = np.random.default_rng(0)
+    train, test = generator.normal(size=50_000), generator.normal(0.5, 2, size=20_000)
+    found = only(drift.skew(slices_of(train={"x": train}, test={"x": test})))
+    edges = np.quantile(train, np.arange(11) / 10)
+    shares = [np.bincount(np.searchsorted(edges, x), minlength=12) / len(x) for x in (train, test)]
+    expected = np.abs(shares[0] - shares[1])
+    assert found.infinity_norm == pytest.approx(expected.max(), abs=0.02)
+
+
+def test_small_integers_are_compared_exactly():
+    train, test = [0] * 50 + [1] * 30 + [7] * 20, [0] * 10 + [1] * 6 + [200] * 4
+    found = only(drift.skew(slices_of(train={"x": train}, test={"x": test})))
+    assert found.infinity_norm == pytest.approx(0.2)
+
+
+def test_what_stays_the_same_has_no_distance():
+    values = {"x": np.random.default_rng(0).lognormal(size=1000), "c": ["a", "b"] * 500}
+    found = drift.skew(slices_of(train=values, test=values))
+    assert [one.infinity_norm for one in found.distances] == [0, 0]
+    assert [one.jensen_shannon for one in found.distances] == [0, 0]
+
+
+def test_a_constant_that_moves_is_far_away():
+    found = only(drift.skew(slices_of(train={"x": [5.0] * 9}, test={"x": [6.0] * 9})))
+    assert found.infinity_norm == 1
+    assert found.jensen_shannon == pytest.approx(1)
+
+
+def test_values_that_are_not_finite_count():
+    nan, inf = float("nan"), float("inf")
+    train = pa.array([1.0, 2.0, 3.0, 4.0])
+    test = pa.array([1.0, 2.0, nan, inf], from_pandas=False)
+    found = only(drift.skew(slices_of(train={"x": train}, test={"x": test})))
+    assert found.infinity_norm == pytest.approx(0.25)
+
+
+def test_missing_values_are_told_beside_the_distance():
+    train, test = [1, 2, None, None], [1, 2, 1, 2]
+    found = only(drift.skew(slices_of(train={"x": train}, test={"x": test})))
+    assert found.missing == (0.5, 0)
+    assert found.infinity_norm == 0
+
+
+def test_datasets_are_compared_as_a_whole_and_columns_that_differ_are_told():
+    before = slices_of(train={"a": ["x"] * 10, "gone": [1] * 10, "was": [1] * 10},
+                       test={"a": ["y"] * 10, "gone": [1] * 10, "was": [1] * 10})  # fmt: skip
+    now = slices_of(train={"a": ["x"] * 20, "new": [1] * 20, "was": ["1"] * 20})
+    found = drift.drift(before, now)
+    assert only(found).infinity_norm == pytest.approx(0.5)
+    assert only(found).records == ALL_EXAMPLES
+    assert dict(found.other) == {
+        "gone": "no longer exists",
+        "new": "is new",
+        "was": "has numbers in one of the two and texts in the other",
+    }
+
+
+def test_values_too_many_to_be_known_are_compared_as_far_as_they_are():
+    train = [f"id {number}" for number in range(6000)] + ["often"] * 4000
+    test = [f"id {number}" for number in range(6000, 6100)] + ["often"] * 100
+    found = only(drift.skew(slices_of(train={"x": train}, test={"x": test})))
+    counts = [Counter(values)["often"] / len(values) for values in (train, test)]
+    assert found.where == "often"
+    assert found.infinity_norm == pytest.approx(abs(counts[0] - counts[1]), abs=2 / 1024)
+    assert 0 < found.jensen_shannon < 0.1
+
+
+def test_one_split_has_no_skew():
+    assert drift.skew(slices_of(train={"x": [1]})) == drift.Comparison()
+
+
+def test_the_bucket_of_zero_begins_and_ends_with_zero():
+    least = 1.738e-310
+    assert list(drift._bucket_names([-math.inf, -least, 14.06, math.inf])) == [
+        "below 0",
+        "0 to 14.06",
+        "14.06 and above",
+    ]

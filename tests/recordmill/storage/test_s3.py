@@ -1,0 +1,113 @@
+"""The whole job on an object store: no rename, no lock, no folders, and requests that fail."""
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from recordmill.format.manifest import load
+from recordmill.job import lock
+from recordmill.job.claims import PREFIX
+from recordmill.job.staging import FOLDER
+from recordmill.storage.files import Location
+from tests.image_runs import encoders_kept, images
+from tests.paths import DEMO
+from tests.s3_server import CREDENTIALS, s3_server
+
+HOW = ("--size", "32", "--balance", "oversample", "--num-shards", "train=4", "--seed", "7")
+Uri = Callable[[str], str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept(CREDENTIALS):
+        yield
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Uri]:
+    with s3_server() as uri:
+        yield uri
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory) -> pathlib.Path:
+    """The dataset as a local folder has it."""
+    out = tmp_path_factory.mktemp("local") / "out"
+    assert images("--input", DEMO, "--output", out, *HOW) == 0
+    return out
+
+
+def fill(s3: Uri, folder: str) -> str:
+    """Puts the pictures of the demo into the store."""
+    for path in DEMO.rglob("*.jpg"):
+        place = Location.parse(s3(f"{folder}/{path.relative_to(DEMO)}"))
+        place.write_bytes(path.read_bytes())
+    return s3(folder)
+
+
+def files(place: Location, inside: str = "") -> dict[str, bytes]:
+    found = {}
+    for entry in place.list_dir():
+        if entry.kind == "dir":
+            found |= files(place / entry.name, f"{inside}{entry.name}/")
+        elif entry.name != "job.json":
+            found[inside + entry.name] = (place / entry.name).read_bytes()
+    return found
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_the_same_dataset_as_in_a_folder(spilled, s3, local):
+    source, out = fill(s3, f"photos-{spilled}"), s3(f"out-{spilled}")
+    options = ("--spill-above", "1") if spilled else ()
+    assert images("--input", source, "--output", out, *HOW, *options) == 0
+    assert files(Location.parse(out)) == files(Location.parse(str(local)))
+    assert not (Location.parse(out) / FOLDER).exists()
+
+
+def test_a_finished_one_and_an_overwritten_one(s3, capfd):
+    source, out = fill(s3, "again"), s3("again-out")
+    assert images("--input", source, "--output", out, *HOW) == 0
+    before = files(Location.parse(out))
+    assert images("--input", source, "--output", out, *HOW) == 0
+    assert files(Location.parse(out)) == before
+    assert images("--input", source, "--output", out, "--size", "16") == 2
+    assert "--size was" in capfd.readouterr().err
+    assert images("--input", source, "--output", out, "--size", "16", "--overwrite") == 0
+    names = {name for name in files(Location.parse(out)) if ".tfrecord-" in name}
+    splits = load(Location.parse(out)).splits.values()
+    # And none of the old ones.
+    assert names == {shard.file for split in splits for shard in split.shards}
+
+
+def test_requests_that_fail_are_tried_again(local):
+    with s3_server(fail=0.02) as uri:
+        source, out = fill(uri, "photos"), uri("out")
+        assert images("--input", source, "--output", out, *HOW) == 0
+        assert files(Location.parse(out)) == files(Location.parse(str(local)))
+
+
+def test_a_few_bytes_are_read_in_spite_of_errors():
+    with s3_server(fail=0.05) as uri:
+        place = Location.parse(uri("tiny"))
+        place.write_bytes(b"tiny")
+        for _ in range(100):
+            assert place.read_bytes() == b"tiny"
+            assert place.read_range(1, 2) == b"in"
+
+
+def test_two_at_once_exclude_each_other(s3, capfd):
+    source, out = fill(s3, "held"), s3("held-out")
+    with lock.hold_lock(Location.parse(out) / FOLDER):
+        assert images("--input", source, "--output", out, *HOW) == 1
+    assert "another run is writing to" in capfd.readouterr().err
+    assert images("--input", source, "--output", out, *HOW) == 0
+
+
+def test_a_claim_of_a_killed_process_is_reported(s3, capfd):
+    source, out = fill(s3, "killed"), s3("killed-out")
+    claim = Location.parse(out) / FOLDER / f"{PREFIX}dead.json"
+    claim.write_bytes(json.dumps({"host": "elsewhere", "pid": 7, "holds": True}).encode())
+    assert images("--input", source, "--output", out, *HOW) == 1
+    assert "process 7 on elsewhere holds the lock" in capfd.readouterr().err

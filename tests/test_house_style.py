@@ -1,0 +1,51 @@
+"""Rules of names and docstrings that no linter knows."""
+
+import ast
+import collections
+import pathlib
+import re
+from collections.abc import Iterator
+
+from tests.paths import ROOT
+
+ROOMS = ("recordmill", "transforms", "pipelines", "runners")
+OPENERS = re.compile(r"(What|Which|Whether|Where|Those|That|Of)\b")
+SHORT_NAMES = re.compile(r"^\s*(from|import) (transforms|pipelines|runners)\b", re.MULTILINE)
+
+
+def modules() -> Iterator[tuple[pathlib.Path, ast.Module]]:
+    """Yield the modules of the project; links below recordmill/ are not followed."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if not any(parent.is_symlink() for parent in path.parents):
+                yield path, ast.parse(path.read_text())
+
+
+def test_no_two_public_classes_share_a_name():
+    places = collections.defaultdict(list)
+    for path, module in modules():
+        for node in module.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert len(places) > 200
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_docstrings_say_what_is_done_or_name_it():
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = []
+    for path, module in modules():
+        for node in ast.walk(module):
+            text = ast.get_docstring(node) if isinstance(node, documented) else None
+            if text is not None and OPENERS.match(text):
+                line = getattr(node, "lineno", 1)
+                found.append(f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
+    assert found == []
+
+
+def test_modules_are_imported_by_their_one_name():
+    sources = [path for path, _ in modules()]
+    sources += [
+        path for room in ("tests", "benchmarks", "examples") for path in (ROOT / room).rglob("*.py")
+    ]
+    assert [path for path in sources if SHORT_NAMES.search(path.read_text())] == []

@@ -1,0 +1,47 @@
+"""docs/troubleshooting.md quotes messages that the sources contain."""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+SOURCES = [
+    path
+    for folder in ("recordmill", "transforms", "pipelines", "runners")
+    for path in (ROOT / folder).rglob("*.py")
+]
+VARIES = "..."  # a part of a message that the sources fill in
+QUOTED = re.findall(r"^```text\n(.*?)\n```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text of a string or f-string, with a zero byte for each value that is filled in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values
+        )
+    return None
+
+
+@pytest.fixture(scope="module")
+def messages() -> list[str]:
+    trees = [ast.parse(path.read_text()) for path in SOURCES]
+    texts = [text_of(node) for tree in trees for node in ast.walk(tree)]
+    return [text for text in texts if text]
+
+
+def test_the_page_quotes_messages():
+    assert len(QUOTED) > 20
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_a_quoted_message_is_in_the_sources(quoted, messages):
+    fragments = [part.strip() for part in quoted.split(VARIES) if len(part.strip()) > 2]
+    assert fragments
+    for fragment in fragments:
+        assert any(fragment in message for message in messages), fragment

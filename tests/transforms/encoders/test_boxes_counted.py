@@ -1,0 +1,108 @@
+"""Boxes in the ledger, and in what is loaded."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import recordmill
+from recordmill.errors import ConfigError
+from recordmill.pipelines.cli import main
+from tests.image_runs import Made, encoders_kept, make
+
+LARGE, SMALL = [2, 2, 20, 20], [30, 30, 3, 3]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders():
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Twelve of 40x40 with a large box and a small one, and one without any."""
+    root = tmp_path_factory.mktemp("boxes")
+    (root / "in").mkdir()
+    names = [f"{n:02d}.png" for n in range(13)]
+    for name in names:
+        Image.new("RGB", (40, 40)).save(root / "in" / name)
+    boxes = [(n, box) for n in range(12) for box in (LARGE, SMALL)]
+    coco = {
+        "images": [{"id": n, "file_name": name} for n, name in enumerate(names)],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        "annotations": [
+            {"id": i, "image_id": n, "category_id": 1 + (box == SMALL), "bbox": box}
+            for i, (n, box) in enumerate(boxes)
+        ],
+    }
+    (root / "coco.json").write_text(json.dumps(coco))
+    return root
+
+
+def made_of(pictures, folder, *options: object) -> Made:
+    return make(
+        folder / "out",
+        *("--input", pictures / "in", "--annotations", pictures / "coco.json"),
+        *("--splits", "train=1", "--size", 40, *options),
+    )
+
+
+def test_boxes_that_are_left_out_are_counted(pictures, tmp_path, capsys):
+    made = made_of(pictures, tmp_path, "--min-box", 5)
+    objects = made.manifest.ledger.objects
+    assert (objects.made, objects.written, objects.dropped) == (24, 12, 12)
+    held = sum(len(one["image/object/bbox/xmin"]) for one in recordmill.read(made.folder))
+    assert held == objects.written
+    assert main(["inspect", "--dataset", str(made.folder)]) == 0
+    told = capsys.readouterr().out
+    assert "24 objects: 12 written, 12 dropped" in told
+    assert "(no class)" not in told  # of pictures that have none themselves
+
+
+def test_boxes_of_copies_are_counted_with_them(pictures, tmp_path):
+    made = made_of(
+        pictures, tmp_path, *("--balance", "oversample", "--balance-target", 20, "--num-shards", 3)
+    )
+    held = sum(len(one["image/object/bbox/xmin"]) for one in recordmill.read(made.folder))
+    assert made.manifest.ledger.objects.written == held == 40
+    assert made.manifest.ledger.objects.dropped == 0
+
+
+def test_pictures_without_annotations_have_no_objects_in_the_ledger(pictures, tmp_path):
+    made = make(tmp_path / "out", "--input", pictures / "in", "--size", 8)
+    assert made.manifest.ledger.objects is None
+    assert "objects" not in json.loads((made.folder / "dataset.json").read_text())["ledger"]
+
+
+@pytest.mark.parametrize("options", [(), ("--balance", "weights")])
+def test_a_model_is_to_find_the_objects(pictures, tmp_path, options):
+    made = made_of(pictures, tmp_path, *options)
+    batch = next(iter(recordmill.load(made.folder, batch_size=13)))
+    assert batch["image/encoded"].shape == (13, 40, 40, 3)
+    assert batch["image/object/bbox/xmin"].shape == (13, 2)
+    assert sorted(np.count_nonzero(batch["image/object/bbox/xmax"], axis=1)) == [0, *[2] * 12]
+    if not options:
+        with pytest.raises(ConfigError, match="expected records with one label, these have none"):
+            recordmill.load(made.folder, as_supervised=True)
+
+
+def test_the_class_of_a_picture_can_be_asked_for(pictures, tmp_path):
+    made = made_of(pictures, tmp_path, "--balance", "weights", "--without-boxes", "drop")
+    data = recordmill.load(made.folder, batch_size=5, as_supervised=True)
+    x, y, weight = next(iter(data))  # there might be one without boxes
+    assert (x.shape, y.shape) == ((5, 40, 40, 3), (5,))
+    assert weight.numpy().tolist() == [1] * 5
+
+
+@pytest.mark.parametrize("name", ["flip", "crop", "rotate"])
+def test_pixels_are_not_moved_away_from_boxes(pictures, tmp_path, name):
+    made = made_of(pictures, tmp_path, "--rename", "image/object/bbox/xmin=left")
+    with pytest.raises(
+        ConfigError, match=f"augment: {name} moves pixels, but would not change left"
+    ):
+        recordmill.load(made.folder, augment=["brightness", name])
+    recordmill.load(made.folder, augment="brightness,contrast")
+    alone = recordmill.load(made.folder, inputs=["image/encoded"], augment=name, batch_size=2)
+    assert next(iter(alone))["image/encoded"].shape == (2, 40, 40, 3)

@@ -1,0 +1,34 @@
+"""Options of pictures that cannot work, and the message each gets."""
+
+import re
+
+import pytest
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.imaging.pixels import ImageOptions
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": (0, 224)}, "--size: expected height and width from 1 to 65500"),
+        ({"size": (9, 99999999)}, "from 1 to 65500, such as 224 or 480x640, got 9x99999999"),
+        ({"size": (224,)}, "--size: expected height and width"),
+        ({"size": (60_000, 60_000)}, "--size: 60000x60000 is more than --max-pixels 178956970"),
+        ({"size": (9, 9), "resize_mode": "none"}, "--resize-mode none: contradicts --size"),
+        ({"resize_mode": "pad"}, "--resize-mode pad: requires --size"),
+        ({"resize_mode": "cover"}, "--resize-mode: expected one of crop, pad, stretch, fit, none"),
+        ({"mode": "cmyk"}, "--mode: expected one of rgb, gray, rgba, got cmyk"),
+        ({"mode": "rgba"}, "--mode rgba: JPEG has no alpha channel; use --image-format"),
+        ({"image_format": "webp"}, "--image-format: expected one of jpeg, png, raw, got webp"),
+        ({"quality": 0}, "--quality: expected 1 to 95, got 0"),
+        ({"normalize": "unit"}, "--normalize unit: only --image-format raw can hold floats, got"),
+        ({"normalize": "zscore"}, "--normalize: expected one of none, unit, signed, imagenet"),
+        ({"background": (0, 0, 256)}, "--background: expected red, green and blue from 0 to 255"),
+        ({"max_pixels": 0}, "--max-pixels: expected 1 to"),
+        ({"min_size": -1}, "--min-size: expected 0 to"),
+    ],
+)
+def test_options_that_cannot_work(options, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        ImageOptions(**options)

@@ -1,0 +1,91 @@
+"""The graph that the road builds: eight steps at its top level, whatever a run needs of them."""
+
+import apache_beam as beam
+import pytest
+
+from recordmill.pipelines.road import Road
+from recordmill.runners import direct
+from tests.tiny import TinyAnalysis, TinyDuplicates, TinySections, TinySource, tiny_rows
+from tests.tiny_jobs import tiny_job
+
+STEPS = [
+    *("Read", "Check", "AssignSplits", "Analyze"),
+    *("Rebalance", "Reshuffle", "WriteToTFRecord", "Publish"),
+]
+PLAIN = {"source": TinySource(rows=tiny_rows(50))}
+GROUPS = tuple(f"group {i % 9}" for i in range(60))
+SPLITS = tuple("train" if i % 9 else "test" for i in range(60))
+RICH = {
+    "source": TinySource(rows=tiny_rows(60), unique_keys=False, groups=GROUPS, splits=SPLITS),
+    "check": True,
+    "analysis": TinyAnalysis(),
+    "stratify": True,
+    "balance": "oversample",
+}
+SECTIONS = {
+    "source": TinySections(rows=tiny_rows(60)),
+    "duplicates": TinyDuplicates(mode="drop"),
+    "balance": "undersample",
+}
+
+
+def road_of(folder, **options) -> Road:
+    """The road of a job that is not run."""
+    roads: list[Road] = []
+
+    class Found(Exception):
+        pass
+
+    def keep(road: Road) -> None:
+        roads.append(road)
+        raise Found
+
+    with pytest.raises(Found):
+        tiny_job(folder, options.pop("source"), **options).run(keep, on_listed=lambda rows: None)
+    return roads[0]
+
+
+def top_level(road: Road) -> list[str]:
+    """The names at the top level of the pipeline's proto, in their order."""
+    pipeline = beam.Pipeline(runner="DirectRunner")
+    road.build(pipeline)
+    proto = pipeline.to_runner_api()
+    (root,) = proto.root_transform_ids
+    transforms = proto.components.transforms
+    return [transforms[name].unique_name for name in transforms[root].subtransforms]
+
+
+@pytest.mark.parametrize("options", [PLAIN, RICH, SECTIONS], ids=["plain", "rich", "sections"])
+def test_eight_steps_are_the_top_level(options, tmp_path):
+    assert top_level(road_of(tmp_path / "out", **options)) == STEPS
+
+
+def test_a_dry_run_ends_with_the_plan(tmp_path):
+    assert top_level(road_of(tmp_path / "out", **PLAIN, dry_run=True)) == STEPS[:5]
+
+
+def test_every_step_counts_its_records(tmp_path):
+    rows = [
+        (key, label, b"early " if i < 3 else value)
+        for i, (key, label, value) in enumerate(tiny_rows(60))
+    ]
+    rows[10] = (rows[10][0], rows[10][1], b"bad")
+    job = tiny_job(
+        tmp_path / "out", TinySource(rows=tuple(rows)), check=True, max_reject_fraction=0.2
+    )
+    results = []
+    job.run(
+        lambda road: results.append(direct.run(road.build, workers=2)), on_listed=lambda rows: None
+    )
+    counted = {
+        (one.key.metric.namespace, one.key.metric.name): one.result
+        for one in results[0].metrics().query()["counters"]
+    }
+    assert {(step, f"records_{name}") for step in STEPS for name in ("in", "out")} <= set(counted)
+    assert {step: counted[step, "records_out"] for step in STEPS} == {
+        "Read": 60,
+        **dict.fromkeys(("Check", "AssignSplits", "Analyze", "Rebalance", "Reshuffle"), 57),
+        **dict.fromkeys(("WriteToTFRecord", "Publish"), 56),
+    }
+    assert counted["Check", "records_rejected"] == 3
+    assert counted["WriteToTFRecord", "records_rejected"] == 1

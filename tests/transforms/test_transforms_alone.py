@@ -1,0 +1,335 @@
+"""Every step alone, as docs/pipelines.md shows it: its examples run here, word for word."""
+
+import ast
+import json
+import pathlib
+import re
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from recordmill.errors import ConfigError, Reason, RunError
+from recordmill.format.manifest import load
+from recordmill.pipelines.cli import main
+from recordmill.runners import direct
+from recordmill.storage.files import Location
+from recordmill.transforms import (
+    Analyze,
+    AssignSplits,
+    DecodeAndResizeImages,
+    ImageOptions,
+    Publish,
+    ReadBatches,
+    ReadImages,
+    Rebalance,
+    Reshuffle,
+    RunSpec,
+    StageBatches,
+    WriteToTFRecord,
+)
+from tests.beam_results import results
+from tests.folders import make_folder
+from tests.paths import ROOT
+from tests.tiny import TinyEncoder, tiny_rows
+
+PAGE = ROOT / "docs" / "pipelines.md"
+CLASSES = {"cat": 20, "dog": 6}
+BY_BEAM = "Images into Beam's own WriteToTFRecord"
+ROAD = (
+    *("Read", "Check", "AssignSplits", "Analyze"),
+    *("Rebalance", "Reshuffle", "WriteToTFRecord", "Publish"),
+)
+
+
+def example_of(heading: str) -> str:
+    """The Python block below a heading of the page."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    found = re.search(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"no example below {heading}"
+    return found[1]
+
+
+@pytest.fixture
+def run_example(tmp_path, monkeypatch, capfd):
+    """Runs the example below a heading, beside photos/; returns what it printed."""
+    make_folder(tmp_path / "photos", CLASSES)
+    monkeypatch.chdir(tmp_path)
+
+    def run(heading: str) -> str:
+        exec(compile(example_of(heading), str(PAGE), "exec"), {"__name__": "example"})
+        return capfd.readouterr().out
+
+    return run
+
+
+def read_with_tensorflow(pattern: str, features: dict) -> list[dict]:
+    files = tf.io.gfile.glob(pattern)
+    assert files, f"nothing there: {pattern}"
+    dataset = tf.data.TFRecordDataset(files)
+    return [tf.io.parse_single_example(one, features) for one in dataset]
+
+
+IMAGE = {
+    "image/encoded": tf.io.FixedLenFeature([], tf.string),
+    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    "image/class/text": tf.io.FixedLenFeature([], tf.string),
+}
+
+
+def test_every_step_has_an_example():
+    headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
+    assert {"ReadImages", "AssignSplits", "EncodeExamples"} <= set(headings)
+    assert "DecodeAndResizeImages(" in example_of(BY_BEAM)
+    for step in ROAD:
+        assert f"{step}(" in example_of("Folder to dataset").replace("Read.from_source(", "Read(")
+
+
+def test_folder_to_dataset(run_example):
+    digest = run_example("Folder to dataset").strip()
+    manifest = load(Location.parse("out"))
+    assert manifest.digest == digest
+    assert manifest.ledger.inputs.rejected == 0
+    assert main(["verify", "--dataset", "out", "--deep", "--quiet"]) == 0
+    train = manifest.splits["train"]
+    assert len(train.shards) == 2
+    assert len(set(train.classes.values())) == 1
+    assert manifest.ledger.records.written == sum(CLASSES.values())
+    read = read_with_tensorflow("out/train.tfrecord-*", IMAGE)
+    assert len(read) == train.records
+    assert {tf.io.decode_jpeg(one["image/encoded"]).shape.as_list()[0] for one in read} == {64}
+    assert not pathlib.Path("out/.recordmill").exists()
+
+
+def test_images_into_beams_own_writer(run_example):
+    assert run_example(BY_BEAM) == ""
+    read = {
+        split: read_with_tensorflow(f"by_beam/{split}.tfrecord-*", IMAGE)
+        for split in ("train", "test")
+    }
+    assert all(read.values())
+    found = [int(one["image/class/label"]) for rows in read.values() for one in rows]
+    assert [found.count(0), found.count(1)] == list(CLASSES.values())
+    for one in read["train"]:
+        assert tf.io.decode_jpeg(one["image/encoded"]).shape == (64, 64, 3)
+        assert one["image/class/text"] == (b"cat", b"dog")[int(one["image/class/label"])]
+
+
+def test_read_images(run_example):
+    rows, reject = sorted(run_example("ReadImages").splitlines(), reverse=True)
+    found = ast.literal_eval(rows)
+    assert [row["__key__"] for row in found] == ["cat/000.jpg", "dog/000.jpg"]
+    assert [row["__label__"] for row in found] == ["cat", "dog"]
+    assert [row["camera"] for row in found] == [3, 1]
+    assert "dog/gone.jpg" in reject
+    assert Reason.MISSING.name in reject
+
+
+def test_assign_splits(run_example):
+    rows = ast.literal_eval(run_example("AssignSplits"))
+    by_group = dict(zip(rows["__group__"], rows["__split__"], strict=True))
+    assert set(rows["__split__"]) == {"train", "test"}
+    assert [by_group[group] for group in rows["__group__"]] == rows["__split__"]
+
+
+def test_batches_of_your_own(run_example):
+    rows = ast.literal_eval(run_example("Batches of your own"))
+    assert rows["__key__"] == ["a", "b", "c", "d"]
+    assert rows["__split__"] == ["train"] * 4
+
+
+def test_balanced_batches_in_memory(tmp_path):
+    run = RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "__key__": ["a", "b", "c", "d"],
+            "__label__": ["cat", "cat", "cat", "dog"],
+            "value": [b"1", b"2", b"3", b"4"],
+        }
+    )
+
+    def build(pipeline):
+        return {
+            "rows": pipeline
+            | beam.Create([rows])
+            | StageBatches(run)
+            | AssignSplits(run)
+            | Analyze(run)
+            | Rebalance(run, balance="oversample")
+            | ReadBatches(run)
+        }
+
+    found = pa.Table.from_batches(results(build)["rows"])
+    assert sorted(found["__label__"].to_pylist()) == ["cat"] * 3 + ["dog"] * 3
+    copies = zip(found["__key__"].to_pylist(), found["__copy__"].to_pylist(), strict=True)
+    assert sorted(copies) == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("d", 1), ("d", 2)]
+
+
+def test_encode_examples(run_example):
+    run_example("EncodeExamples")
+    features = {
+        "user": tf.io.FixedLenFeature([], tf.int64),
+        "name": tf.io.FixedLenFeature([], tf.string, default_value="absent"),
+        "embedding": tf.io.FixedLenFeature([3], tf.float32),
+    }
+    read = read_with_tensorflow("users.tfrecord-00000-of-00001", features)
+    assert [int(one["user"]) for one in read] == [17, 23]
+    assert [one["name"].numpy() for one in read] == [b"Ada", b"absent"]
+    assert [one["embedding"].numpy().tolist() for one in read] == [[0.5, 1, -2], [0, 0.25, 4]]
+
+
+def test_examples_hold_nothing_of_ours(run_example):
+    run_example("EncodeExamples")
+    for record in tf.data.TFRecordDataset("users.tfrecord-00000-of-00001"):
+        example = tf.train.Example.FromString(record.numpy())
+        assert not [name for name in example.features.feature if name.startswith("__")]
+
+
+# ---- beyond the page
+
+
+def test_images_that_cannot_be_decoded_come_out_as_rejects(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 3})
+    (photos / "cat" / "notes.jpg").write_text("no image")
+
+    def build(pipeline):
+        batches, _ = pipeline | ReadImages(str(photos))
+        pictures, rejects = batches | DecodeAndResizeImages(ImageOptions(size=(8, 8)))
+        return {"pictures": pictures, "rejects": rejects}
+
+    found = results(build)
+    keys = [key for rows in found["pictures"] for key in rows["__key__"].to_pylist()]
+    assert sorted(keys) == ["cat/000.jpg", "cat/001.jpg", "cat/002.jpg"]
+    assert [(one.key, one.reason) for one in found["rejects"]] == [
+        ("cat/notes.jpg", Reason.NOT_AN_IMAGE)
+    ]
+
+
+def test_labels_may_be_a_side_input(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 2, "dog": 2})
+
+    def build(pipeline):
+        batches, _ = pipeline | ReadImages(str(photos))
+        labels = pipeline | beam.Create([("dog", "cat")])
+        pictures, _ = batches | DecodeAndResizeImages(
+            ImageOptions(size=(8, 8)), labels=beam.pvalue.AsSingleton(labels), label_offset=5
+        )
+        return {"pictures": pictures}
+
+    table = pa.Table.from_batches(results(build)["pictures"])
+    numbers = zip(
+        table["image/class/text"].to_pylist(), table["image/class/label"].to_pylist(), strict=True
+    )
+    assert set(numbers) == {("dog", 5), ("cat", 6)}
+
+
+def tiny_batches(count: int) -> list[pa.RecordBatch]:
+    """Rows of the tiny data type as a custom pipeline would make them, ten to a batch."""
+    rows = tiny_rows(count)
+    columns = {
+        "__key__": pa.array([key for key, _, _ in rows]),
+        "__label__": pa.array([label for _, label, _ in rows]),
+        "value": pa.array([value for _, _, value in rows]),
+    }
+    whole = pa.RecordBatch.from_pydict(columns)
+    return [whole.slice(at, 10) for at in range(0, count, 10)]
+
+
+def unlike_batches() -> list[pa.RecordBatch]:
+    one, other = tiny_batches(20)
+    return [one, other.set_column(2, "value", other["value"].cast(pa.large_binary()))]
+
+
+def write(output: pathlib.Path, batches: list[pa.RecordBatch], *, splits=True, **options) -> None:
+    run = RunSpec(
+        output=str(output), encoder=TinyEncoder(), splits={"train": 0.9, "test": 0.1}, **options
+    )
+
+    def build(pipeline: beam.Pipeline) -> None:
+        rows = pipeline | beam.Create(batches) | StageBatches(run)
+        if splits:
+            rows |= AssignSplits(run)
+        (
+            rows
+            | Analyze(run)
+            | Rebalance(run)
+            | Reshuffle(run)
+            | WriteToTFRecord(run)
+            | Publish(run)
+        )
+
+    direct.run(build, workers=2)
+
+
+def test_the_order_in_which_batches_come_changes_nothing(tmp_path):
+    batches = tiny_batches(100)
+    write(tmp_path / "one", batches, num_shards=3, compression="gzip")
+    write(tmp_path / "other", batches[::-1], num_shards=3, compression="gzip")
+    one, other = ((tmp_path / name / "dataset.json").read_bytes() for name in ("one", "other"))
+    assert one == other
+    assert json.loads(one)["ledger"]["records"]["written"] == 100
+
+
+def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
+    batches = tiny_batches(100)
+    bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
+    with pytest.raises(RunError, match=r"10 of 100 inputs were rejected .*more than --max-reject"):
+        write(tmp_path / "out", [bad, *batches[1:]])
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    # What had to wait for the plan has waited in files, a batch in each.
+    assert len(list((tmp_path / "out").glob(".recordmill/*/batches/*.arrow"))) == 10
+    staged = next((tmp_path / "out").rglob("train.tfrecord-00000-of-00001")).stat().st_ino
+    write(tmp_path / "out", [bad, *batches[1:]], max_reject_fraction=0.1)
+    assert (tmp_path / "out" / "train.tfrecord-00000-of-00001").stat().st_ino == staged  # reused
+    assert len((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()) == 10
+    assert not (tmp_path / "out" / ".recordmill").exists()
+
+
+def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
+    write(tmp_path / "out", tiny_batches(50), num_shards=4)
+    with pytest.raises(ConfigError, match="holds a dataset: choose another output"):
+        write(tmp_path / "out", tiny_batches(50), num_shards=2)
+    write(tmp_path / "out", tiny_batches(50), num_shards=2, overwrite=True)
+    files = {path.name for path in (tmp_path / "out").glob("train.tfrecord-*")}
+    assert files == {f"train.tfrecord-{i:05d}-of-00002" for i in range(2)}
+
+
+def test_a_folder_of_others_is_never_touched(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "labels.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not empty and not a dataset"):
+        write(tmp_path / "out", tiny_batches(50), overwrite=True)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.txt"]
+    assert (tmp_path / "out" / "labels.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("batches", "options", "error", "message"),
+    [
+        (tiny_batches(10), {"splits": False}, ConfigError, "AssignSplits before it"),
+        ([], {}, RunError, "nothing is left to write: of 0 inputs"),
+        (
+            tiny_batches(20)[:1] * 2,
+            {"num_shards": 3},
+            RunError,
+            "expected every key once, got 10 that repeat",
+        ),
+        (unlike_batches(), {}, RunError, r"same columns, got\n.*value: \w+.*\nand\n.*value: "),
+    ],
+    ids=["without splits", "without records", "a batch twice", "batches of other columns"],
+)
+def test_what_cannot_be_written(tmp_path, batches, options, error, message):
+    with pytest.raises(error, match=message):
+        write(tmp_path / "out", batches, **options)
+
+
+def test_an_encoder_that_no_process_could_import():
+    of_script = type("Mine", (TinyEncoder,), {"__module__": "__main__"})
+    with pytest.raises(ConfigError, match="Mine is defined in the script itself"):
+        RunSpec(output="out", encoder=of_script())
+
+
+def test_shards_are_counted_from_one():
+    with pytest.raises(ConfigError, match="num_shards: expected 1 or more, got 0"):
+        RunSpec(output="out", encoder=TinyEncoder(), num_shards={"train": 4, "test": 0})

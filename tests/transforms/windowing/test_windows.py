@@ -1,0 +1,262 @@
+"""Windows against plain loops over all rows at once, wherever cells end."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout
+from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.windowing.time_survey import SERIES, TIME, TimeSurvey, buckets_of
+from recordmill.transforms.windowing.window_layout import window_layout
+from recordmill.transforms.windowing.windows import (
+    Timeline,
+    WindowCutter,
+    ordered,
+    resampled,
+    without_repeats,
+)
+
+SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in (batch.KEY, batch.LABEL, batch.GROUP)),
+        pa.field(batch.SPLIT, pa.string()),
+        pa.field(SERIES, pa.string()),
+        pa.field(TIME, pa.int64()),
+        pa.field("x", pa.float64()),
+        pa.field("word", pa.string()),
+    ]
+)
+LAYOUT = Layout(columns=SCHEMA, labelled=True, grouped=False, presplit=False)
+
+
+def rows_of(moments: list[tuple[str, int]], labels: list[str | None] | None = None):
+    """A row per (series, time), in any order."""
+    count = len(moments)
+    return pa.RecordBatch.from_pydict(
+        {
+            batch.KEY: [f"f#{number}" for number in range(count)],
+            batch.LABEL: pa.array(labels or [None] * count, pa.string()),
+            batch.GROUP: pa.nulls(count, pa.string()),
+            batch.SPLIT: pa.nulls(count, pa.string()),
+            SERIES: pa.array([series for series, _ in moments], pa.string()),
+            TIME: pa.array([time for _, time in moments], pa.int64()),
+            "x": pa.array([float(number) if number % 7 else None for number in range(count)]),
+            "word": pa.array([f"w{number}" if number % 5 else None for number in range(count)]),
+        },
+        schema=SCHEMA,
+    )
+
+
+def cut(rows, options, timeline, ends):
+    """All windows, and how many rows are in one; cells end before the times `ends`."""
+    cutter = WindowCutter(options, timeline, window_layout(LAYOUT, options).columns)
+    times = np.asarray(rows[TIME])
+    cells = np.searchsorted(np.array(sorted(ends), np.int64), times, side="right")
+    found, used = [], 0
+    for cell in np.unique(cells).tolist():
+        mine, _ = without_repeats(ordered(rows.filter(pa.array(cells == cell))))
+        for one in cutter.cut(resampled(mine, options)):
+            found += one.windows.to_pylist()
+            used += one.used
+    return sorted(found, key=lambda window: window[batch.KEY]), used
+
+
+def plain_runs(rows, options, timeline):
+    """Lists of rows that follow each other, by loops; a row that was filled in has no key."""
+    whole = rows.to_pylist()
+    runs = []
+    for series in sorted({row[SERIES] for row in whole}):
+        mine = sorted((row for row in whole if row[SERIES] == series), key=lambda row: row[TIME])
+        run: list[dict] = []
+        for row in mine:
+            apart = row[TIME] - run[-1][TIME] if run else math.inf
+            max_gap = timeline.max_gap(options)
+            if run and apart > max_gap and options.gap_policy == "fill":
+                missing = (apart + timeline.step // 2) // timeline.step - 1
+                most = options.window if options.fill_rows is None else options.fill_rows
+                if missing <= most:
+                    last = run[-1]
+                    for nth in range(1, missing + 1):
+                        made = {**last, TIME: last[TIME] + nth * timeline.step, batch.KEY: None}
+                        if options.fill == "missing":
+                            made |= {"x": None, "word": None}
+                        run.append(made)
+                    apart = 0
+            if run and apart > max_gap:
+                runs.append(run)
+                run = []
+            run.append(row)
+        runs.append(run)
+    return runs
+
+
+def plain_windows(rows, options, timeline):
+    found, used = {}, set()
+    for run in plain_runs(rows, options, timeline):
+        for start in range(0, len(run) - options.reach + 1, options.stride):
+            inside = run[start : start + options.window]
+            found[inside[0][SERIES], inside[0][TIME]] = inside
+            used |= {row[batch.KEY] for row in inside} - {None}
+    return found, len(used)
+
+
+def shown(values):
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
+
+
+@given(st.data())
+def test_cells_may_end_anywhere(data):
+    moments = data.draw(
+        st.lists(st.tuples(st.sampled_from("abc"), st.integers(-20, 60)), unique=True, max_size=60)
+    )
+    rows = rows_of(moments)
+    filling = data.draw(st.booleans())
+    options = WindowOptions(
+        window=data.draw(st.integers(1, 5)),
+        stride=data.draw(st.integers(1, 7)),
+        max_gap=data.draw(st.sampled_from([None, 3, 4])),
+        gap_policy="fill" if filling else "split",
+        fill=data.draw(st.sampled_from(["last", "missing"])) if filling else "last",
+        fill_rows=data.draw(st.sampled_from([None, 1, 3])) if filling else None,
+        label=LabelRule(kind="ahead", rows=data.draw(st.integers(1, 3)))
+        if data.draw(st.booleans())
+        else LabelRule(),
+    )
+    timeline = Timeline(step=data.draw(st.sampled_from([2, 3])))
+    ends = data.draw(st.lists(st.integers(-20, 60), max_size=6))
+    found, used = cut(rows, options, timeline, ends)
+    expected, covered = plain_windows(rows, options, timeline)
+    assert used == covered
+    assert len(found) == len(expected)
+    for window in found:
+        start = (window["window/start"] - window["window/start"].__class__(1970, 1, 1)) // (
+            window["window/start"].resolution
+        )
+        inside = expected[window["window/series"], start]
+        assert shown(window["x"]) == [row["x"] for row in inside]
+        assert window["word"] == [row["word"] or "" for row in inside]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("last", ["b", "a", None]),
+        ("majority", ["a", "a", "a"]),  # of as many the first by name
+        ("any:b", ["b", "b", None]),
+        ("any:c", ["b", "a", None]),
+        ("ahead:1", ["b", "a"]),
+    ],
+)
+def test_the_class_of_a_window(rule, expected):
+    labels = ["a", "a", "b", "b", None, "a", "a", None, None]
+    rows = rows_of([("s", time) for time in range(9)], labels)
+    options = WindowOptions(window=3, stride=3, label=LabelRule.parse(rule))
+    found, _ = cut(rows, options, Timeline(step=1), [])
+    assert [window[batch.LABEL] for window in found] == expected
+
+
+def test_rows_of_one_time():
+    rows = rows_of([("s", 1), ("s", 1), ("s", 2), ("s", 3), ("s", 3)])
+    rows = batch.set_column(rows, "x", pa.array([5.0, 5.0, None, 1.0, 2.0]))
+    rows = batch.set_column(rows, "word", pa.array(["a", "a", None, "c", "c"]))
+    kept, rejects = without_repeats(ordered(rows))
+    assert kept[batch.KEY].to_pylist() == ["f#0", "f#2", "f#3"]
+    (reject,) = rejects
+    assert reject.key == "f#4"
+    assert reject.detail == "series 's' has other values at 1970-01-01 00:00:00.000003 in f#3"
+
+
+def test_resampling_is_by_series_and_step():
+    rows = rows_of([("a", 1), ("a", 3), ("a", 4), ("b", 2), ("a", 11)])
+    rows = batch.set_column(rows, "x", pa.array([1.0, 2.0, 7.0, None, 3.0]))
+    options = WindowOptions(window=1, stride=1, step=4, resample="mean")
+    made = resampled(ordered(rows), options)
+    assert list(zip(made[SERIES].to_pylist(), made[TIME].to_pylist(), strict=True)) == [
+        ("a", 0), ("a", 4), ("a", 8), ("b", 0)
+    ]  # fmt: skip
+    assert made["x"].to_pylist() == [1.5, 7.0, 3.0, None]
+    assert made["word"].to_pylist() == ["w1", "w2", "w4", "w3"]
+    assert made["__inputs__"].to_pylist() == [2, 1, 1, 1]
+
+
+def test_splits_by_time_leave_out_what_is_too_near():
+    rows = rows_of([("s", time) for time in range(20)])
+    options = WindowOptions(window=2, stride=2, split_by="time", purge=3)
+    timeline = Timeline(step=1, cuts=(("train", -(2**63)), ("test", 10)))
+    for ends in ([], [5, 10, 12], list(range(20))):
+        found, used = cut(rows, options, timeline, ends)
+        starts = {(w[batch.SPLIT], w["window/start"].microsecond) for w in found}
+        assert {start for split, start in starts if split == "test"} == {13, 15, 17}
+        assert sum(split == "train" for split, _ in starts) == 5
+        assert used == 10 + 6
+
+
+@given(st.permutations(range(6)), st.integers(1, 40))
+def test_a_survey_does_not_depend_on_the_order_of_parts(order, size):
+    moments = [(series, time * 10) for series in "abcdef" for time in range(40)]
+    parts = [rows_of(moments[at : at + 40]) for at in range(0, 240, 40)]
+    surveys = [TimeSurvey.of(part) for part in parts]
+    one = TimeSurvey.sum(surveys)
+    other = TimeSurvey.sum(
+        [TimeSurvey.sum(surveys[at] for at in order[:3]), *(surveys[at] for at in order[3:])]
+    )
+    assert one.step == other.step == 10
+    assert one.time_at(0.5) == other.time_at(0.5)
+    starts = one.starts(size, step=None)
+    for bucket, times in other.starts(size, step=None).items():
+        assert times.tolist() == starts[bucket].tolist()
+    for part in parts:
+        for bucket in np.unique(buckets_of(part[SERIES])).tolist():
+            cells = np.searchsorted(starts[bucket], np.asarray(part[TIME]), side="right")
+            assert np.bincount(cells).max() <= size
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"window": 0, "stride": 1}, "--window: expected more than 0"),
+        ({"window": 1, "stride": 1, "resample": "max"}, "--resample: requires --step"),
+        ({"window": 1, "stride": 1, "purge": 1}, "--purge: requires --split-by time"),
+        ({"window": 1, "stride": 1, "fill_rows": 2}, "--fill-rows: requires --gap-policy"),
+    ],
+)
+def test_options_that_make_no_sense(given, words):
+    with pytest.raises(ConfigError, match=words):
+        WindowOptions(**given)
+
+
+def test_the_step_is_found_where_rows_stand_in_no_order():
+    moments = [(series, time * 10) for series in "abc" for time in range(3000)]
+    picked = np.random.default_rng(0).permutation(len(moments))[:2000]
+    survey = TimeSurvey.of(rows_of([moments[at] for at in picked]))
+    assert survey.step == 10
+
+
+@pytest.mark.parametrize("resample", ["mean", "first", "sum"])
+def test_many_steps_stay_in_the_order_of_time(resample):
+    """More groups than Arrow keeps in the order in which it met them."""
+    random = np.random.default_rng(0)
+    moments = [(series, int(time)) for series in "cab" for time in random.integers(0, 9000, 4000)]
+    rows, _ = without_repeats(ordered(rows_of(moments)))
+    options = WindowOptions(window=2, stride=1, step=5, resample=resample)
+    found = resampled(rows, options)
+    expected: dict[tuple[str, int], list[dict]] = {}
+    for row in rows.to_pylist():
+        expected.setdefault((row[SERIES], row[TIME] // 5 * 5), []).append(row)
+    assert list(zip(found[SERIES].to_pylist(), found[TIME].to_pylist(), strict=True)) == sorted(
+        expected
+    )
+    reduce = {"mean": np.mean, "first": lambda values: values[0], "sum": np.sum}[resample]
+    for row in found.to_pylist():
+        inputs = expected[row[SERIES], row[TIME]]
+        values = [one["x"] for one in inputs if one["x"] is not None]
+        assert row["x"] == (pytest.approx(reduce(values)) if values else None)
+        words = [one["word"] for one in inputs if one["word"] is not None]
+        assert row["word"] == (words[-1] if words else None)
+        assert row[batch.KEY] == inputs[0][batch.KEY]

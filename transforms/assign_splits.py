@@ -1,0 +1,133 @@
+"""AssignSplits: assignment of records to splits, before learning and balancing."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import typehints
+from apache_beam.pvalue import AsSingleton
+
+from recordmill.job.staging import StagedPart
+from recordmill.transforms.balancing.stratify import (
+    SplitByStratum,
+    find_strata,
+    store_strata,
+)
+from recordmill.transforms.checks.group_leakage import find_group_leakage
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.splits import SplitByKey
+from recordmill.transforms.staged.batches import (
+    Element,
+    Problem,
+    StagedBatch,
+    part_of,
+    scan,
+    with_step,
+)
+from recordmill.transforms.windowing.cut_windows import CutWindows
+from recordmill.transforms.windowing.window_tasks import Windowing
+
+_COUNTERS = RecordCounters("AssignSplits")
+
+
+def _assign(element: Any, strata: str = "", *, run: RunSpec) -> Any:
+    """Assign splits to rows in memory, or append the step that does so to a handle.
+
+    strata: name of the staged strata of a stratified split; empty for a split by key.
+    """
+    by_key = SplitByKey(run.splits, run.seed)
+    if isinstance(element, pa.RecordBatch):
+        _COUNTERS.add(read=len(element), out=len(element))
+        return by_key(element)
+    if isinstance(element, StagedBatch):
+        if element.role == "records":
+            _COUNTERS.add(read=element.part.rows, out=element.part.rows)
+            if strata:
+                return with_step(element, SplitByStratum(strata, run.splits, run.seed))
+        return with_step(element, by_key)
+    return element
+
+
+def _source(part: StagedPart) -> StagedBatch:
+    return StagedBatch(part, role="source")
+
+
+@dataclasses.dataclass(eq=False)
+class AssignSplits(beam.PTransform):
+    """Assign every record to a split: batches in, batches out (in memory, or handles).
+
+    The split is a function of the seed and the key of a record, or its group, so that records added
+    later never move old ones. Splits that the input assigns are kept.
+
+    stratify: whether all splits get the same fractions of every class, exactly; needs handles.
+    windowing: cuts series into windows, of which none spans two splits; the output is batches of
+      windows.
+    keep_source: whether the output also has the rows that windows were cut from, for statistics and
+      schemas.
+    remedy: advice in the message if the input assigns one group to several splits.
+
+    Example::
+
+        batches | AssignSplits(run)
+    """
+
+    run: RunSpec
+    _: dataclasses.KW_ONLY
+    stratify: bool = False
+    windowing: Windowing | None = None
+    keep_source: bool = False
+    remedy: str = "leave --group-column out"
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Any]) -> beam.PCollection[Any]:
+        run = self.run
+        if batches.element_type in (pa.RecordBatch, typehints.Any):
+            return batches | "Assign" >> beam.Map(_assign, run=run).with_output_types(
+                batches.element_type
+            )
+        if self.windowing is not None:
+            batches = self._cut_windows(batches, self.windowing)
+        found = []
+        strata = []
+        if self.stratify:
+            thresholds, too_small = find_strata(
+                functools.partial(scan, batches, staging=run.staging),
+                fractions=run.splits,
+                seed=run.seed,
+                grouped=run.grouped,
+            )
+            name = thresholds | "StoreStrata" >> beam.Map(
+                store_strata, staging=run.staging
+            ).with_output_types(str)
+            strata.append(AsSingleton(name, default_value=""))
+            found.append(too_small | "TooSmallStrata" >> _problems())
+            batches |= "SpreadForStrata" >> beam.Reshuffle()
+        batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
+        if run.grouped and run.presplit:
+            leakage = find_group_leakage(
+                functools.partial(scan, batches, staging=run.staging), remedy=self.remedy
+            )
+            found.append(leakage | "GroupLeakage" >> _problems())
+        return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches
+
+    def _cut_windows(
+        self, batches: beam.PCollection[Element], windowing: Windowing
+    ) -> beam.PCollection[Element]:
+        parts = batches | "RowParts" >> beam.Map(part_of).with_output_types(StagedPart)
+        cut, problems = parts | CutWindows(windowing, self.run.workers)
+        out = [
+            cut | "Windows" >> beam.Map(StagedBatch).with_output_types(StagedBatch),
+            problems | "NoWindows" >> _problems(),
+        ]
+        if self.keep_source:
+            out.append(parts | "SourceRows" >> beam.Map(_source).with_output_types(StagedBatch))
+        return tuple(out) | "WithWindows" >> beam.Flatten()
+
+
+def _problems() -> beam.PTransform:
+    return beam.Map(Problem).with_output_types(Problem)

@@ -1,0 +1,68 @@
+"""Check: rejection of invalid records and removal of duplicates, before planning."""
+
+import dataclasses
+import functools
+
+import apache_beam as beam
+
+from recordmill.job.staging import StagedPart
+from recordmill.transforms.checks.duplicates import DropDuplicates
+from recordmill.transforms.checks.prepare_parts import PrepareParts, check_part
+from recordmill.transforms.model import data_type
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.staged.batches import Element, StagedBatch, part_of
+
+_COUNTERS = RecordCounters("Check")
+
+
+def _incoming(element: Element) -> StagedPart:
+    part = part_of(element)
+    _COUNTERS.add(read=part.rows)
+    return part
+
+
+def _checked(part: StagedPart) -> StagedBatch:
+    _COUNTERS.add(out=part.rows, rejected=part.rejected)
+    return StagedBatch(part)
+
+
+def _unchanged(element: Element) -> Element:
+    if isinstance(element, StagedBatch):
+        _COUNTERS.add(read=element.part.rows, out=element.part.rows)
+    return element
+
+
+@dataclasses.dataclass(eq=False)
+class Check(beam.PTransform):
+    """Reject invalid records, and drop duplicates: handles in, handles on the remaining rows out.
+
+    Rejects and their reasons are written beside each part. If workers read the rows (`Read` with a
+    reader), they check them in the same task instead, so that rows are read only once.
+
+    check: finds invalid rows. duplicates: finds duplicates; with mode `drop`, the one with the
+      smallest key stays.
+    """
+
+    run: RunSpec
+    _: dataclasses.KW_ONLY
+    check: data_type.RowCheck | None = None
+    duplicates: data_type.Duplicates | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[Element]:
+        drop = self.duplicates is not None and self.duplicates.mode == "drop"
+        if self.check is None and not drop:
+            return batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
+        staging, workers = self.run.staging, self.run.workers
+        parts = batches | "Parts" >> beam.Map(_incoming).with_output_types(StagedPart)
+        if self.check is not None:
+            check = functools.partial(
+                check_part, check=self.check, staging=staging, workers=workers
+            )
+            parts |= "CheckRows" >> PrepareParts(check)
+        if drop:
+            parts |= DropDuplicates(staging)
+        return parts | "Batches" >> beam.Map(_checked).with_output_types(StagedBatch)

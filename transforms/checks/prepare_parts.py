@@ -1,0 +1,128 @@
+"""Preparation of listed parts before planning: workers read rows, and checks reject bad ones.
+
+Everything that can be known to be bad is rejected here, so that the counts of the plan are exact.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.errors import Reject
+from recordmill.job.staging import StagedPart, Staging
+from recordmill.processes.pool import process_count, shared_pool
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import RowCheck
+from recordmill.transforms.staged.encoder_tasks import check_rows
+from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
+from recordmill.transforms.staged.row_reader import RowReader, read_rows
+
+_CHUNK = 256  # rows that one task checks
+
+
+def check_part(
+    part: StagedPart, *, check: RowCheck, staging: Staging, workers: int
+) -> list[StagedPart]:
+    """Check the rows of a part in encoder processes, and write those that pass, and the rejects.
+
+    workers: encoder processes; 0 is one per core. On resume the part of the earlier run is
+    returned.
+    """
+
+    def make(stem: str) -> list[StagedPart]:
+        return [_check(part, f"{stem}.arrow", check=check, staging=staging, workers=workers)]
+
+    return make_or_reuse(part, staging, make)
+
+
+def _check(
+    part: StagedPart, name: str, *, check: RowCheck, staging: Staging, workers: int
+) -> StagedPart:
+    rows = read_part(part.name, staging=staging)
+    pool = shared_pool(workers)
+    starts = range(0, len(rows), _CHUNK)
+    chunks = [batch.to_bytes(rows.slice(start, _CHUNK)) for start in starts]
+    futures = [pool.submit(check_rows, check, chunk) for chunk in chunks]
+    kept: list[int] = []
+    rejects: list[Reject] = []
+    filtered: Counter[str] = Counter()
+    for start, future in zip(starts, futures, strict=True):
+        outcome = future.result()
+        kept += (outcome.kept + start).tolist()
+        rejects += outcome.rejects
+        filtered.update(option for _, option in outcome.filtered)
+    return write_checked_part(
+        rows.take(pa.array(kept, pa.int64())), staging, name, rejects=rejects, filtered=filtered
+    )
+
+
+def read_rows_of(part: StagedPart, *, reader: RowReader, workers: int) -> list[StagedPart]:
+    """Read the rows of a part that lists sections of files, in an encoder process."""
+    return shared_pool(workers).submit(read_rows, reader, part).result()
+
+
+class _Prepare(beam.DoFn):
+    """Prepares the parts of a bundle concurrently, the largest first.
+
+    A runner cuts bundles without knowing how long each part takes. With one part at a time, some
+    encoder processes would be idle at the end while others still have many parts to do.
+    """
+
+    def __init__(self, make: Callable[[StagedPart], list[StagedPart]], at_once: int) -> None:
+        self._make = make
+        self._at_once = at_once
+
+    def setup(self) -> None:
+        self._threads = ThreadPoolExecutor(
+            process_count(self._at_once), thread_name_prefix="prepare"
+        )
+
+    def start_bundle(self) -> None:
+        self._parts: list[StagedPart] = []
+
+    def process(self, part: StagedPart) -> None:
+        self._parts.append(part)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        parts = sorted(self._parts, key=lambda part: (-part.reads, part.name))
+        futures = [self._threads.submit(self._make, part) for part in parts]
+        try:
+            for future in futures:
+                for made in future.result():
+                    yield GlobalWindows.windowed_value_at_end_of_window(made)
+        finally:  # no thread of a failed attempt may go on writing
+            for future in futures:
+                future.cancel()
+            wait(futures)
+
+    def teardown(self) -> None:
+        self._threads.shutdown()
+
+
+@dataclasses.dataclass(eq=False)
+class PrepareParts(beam.PTransform):
+    """Prepare parts for planning: parts of the listing in, parts of rows out.
+
+    make: derives them from a part, such as `check_part` with its options.
+    at_once: parts that a bundle prepares concurrently; 0 is one per core. `read_rows_of` keeps one
+      encoder process busy, `check_part` all of them.
+    """
+
+    make: Callable[[StagedPart], list[StagedPart]]
+    at_once: int = 1
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, parts: beam.PCollection[StagedPart]) -> beam.PCollection[StagedPart]:
+        return (
+            parts
+            | "Prepare"
+            >> beam.ParDo(_Prepare(self.make, self.at_once)).with_output_types(StagedPart)
+            | "Spread" >> beam.Reshuffle()
+        )

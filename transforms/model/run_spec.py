@@ -1,0 +1,170 @@
+"""The options of one run that several of its steps share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import math
+import zlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.format.features import Features
+from recordmill.format.ledger import INPUT
+from recordmill.job.staging import Staging, to_json
+from recordmill.storage.files import Location
+from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout
+from recordmill.transforms.model.window_options import WindowOptions
+
+Compression = Literal["none", "gzip"]
+
+
+class _NoEncoder:
+    """The placeholder encoder of a run that writes no Examples."""
+
+    def features(self, rows: pa.Schema, context: Context) -> Features:
+        raise ConfigError("RunSpec: expected an encoder, which makes the Examples, got none")
+
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
+        self.features(rows.schema, context)
+        raise AssertionError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run: where its dataset goes, what encodes it, and the options that several steps share.
+
+    output: the folder of the dataset, a path or URI. encoder: makes the Examples; encoder processes
+      import its class, so it is defined in a module, not in the script that is run. `AssignSplits`
+      needs neither for batches in memory.
+    splits: {name: fraction}, in order; the fractions sum to 1. seed: for splits, balancing and
+      order.
+    num_shards: number of shards of every split, or {split: number}; None derives it from
+      `shard_bytes`. A shard has at least one record.
+    labels: class names in the order of their numbers; None sorts the classes of the input.
+    label_offset: number of the first class. rename: {feature: name in the Examples}.
+    max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
+    overwrite: whether a dataset in the output is replaced.
+    workers: encoder processes of a worker; 0 is one per core. spill_above: bytes of planned rows
+      above which the shuffle goes through files.
+    layout: layout of the records, if it is known before the run. windows: options of a run that
+      cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
+      for the manifest.
+    job_id: name of the staging folder. options, versions: content of the manifest. job: content of
+      job.json. All four are derived from the rest unless given.
+    watched: whether the submitter waits for the job and reports the verdict; otherwise a refused
+      run raises RunError in the pipeline.
+
+    Raises:
+      ConfigError: an option is out of its range.
+    """
+
+    output: str = ""
+    encoder: Encoder = _NoEncoder()  # noqa: RUF009, it has no state
+    splits: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: {"train": 0.8, "validation": 0.1, "test": 0.1}
+    )
+    seed: int = 0
+    num_shards: int | Mapping[str, int] | None = None
+    shard_bytes: int = 128_000_000
+    compression: Compression = "none"
+    labels: tuple[str, ...] | None = None
+    label_offset: int = 0
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_reject_fraction: float = 0.01
+    overwrite: bool = False
+    workers: int = 0
+    spill_above: int = 4 << 20
+    layout: Layout | None = None
+    windows: WindowOptions | None = None
+    unit: str = INPUT
+    notes: tuple[str, ...] = ()
+    job_id: str | None = None
+    options: Mapping[str, Any] | None = None
+    versions: Mapping[str, str] | None = None
+    job: Mapping[str, Any] | None = None
+    watched: bool = False
+
+    def __post_init__(self) -> None:
+        check_fractions(self.splits)
+        counts = self.num_shards if isinstance(self.num_shards, Mapping) else {"": self.num_shards}
+        for number in counts.values():
+            if number is not None and number < 1:
+                raise ConfigError(f"num_shards: expected 1 or more, got {number}")
+        encoder = type(self.encoder)
+        if encoder.__module__ == "__main__":
+            raise ConfigError(
+                f"encoder: {encoder.__name__} is defined in the script itself, and encoder"
+                " processes import it by the name of its module: define it in a module that can be"
+                " imported"
+            )
+
+    @property
+    def grouped(self) -> bool:
+        """True if records have groups, which the index then lists."""
+        return self.layout is not None and self.layout.grouped
+
+    @property
+    def is_custom(self) -> bool:
+        """True for a custom pipeline, which has no lock and no job of a command."""
+        return self.job_id is None
+
+    @property
+    def presplit(self) -> bool:
+        """True if the input assigns splits, or time decides them."""
+        return self.layout is not None and self.layout.presplit
+
+    @functools.cached_property
+    def manifest_options(self) -> Mapping[str, Any]:
+        """The options that shape bytes, for the manifest."""
+        if self.options is not None:
+            return self.options
+        return {
+            "compression": self.compression,
+            "encoder": repr(self.encoder),
+            "label_offset": self.label_offset,
+            "num_shards": self.num_shards,
+            "rename": self.rename,
+            "shard_size": self.shard_bytes,
+            "splits": self.splits,
+        }
+
+    @functools.cached_property
+    def encoder_versions(self) -> Mapping[str, str]:
+        """{library: version} of the libraries that shape the bytes."""
+        if self.versions is not None:
+            return self.versions
+        versions = dict(self.encoder.versions())
+        if self.compression == "gzip":
+            versions["zlib"] = zlib.ZLIB_RUNTIME_VERSION
+        return versions
+
+    @functools.cached_property
+    def staging(self) -> Staging:
+        """The staging folder of the run.
+
+        Raises:
+          ConfigError: the run has no output.
+        """
+        if not self.output:
+            raise ConfigError("RunSpec: expected an output, the folder of the dataset, got none")
+        job_id = self.job_id
+        if job_id is None:
+            content = to_json([self.manifest_options, self.seed, self.encoder_versions])
+            job_id = hashlib.sha256(content).hexdigest()[:16]
+        return Staging.of(Location.parse(self.output), job_id)
+
+
+def check_fractions(splits: Mapping[str, float]) -> None:
+    """Raise ConfigError for fractions that are not above 0, or do not sum to 1."""
+    if not all(fraction > 0 for fraction in splits.values()):
+        raise ConfigError(f"splits: expected fractions above 0, got {splits}")
+    if not abs(math.fsum(splits.values()) - 1) <= 1e-9:
+        raise ConfigError(f"splits: expected fractions that sum to 1, got {splits}")

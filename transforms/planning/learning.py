@@ -1,0 +1,173 @@
+"""Learning from the records of train, before balancing, by counting items such as words.
+
+Items are grouped into buckets by their hash, and each bucket drops those that cannot be in the
+result. So no worker ever holds all items, and the last step gets little more than the result. The
+number of records takes the same way, in a bucket of its own, because a second consumer of the
+summaries would cost memory on Flink.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.pvalue import AsList
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.errors import RunError
+from recordmill.job.staging import Staging
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Analysis, Artifact, Prepared
+from recordmill.transforms.planning.planning_pass import PartSummary
+from recordmill.transforms.staged import spill
+from recordmill.transforms.staged.listing import SYSTEM
+from recordmill.transforms.staged.spill import Piece
+
+ITEM = "item"
+
+_RECORDS = "records"  # the column of the bucket that counts records, after the buckets of items
+_BUFFER = 32 << 20  # bytes of counts that a bundle collects before it emits them
+
+
+def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Add up counts by item; the result is sorted by item."""
+    table = pa.Table.from_batches(counts)
+    sums = [name for name in table.column_names if name != ITEM]
+    grouped = table.group_by(ITEM, use_threads=False).aggregate([(name, "sum") for name in sums])
+    columns = [grouped[ITEM], *(grouped[f"{name}_sum"] for name in sums)]
+    ordered = pa.table(columns, names=[ITEM, *sums]).sort_by(ITEM).combine_chunks()
+    found = ordered.to_batches()
+    return found[0] if found else counts[0].slice(0, 0)
+
+
+def store_artifacts(
+    contents: Mapping[str, bytes | Prepared], staging: Staging
+) -> dict[str, Artifact]:
+    """Write artifacts into staging, for encoders to read.
+
+    contents: {name in the dataset: content, or a `Prepared` that writes it}.
+    """
+    stored = {}
+    for name, content in contents.items():
+        if not isinstance(content, bytes):
+            place = staging.place(f"artifacts/{content.sha256[:16]}/{name}")
+            content.write(place)
+            stored[name] = Artifact(path=str(place), sha256=content.sha256, published=False)
+            continue
+        sha256 = hashlib.sha256(content).hexdigest()
+        place = staging.place(f"artifacts/{sha256[:16]}/{name.rpartition('/')[2]}")
+        if not place.exists():
+            place.parent.make_dirs()
+            place.write_bytes(content)
+        stored[name] = Artifact(path=str(place), sha256=sha256)
+    return stored
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learned:
+    """Artifacts of a run.
+
+    artifacts: {name in the dataset: artifact}, given by the user or learned. problem: the reason,
+    as a sentence for the user, why nothing can be learned.
+    """
+
+    artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    problem: str | None = None
+
+
+class _CollectCounts(beam.DoFn):
+    """Adds up the counts of summaries in a bundle, and emits them as (bucket, piece)."""
+
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self._counts: list[pa.RecordBatch] = []
+        self._bytes = self._records = 0
+
+    def start_bundle(self) -> None:
+        self._counts = []
+        self._bytes = self._records = 0
+
+    def process(self, summary: PartSummary) -> Iterator[tuple[int, Piece]]:
+        if summary.counts is None:
+            return
+        self._records += summary.counts.records
+        counts = batch.from_bytes(summary.counts.items)
+        self._counts.append(counts)
+        self._bytes += counts.nbytes
+        if self._bytes >= _BUFFER:
+            self._counts = [add_up(self._counts)]
+            self._bytes = self._counts[0].nbytes
+            if self._bytes >= _BUFFER // 2:
+                yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for element in self._flush():
+            yield GlobalWindows.windowed_value_at_end_of_window(element)
+
+    def _flush(self) -> list[tuple[int, Piece]]:
+        if not self._counts:
+            return []
+        counts = add_up(self._counts)
+        records = pa.RecordBatch.from_pydict({_RECORDS: pa.array([self._records])})
+        self.start_bundle()
+        pieces = spill.into_buckets(counts, ITEM, self._staging)
+        return [(spill.BUCKETS, spill.inline(records)), *pieces]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Learner:
+    """The steps of an analysis after counting."""
+
+    analysis: Analysis
+    given: Mapping[str, Artifact]
+    staging: Staging
+
+    def select(self, bucket: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
+        number, pieces = bucket
+        counts = [spill.load(piece, staging=self.staging) for piece in pieces]
+        if number == spill.BUCKETS:
+            return batch.concat(counts)
+        return self.analysis.select(add_up(counts))
+
+    def learn(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Learned:
+        of_records = [part for part in selected if _RECORDS in part.schema.names]
+        records = sum(sum(part[_RECORDS].to_pylist()) for part in of_records)
+        items = [part for part in selected if _RECORDS not in part.schema.names]
+        counts = add_up(items) if items else self.analysis.count(self._no_rows())
+        try:
+            contents = self.analysis.learn(counts, records=records)
+        except RunError as error:  # caused by the data, so a retry would not help
+            return Learned(problem=str(error))
+        return Learned(artifacts={**self.given, **store_artifacts(contents, self.staging)})
+
+    def _no_rows(self) -> pa.RecordBatch:
+        names = (*SYSTEM, *self.analysis.columns)
+        return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
+
+
+def learn(
+    summaries: beam.PCollection[PartSummary],
+    *,
+    analysis: Analysis,
+    given: Mapping[str, Artifact],
+    staging: Staging,
+) -> beam.PCollection[Learned]:
+    """Return all artifacts, given and learned, as the only element of a PCollection.
+
+    summaries: summaries of all parts, with the counts of the analysis.
+    """
+    learner = _Learner(analysis, given, staging)
+    selected = (
+        summaries
+        | "CollectCounts"
+        >> beam.ParDo(_CollectCounts(staging)).with_output_types(tuple[int, Piece])
+        | "GroupByBucket" >> beam.GroupByKey()
+        | "SelectItems" >> beam.Map(learner.select).with_output_types(pa.RecordBatch)
+    )
+    return (
+        summaries.pipeline
+        | "OnceToLearn" >> beam.Impulse()
+        | "Learn" >> beam.Map(learner.learn, AsList(selected)).with_output_types(Learned)
+    )

@@ -1,0 +1,108 @@
+"""The encoder task of the planning pass: statistics, schema violations and counts of one part."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.format.split_names import TRAIN
+from recordmill.job.staging import Staging
+from recordmill.profile.schema_rules import SchemaRules
+from recordmill.transforms.checks.violations import Violations
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Analysis, Headers
+from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
+from recordmill.transforms.staged.listing import read_part
+from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
+from recordmill.transforms.windowing.window_layout import rows_of
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataProfile:
+    """Statistics and schema violations of rows."""
+
+    statistics: Statistics = Statistics()  # noqa: RUF009, it is frozen
+    violations: Violations = Violations()  # noqa: RUF009
+
+    @classmethod
+    def sum(cls, several: Iterable[DataProfile]) -> DataProfile:
+        """Add profiles up; their order does not matter."""
+        parts = list(several)
+        return cls(
+            statistics=Statistics.sum(part.statistics for part in parts),
+            violations=Violations.sum(part.violations for part in parts),
+        )
+
+
+class AnalysisCounts(NamedTuple):
+    """Counts of an analysis over records of train.
+
+    records: number of records. items: counts as `Analysis.count` returns them, an Arrow IPC stream.
+    """
+
+    records: int
+    items: bytes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataProfiler:
+    """Computes statistics and finds schema violations.
+
+    labelled: whether records have classes. headers: reads headers of files that rows refer to.
+    rules: rules of the schema, if there is one. inside: the columns of the rows of windows, if
+    parts hold windows; then there are no rules.
+    """
+
+    labelled: bool
+    headers: Headers | None = None
+    rules: SchemaRules | None = None
+    inside: pa.Schema | None = None
+
+    def profile(self, rows: pa.RecordBatch) -> DataProfile:
+        """Return the profile of rows that have their splits."""
+        if self.inside is not None:
+            rows = rows_of(rows, self.inside)
+        made = None
+        if self.headers is not None:
+            read, made = self.headers.read(rows)  # unreadable files are rejected at encoding
+            rows = rows.take(pa.array(read.kept))
+        columns = columns_of(rows, made, labelled=self.labelled)
+        violations = Violations()
+        if self.rules is not None:
+            violations = Violations.of(rows[batch.KEY], columns, self.rules)
+        return DataProfile(statistics=Statistics.of(rows, columns), violations=violations)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartTask:
+    """Reads one part, and applies an analysis and a profiler, if given."""
+
+    staging: Staging
+    analysis: Analysis | None
+    profiler: DataProfiler | None
+
+    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, DataProfile]:
+        """Run the task. part: name of a staged part. splits: string[n], the splits of its rows."""
+        rows = read_part(part, staging=self.staging)
+        rows = batch.set_column(rows, batch.SPLIT, splits)
+        with rows_in_tracebacks(rows):
+            counts = None if self.analysis is None else _count(self.analysis, rows)
+            profile = DataProfile() if self.profiler is None else self.profiler.profile(rows)
+        return counts, profile
+
+
+def run_part_task(
+    task: PartTask, part: str, splits: bytes
+) -> tuple[AnalysisCounts | None, DataProfile]:
+    """Run a task. splits: an Arrow IPC stream with the column `__split__`."""
+    return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
+
+
+def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:
+    columns = rows.select([batch.KEY, *analysis.columns])
+    train = columns.filter(pc.equal(rows[batch.SPLIT], TRAIN))
+    return AnalysisCounts(len(train), batch.to_bytes(analysis.count(train)))

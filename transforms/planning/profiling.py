@@ -1,0 +1,172 @@
+"""Statistics and schema of a dataset: conclusions from the profiles of all parts."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import apache_beam as beam
+
+from recordmill.job.staging import Staging, Verdict
+from recordmill.profile import drift, statistics_file
+from recordmill.profile.schema_rules import SchemaRules
+from recordmill.profile.statistics_file import STATISTICS
+from recordmill.transforms.checks.violations import dataset_violations, drift_violations
+from recordmill.transforms.model.data_type import Artifact
+from recordmill.transforms.planning.learning import store_artifacts
+from recordmill.transforms.planning.part_task import DataProfile, DataProfiler
+from recordmill.transforms.planning.planning_pass import PartSummary
+from recordmill.transforms.statistics.dataset_statistics import Statistics
+from recordmill.transforms.statistics.infer_schema import infer_schema
+from recordmill.transforms.statistics.statistics_proto import to_bytes
+
+INFERRED = "inferred.pbtxt"  # file of the inferred schema in staging
+
+OnViolation = Literal["reject", "fail", "keep"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProfileOutcome:
+    """Conclusions from the profile of a dataset.
+
+    files: files to publish with the dataset, such as statistics. problems: violations of the schema
+    that refuse the input. notes: other remarks for the manifest. Both are sentences without full
+    stop.
+    """
+
+    files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Profiling:
+    """Options for the statistics and the schema of a run.
+
+    profiler: profiles the rows that the schema covers: records, or the rows that windows are cut
+      from. windows: profiles windows, if the records are windows; statistics cover their rows.
+    on_violation: `reject` rejects records, `fail` refuses the input, `keep` adds notes.
+    published: whether the statistics become part of the dataset.
+    compared: the statistics file of another dataset, if too much drift from it refuses the input.
+    infer: whether the run only infers a schema.
+    """
+
+    staging: Staging
+    profiler: DataProfiler
+    windows: DataProfiler | None = None
+    on_violation: OnViolation = "reject"
+    published: bool = True
+    compared: bytes | None = None
+    infer: bool = False
+
+    @property
+    def of_records(self) -> DataProfiler:
+        """The profiler of records, which are rows or windows."""
+        return self.profiler if self.windows is None or self.infer else self.windows
+
+    @property
+    def profiles_source(self) -> bool:
+        """True if the schema covers the rows that windows are cut from."""
+        return self.windows is not None and self.profiler.rules is not None
+
+    def conclude(self, profile: DataProfile, counted: Statistics) -> ProfileOutcome:
+        """Return the conclusions; they are empty without records.
+
+        profile: profile of the rows that the schema covers. counted: statistics of the records.
+        """
+        if not counted.cells:
+            return ProfileOutcome()
+        content = to_bytes(counted)
+        files = store_artifacts({STATISTICS: content}, self.staging) if self.published else {}
+        rules = self.profiler.rules
+        if rules is None:
+            return ProfileOutcome(files=files)
+        problems, notes = self._judge(rules, profile, content)
+        return ProfileOutcome(files=files, problems=tuple(problems), notes=tuple(notes))
+
+    def _judge(
+        self, rules: SchemaRules, profile: DataProfile, content: bytes
+    ) -> tuple[list[str], list[str]]:
+        """Return (problems, notes)."""
+        problems: list[str] = []
+        summary = profile.violations.summary()
+        if summary is not None:
+            problems.append(summary)
+        problems += dataset_violations(profile.statistics.whole(), profile.violations, rules)
+        slices = statistics_file.parse(content)
+        skewed = list(drift_violations(drift.skew(slices), rules))
+        match self.on_violation:
+            case "reject":
+                return problems, skewed
+            case "keep":
+                return [], [*problems, *skewed]
+        # With the other values the command reports drift, which is not about this dataset alone.
+        drifted: list[str] = []
+        if self.compared is not None:
+            comparison = drift.drift(statistics_file.parse(self.compared), slices)
+            drifted = list(drift_violations(comparison, rules))
+        return [*problems, *skewed, *drifted], []
+
+    def write_schema(self, profile: DataProfile) -> None:
+        """Write the inferred schema into staging, or a verdict if there are no records."""
+        if not profile.statistics.cells:
+            message = "no record is left to infer a schema from: check the input"
+            self.staging.write_verdict(Verdict(message))
+            return
+        schema = infer_schema(profile.statistics.whole())
+        self.staging.place(INFERRED).write_bytes(schema.encode())
+
+
+def _of_records(summary: PartSummary) -> DataProfile:
+    return summary.profile
+
+
+def _of_source(summary: PartSummary) -> DataProfile:
+    return summary.source
+
+
+def _write_schema(_: bytes, profile: DataProfile, *, profiling: Profiling) -> None:
+    profiling.write_schema(profile)
+
+
+def _conclude(
+    _: bytes,
+    records: DataProfile,
+    source: DataProfile | None = None,
+    *,
+    profiling: Profiling,
+) -> ProfileOutcome:
+    return profiling.conclude(records if source is None else source, records.statistics)
+
+
+def _sum(
+    summaries: beam.PCollection[PartSummary],
+    profile: Callable[[PartSummary], DataProfile],
+    label: str,
+) -> beam.pvalue.AsSingleton:
+    total = (
+        summaries
+        | f"{label}Findings" >> beam.Map(profile).with_output_types(DataProfile)
+        | f"{label}Sum" >> beam.CombineGlobally(DataProfile.sum).without_defaults()
+    )
+    return beam.pvalue.AsSingleton(total, default_value=DataProfile())
+
+
+def conclude_profiles(
+    summaries: beam.PCollection[PartSummary], *, profiling: Profiling
+) -> beam.PCollection[ProfileOutcome]:
+    """Return the conclusions from all records as the only element of a PCollection."""
+    found = [_sum(summaries, _of_records, "Statistics")]
+    if profiling.profiles_source:
+        found.append(_sum(summaries, _of_source, "Schema"))
+    conclude = functools.partial(_conclude, profiling=profiling)
+    once = summaries.pipeline | "OnceToProfile" >> beam.Impulse()
+    return once | "Conclude" >> beam.Map(conclude, *found).with_output_types(ProfileOutcome)
+
+
+def infer_dataset_schema(summaries: beam.PCollection[PartSummary], *, profiling: Profiling) -> None:
+    """Infer a schema from all records, and write it into staging."""
+    profile = _sum(summaries, _of_records, "Schema")
+    write = functools.partial(_write_schema, profiling=profiling)
+    once = summaries.pipeline | "OnceToInfer" >> beam.Impulse()
+    once | "InferSchema" >> beam.Map(write, profile)

@@ -1,0 +1,70 @@
+"""Publish: publishing of the finished shards as a dataset."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton
+
+from recordmill.errors import RunError
+from recordmill.format.manifest import MANIFEST, load
+from recordmill.job import lock
+from recordmill.job.staging import FOLDER, ShardInfo
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.writing.dataset_manifest import publish_dataset
+
+
+def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> list[str]:
+    staging = run.staging
+    if not staging.root.exists() and (staging.output / MANIFEST).exists():
+        return [load(staging.output).digest]  # an earlier attempt of this step succeeded
+    manifest = publish_dataset(plan, infos, run=run)
+    written = sum(info.shard.records for info in infos)
+    rejected = sum(len(info.rejects) for info in infos)
+    RecordCounters("Publish").add(
+        read=written, out=0 if manifest is None else written, rejected=rejected
+    )
+    if run.watched:
+        return [] if manifest is None else [manifest.digest]
+    if run.is_custom:
+        if manifest is not None:  # finished shards of a refused run stay
+            (staging.output / FOLDER).delete_tree()
+    else:
+        if manifest is not None:
+            staging.sweep()
+        lock.end_detached_job(staging.root.parent)
+    if manifest is None:  # fail, so that the runner does not report success
+        verdict = staging.verdict()
+        raise RunError("" if verdict is None else verdict.message)
+    return [manifest.digest]
+
+
+@dataclasses.dataclass(eq=False)
+class Publish(beam.PTransform):
+    """Publish the dataset once all shards are written: `WrittenShards` in, the digest out.
+
+    Nothing is published if the counts of the ledger do not add up, or if too many records were
+    rejected. Publishing is a stage of the pipeline, so that it also happens without the submitter.
+
+    Raises:
+      RunError: the dataset is refused, and no submitter waits to report it.
+    """
+
+    run: RunSpec
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, shards: Any) -> beam.PCollection[str]:  # WrittenShards
+        # An impulse with side inputs, because a GroupByKey over no shards would emit nothing.
+        return (
+            shards.infos.pipeline
+            | "Once" >> beam.Impulse()
+            | "Publish"
+            >> beam.FlatMap(
+                _publish, AsSingleton(shards.plan), AsList(shards.infos), run=self.run
+            ).with_output_types(str)
+        )

@@ -1,0 +1,136 @@
+"""Read: the batches of an input, listed once."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Self
+
+import apache_beam as beam
+import pyarrow as pa
+
+from recordmill.job.staging import Listing, StagedPart
+from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
+from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, RowSource, Source
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.staged.batches import Element, StagedBatch
+from recordmill.transforms.staged.listing import (
+    prepare_output,
+    row_layout,
+    stage_batch,
+    stage_listing,
+)
+from recordmill.transforms.staged.row_reader import RowReader
+
+
+def _batch(part: StagedPart, *, counters: RecordCounters) -> StagedBatch:
+    rejected = part.rejected + part.unread
+    counters.add(read=part.rows + rejected, out=part.rows, rejected=rejected)
+    return StagedBatch(part)
+
+
+@dataclasses.dataclass(eq=False)
+class Read(beam.PTransform):
+    """Read a staged listing: a pipeline in, handles on batches out.
+
+    The submitter lists the input before it builds the pipeline; all later steps read the listing
+    from staging. If the listing holds only sections of large files, workers read their rows here.
+
+    reader: reads the rows of sections; None if the listing holds rows, or references to files.
+
+    Example::
+
+        pipeline | Read.from_source(FileTree(input="photos/"), run)
+    """
+
+    run: RunSpec
+    _: dataclasses.KW_ONLY
+    listing: Listing
+    reader: RowReader | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    @classmethod
+    def from_source(
+        cls,
+        source: Source,
+        run: RunSpec,
+        *,
+        check: RowCheck | None = None,
+        duplicates: Duplicates | None = None,
+        chunker: Chunker | None = None,
+    ) -> Self:
+        """List a source into the staging folder of the run.
+
+        check, duplicates, chunker: applied to the rows of a `RowSource` when workers read them. For
+          all other sources pass the check to `RowCheck`.
+
+        Raises:
+          ConfigError: the input is unusable, or the output holds other files.
+        """
+        prepare_output(run.staging, overwrite=run.overwrite)
+        labels = None if isinstance(source, RowSource) else run.labels
+        listing = stage_listing(source, run.staging, labels=labels)
+        if not isinstance(source, RowSource):
+            return cls(run, listing=listing)
+        reader = RowReader(
+            source=source,
+            layout=row_layout(source, listing, run.staging),
+            staging=run.staging,
+            check=check,
+            duplicates=duplicates,
+            chunker=chunker,
+            labels=run.labels,
+        )
+        return cls(run, listing=listing, reader=reader)
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Element]:
+        parts = (
+            begin | "Listing" >> beam.Create(self.listing.parts) | "SpreadParts" >> beam.Reshuffle()
+        )
+        if self.reader is not None:
+            workers = self.run.workers
+            read = functools.partial(read_rows_of, reader=self.reader, workers=workers)
+            parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
+        return parts | "Batches" >> beam.Map(
+            _batch, counters=RecordCounters("Read")
+        ).with_output_types(StagedBatch)
+
+
+class _Stage(beam.DoFn):
+    def __init__(self, run: RunSpec) -> None:
+        self._run = run
+        self._counters = RecordCounters("StageBatches")
+
+    def setup(self) -> None:
+        prepare_output(self._run.staging, overwrite=self._run.overwrite)
+
+    def process(self, rows: pa.RecordBatch) -> Iterator[StagedBatch]:
+        part = stage_batch(batch.complete(rows), self._run.staging)
+        self._counters.add(read=len(rows), out=len(rows))
+        yield StagedBatch(part)
+
+
+@dataclasses.dataclass(eq=False)
+class StageBatches(beam.PTransform):
+    """Stage the batches of a custom pipeline: `pyarrow.RecordBatch`es in, handles out.
+
+    Batches have a column `__key__` (string, unique) and the columns that the encoder reads, and may
+    have `__label__`, `__group__` and `__split__`. All batches must have the same columns. Each
+    batch is written to the staging folder, so that memory does not grow with the number of batches.
+    """
+
+    run: RunSpec
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[Element]:
+        return (
+            batches
+            | "Stage" >> beam.ParDo(_Stage(self.run)).with_output_types(StagedBatch)
+            # Later steps read batches by name, so a retry must not give them other names.
+            | "Spread" >> beam.Reshuffle()
+        )

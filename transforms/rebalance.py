@@ -1,0 +1,119 @@
+"""Rebalance: exact balancing of the classes of train, and the plan of the dataset."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton
+
+from recordmill.job.staging import to_json
+from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
+from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.learning import Learned
+from recordmill.transforms.planning.plan import Plan, make_plan
+from recordmill.transforms.planning.profiling import ProfileOutcome
+from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.staged.batches import Element, scan
+from recordmill.transforms.staged.listing import read_part
+
+
+class PlannedBatches(NamedTuple):
+    """Batches, and the plan as a single element: quotas, shards, labels, verdict on the input."""
+
+    batches: beam.PCollection[Element]
+    plan: beam.PCollection[Plan]
+
+
+def _plan(
+    _: bytes,
+    survey: Survey,
+    quotas: Mapping[str, Quota],
+    problems: Sequence[str],
+    learned: Learned,
+    profiled: ProfileOutcome,
+    *,
+    run: RunSpec,
+) -> Plan:
+    if run.is_custom:
+        run.staging.root.make_dirs()
+        run.staging.begin()
+    sentences = sorted(problems)
+    if learned.problem is not None and survey.counts:
+        sentences.append(learned.problem)
+    listing = run.staging.listing()
+    plan = make_plan(
+        survey,
+        quotas,
+        sentences,
+        run=run,
+        artifacts=learned.artifacts,
+        profiled=profiled,
+        listing_rejects=0 if listing is None else len(listing.rejects),
+    )
+    if plan.verdict is not None:
+        run.staging.write_verdict(plan.verdict)
+    elif run.layout is None:  # report a column that no feature can hold before anything is encoded
+        columns = read_part(plan.parts[0].name, staging=run.staging).schema
+        run.encoder.features(columns, plan.context)
+    run.staging.place("plan.json").write_bytes(to_json(plan.to_json()))
+    RecordCounters("Rebalance").add(
+        read=sum(sum(split.before.values()) for split in plan.splits.values()),
+        out=sum(split.records for split in plan.splits.values()),
+    )
+    return plan
+
+
+@dataclasses.dataclass(eq=False)
+class Rebalance(beam.PTransform):
+    """Balance the classes of train, and plan the dataset: `AnalyzedBatches` in, `PlannedBatches`
+    out.
+
+    Other splits stay as they are. The rows of a class are never gathered on one worker:
+    `balancing.quotas` computes how often each record appears, and rows are replicated when batches
+    are read.
+
+    balance: `oversample` repeats records up to the target, `undersample` drops records down to it.
+    target: number of records of a class; None is the largest class (the smallest, when
+      undersampling); `median`; or repeat factors.
+
+    Example::
+
+        batches | Analyze(run) | Rebalance(run, balance="oversample")
+    """
+
+    run: RunSpec
+    _: dataclasses.KW_ONLY
+    balance: Balance = "none"
+    target: Target = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, analyzed: Any) -> Any:  # AnalyzedBatches -> PlannedBatches
+        run = self.run
+        quotas: AsSingleton | Mapping[str, Quota] = {}
+        if self.balance in ("oversample", "undersample"):
+            found = find_quotas(
+                functools.partial(scan, analyzed.batches, staging=run.staging),
+                balance=self.balance,
+                target=self.target,
+                seed=run.seed,
+            )
+            quotas = AsSingleton(found, default_value={})
+        plan = (
+            analyzed.batches.pipeline
+            | "Once" >> beam.Impulse()
+            | "Plan"
+            >> beam.Map(
+                functools.partial(_plan, run=run),
+                AsSingleton(analyzed.survey, default_value=Survey()),
+                quotas,
+                AsList(analyzed.problems),
+                AsSingleton(analyzed.learned),
+                AsSingleton(analyzed.profiled),
+            ).with_output_types(Plan)
+        )
+        return PlannedBatches(analyzed.batches, plan)

@@ -1,0 +1,72 @@
+"""Reshuffle: a uniform shuffle of the whole dataset into its shards."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.writing.shuffle import CutIntoPieces, ShardId, empty_pieces
+
+
+class ShuffledShards(NamedTuple):
+    """The pieces of each shard, and the plan."""
+
+    pieces: beam.PCollection[tuple[ShardId, list[Piece]]]
+    plan: beam.PCollection[Plan]
+
+
+def _without_empty(shard: tuple[ShardId, Iterable[Piece]]) -> tuple[ShardId, list[Piece]]:
+    shard_id, pieces = shard
+    return shard_id, [piece for piece in pieces if piece[0] or piece[1]]
+
+
+@dataclasses.dataclass(eq=False)
+class Reshuffle(beam.PTransform):
+    """Shuffle the dataset into its shards: `PlannedBatches` in, `ShuffledShards` out.
+
+    The shard of a record and its position there are a function of (seed, key, copy), and so the
+    same on any runner. Batches are read again, with the copies of the plan, and cut into pieces:
+    the rows of a batch for one shard, which go to the shard inline or through spill files.
+
+    Example::
+
+        planned | Reshuffle(run)
+    """
+
+    run: RunSpec
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, planned: Any) -> Any:  # PlannedBatches -> ShuffledShards
+        plan = AsSingleton(planned.plan)
+        pieces = (
+            planned.batches
+            # Handles, not rows, wait for the plan: a runner keeps waiting elements in memory.
+            | "SpreadBatches" >> beam.Reshuffle()
+            | "Cut"
+            >> beam.ParDo(
+                CutIntoPieces(self.run.staging, grouped=self.run.grouped), plan
+            ).with_output_types(tuple[ShardId, Piece])
+        )
+        empty = (
+            planned.batches.pipeline
+            | "Once" >> beam.Impulse()
+            | "NameShards"
+            >> beam.FlatMap(empty_pieces, plan).with_output_types(tuple[ShardId, Piece])
+        )
+        shards = (
+            (pieces, empty)
+            | "WithEmpty" >> beam.Flatten()
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Pieces" >> beam.Map(_without_empty).with_output_types(tuple[ShardId, list[Piece]])
+            # A few keys are distributed unevenly over the workers; reshuffled elements are not.
+            | "Spread" >> beam.Reshuffle()
+        )
+        return ShuffledShards(shards, planned.plan)

@@ -1,0 +1,392 @@
+"""Source of arrays: references to arrays, to their items or to chunks of them.
+
+The listing has a row per file, or several for a file with many records, with its header. Workers
+expand it to a row per record, which locates the values in the file. Values are read when a shard is
+written.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.storage.files import Location, is_uri
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.casts import Cast, cast_problem
+from recordmill.transforms.model.data_type import Layout, ListingPart, Source
+from recordmill.transforms.sources.arrays.array_file import Span
+from recordmill.transforms.sources.arrays.array_formats import open_arrays
+from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
+from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
+from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
+from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.references import COLUMNS, label_problem, no_label
+
+ARRAY = "__array__"  # string: a `StoredArray`
+FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST exclusive
+FILE = "__file__"  # int64: bytes of the file; `batch.SIZE` is the size of the record
+NAME = "__name__"  # string: the key of the file
+AT, TO = "__at__", "__to__"  # int64: start and stop of a record along the axis
+LABELS = (
+    "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `StoredArray`
+)
+
+_DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: dtype and shape of all records
+_REQUESTS = 32  # concurrent requests to an object store
+_PROBED = 4096  # files probed at a time
+
+_LISTED = (
+    pa.field(ARRAY, pa.string()),
+    pa.field(LABELS, pa.string()),
+    pa.field(FIRST, pa.int64()),
+    pa.field(LAST, pa.int64()),
+)
+_OWN = (
+    pa.field(FILE, pa.int64()),
+    pa.field(NAME, pa.string()),
+    pa.field(AT, pa.int64()),
+    pa.field(TO, pa.int64()),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArraySpec:
+    """Type of the records of a dataset.
+
+    dtype: numpy's name. shape: with None for sizes that vary.
+    """
+
+    dtype: str
+    shape: Shape
+
+    @classmethod
+    def of(cls, rows: pa.Schema) -> ArraySpec:
+        """Return the type stored in the schema of rows."""
+        spec = json.loads(rows.field(ARRAY).metadata[_DECLARED])
+        return cls(dtype=spec["dtype"], shape=tuple(spec["shape"]))
+
+    def field(self) -> pa.Field:
+        """Return the column ARRAY with the type in its metadata."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
+        return pa.field(ARRAY, pa.string(), metadata={_DECLARED: text})
+
+
+@dataclasses.dataclass
+class _ScanCounts:
+    """Counts for the notes of a scan."""
+
+    files_cut: int = 0
+    steps_left: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArraySource:
+    """Lists files of arrays with their headers, and locates the records in them.
+
+    files: source of references.
+    probe: reads the headers.
+    dtype: that arrays are cast to; None for the most frequent dtype.
+    cast: rule for casts.
+    """
+
+    files: Source
+    probe: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
+    dtype: str | None = None
+    cast: Cast = "safe"
+    scan_counts: _ScanCounts = dataclasses.field(
+        default_factory=_ScanCounts, compare=False, repr=False
+    )
+
+    @property
+    def _cut(self) -> ArraySlicing:
+        return self.probe.cut
+
+    @property
+    def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
+        return self.files.unique_keys
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user from `scan`."""
+        files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
+        if not files:
+            return ()
+        return (f"{steps} steps at the ends of {files} arrays fill no chunk and were dropped",)
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the files with their headers.
+
+        Raises:
+          ConfigError: no file can be used.
+        """
+        self.scan_counts.files_cut = self.scan_counts.steps_left = 0
+        seen = kept = 0
+        first: Reject | None = None
+        for listed in self.files.scan():
+            rows = listed.rows
+            if rows is None:
+                yield listed
+                continue
+            yield dataclasses.replace(listed, rows=None)
+            for start in range(0, len(rows), _PROBED):
+                some = rows.slice(start, _PROBED)
+                seen += len(some)
+                if self.probe.label_input is not None and seen > 1:
+                    raise ConfigError(
+                        "--label-input holds the labels of one file, but --input has several: put"
+                        " labels into each file (--label-array), or name one file"
+                    )
+                for part in self._list(some):
+                    kept += 0 if part.rows is None else len(part.rows)
+                    first = first or next(iter(part.rejects), None)
+                    yield part
+        if not kept and first is not None:
+            raise ConfigError(
+                f"no file holds a usable array; the first: {first.key}: {first.detail}"
+            )
+
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+        """Return the layout of the records.
+
+        Raises:
+          ConfigError: there is no usable array.
+        """
+        del keep
+        kinds: collections.Counter[tuple[str, int]] = collections.Counter()
+        shapes: dict[tuple[str, int], set[Shape]] = collections.defaultdict(set)
+        users: list[pa.Field] = []
+        labelled = grouped = presplit = False
+        for rows in parts:
+            labelled |= rows[batch.LABEL].null_count < len(rows)
+            grouped |= rows[batch.GROUP].null_count < len(rows)
+            presplit |= rows[batch.SPLIT].null_count < len(rows)
+            users = [field for field in rows.schema if not field.name.startswith("__")]
+            for counted in rows[ARRAY].value_counts().to_pylist():
+                stored = StoredArray.from_text(counted["values"])
+                shape = self._cut.shape_of(stored.shape)
+                kind = self._output_dtype(stored), len(shape)
+                kinds[kind] += counted["counts"]
+                # Merge now, so that memory does not grow with the number of shapes.
+                shapes[kind] = {merge_shapes({*shapes[kind], shape})}
+        if not kinds:
+            raise ConfigError("the input has no usable array")
+        most = min(kinds, key=lambda kind: (-kinds[kind], kind))
+        (shape,) = shapes[most]
+        declared = ArraySpec(dtype=most[0], shape=shape)
+        ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
+        return Layout(
+            columns=pa.schema([*ours, *users]),
+            labelled=labelled or self.probe.has_labels,
+            grouped=grouped or self._cut.unit == "chunk",
+            presplit=presplit,
+        )
+
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
+        """Yield a row per record of a part of the listing.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
+        declared = ArraySpec.of(layout.columns)
+        rejects: list[Reject] = []
+        kept: list[int] = []
+        files = 0
+        labels: list[pa.Array] = []
+        places = _zip_columns(sections, batch.KEY, ARRAY, LABELS, FIRST, LAST)
+        for row, (key, text, location, first, last) in enumerate(places):
+            if why := self._problem(StoredArray.from_text(text), declared):
+                # A file with several sections is rejected once.
+                rejects += [] if first else [Reject(key, "read", *why)]
+                continue
+            try:
+                labels += [] if location is None else [self._labels(location, first, last)]
+            except RecordError as error:
+                rejects.append(Reject(key, "read", error.reason, error.detail))
+            else:
+                kept.append(row)
+                files += first == 0
+        inputs = files if self._cut.unit == "chunk" else None
+        if not kept:
+            yield ListingPart(rejects=rejects, inputs=inputs)
+            return
+        rows = self._records(sections.take(pa.array(kept, pa.int64())), layout.columns)
+        invalid: list[Reject] = []
+        if labels:
+            rows = batch.set_column(rows, batch.LABEL, pa.concat_arrays(labels))
+            rows, invalid = self._labelled(rows)
+        if inputs is None:
+            rejects, invalid = rejects + invalid, []
+        yield ListingPart(
+            rows=rows if len(rows) else None, rejects=rejects, invalid=invalid, inputs=inputs
+        )
+
+    def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
+        """Yield the usable files and rejects, in parts of up to `batch.ROWS` records."""
+        rows = self.probe.with_name_labels(rows)
+        rejects: list[Reject] = []
+        at: list[int] = []
+        more: list[tuple[str, str | None, int, int]] = []
+        room = batch.ROWS
+        for row, (key, found) in enumerate(
+            zip(rows[batch.KEY].to_pylist(), self._probe_all(rows), strict=True)
+        ):
+            if isinstance(found, RejectCause):
+                rejects.append(Reject(key, "read", *found))
+                continue
+            left = self._cut.unused_steps(found.array.shape)
+            self.scan_counts.files_cut += left > 0
+            self.scan_counts.steps_left += left
+            first = 0
+            while first < found.records:
+                last = min(first + room, found.records)
+                at.append(row)
+                more.append((found.array.to_text(), found.labels, first, last))
+                room -= last - first
+                first = last
+                if not room:
+                    yield ListingPart(rows=_with_arrays(rows, at, more), rejects=rejects)
+                    rejects, at, more, room = [], [], [], batch.ROWS
+        if at or rejects:
+            yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
+
+    def _probe_all(self, rows: pa.RecordBatch) -> Iterator[ProbedFile | RejectCause]:
+        """Read the headers of files, concurrently if they are in an object store."""
+        names = (batch.PATH, batch.SIZE, batch.MTIME, batch.LABEL)
+        files = list(_zip_columns(rows, *names))
+        if not any(is_uri(file[0]) for file in files):
+            yield from map(self.probe.inspect, files)
+            return
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            yield from pool.map(self.probe.inspect, files)
+
+    def _output_dtype(self, stored: StoredArray) -> str:
+        """Return the dtype of an array in records, its own dtype if it cannot be cast."""
+        own = stored.numbers.name
+        if self.dtype is None or cast_problem(own, self.dtype, self.cast):
+            return own
+        return self.dtype
+
+    def _problem(self, stored: StoredArray, declared: ArraySpec) -> RejectCause | None:
+        """Return why an array does not fit the type of the records, None if it does."""
+        own = stored.numbers.name
+        if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
+            return RejectCause(Reason.BAD_VALUE, why)
+        if self._output_dtype(stored) != declared.dtype:
+            common = np.result_type(own, declared.dtype).name
+            return RejectCause(
+                Reason.BAD_VALUE,
+                f"an array of {own}, but most are {declared.dtype}: --dtype {common} casts both",
+            )
+        if len(self._cut.shape_of(stored.shape)) != len(declared.shape):
+            return RejectCause(
+                Reason.BAD_VALUE,
+                f"an array of {len(stored.shape)} dimensions ({format_shape(stored.shape)}), but"
+                f" most records have {len(declared.shape)}: remove it, or build a separate dataset"
+                " from such arrays",
+            )
+        return None
+
+    def _labels(self, text: str, first: int, last: int) -> pa.Array:
+        """Return the labels of the records of a section. Raises RecordError."""
+        path, size, mtime, stored = json.loads(text)
+        with open_arrays(path, size=size, mtime=mtime) as opened:
+            labels = StoredArray.from_text(stored)
+            if self._cut.unit == "item":
+                return opened.labels(labels, Span(0, first, last))
+            return _repeat(opened.labels(labels)[0].as_py(), last - first)
+
+    def _labelled(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
+        """Return the rows with a valid label, and the rejects of the others."""
+        rejects = []
+        bad = np.zeros(len(rows), np.bool_)
+        codes, texts = batch.encode(rows[batch.LABEL])
+        problems: list[RejectCause | None] = [
+            RejectCause(Reason.BAD_VALUE, why) if (why := label_problem(text)) else None
+            for text in texts.to_pylist()
+        ]
+        missing = (
+            no_label("one in the array of labels") if self.probe.unlabelled == "reject" else None
+        )
+        problems.append(missing)
+        for code, problem in enumerate(problems):
+            if problem is None:
+                continue
+            at = codes == (code if code < len(problems) - 1 else -1)
+            bad |= at
+            keys = rows[batch.KEY].filter(pa.array(at)).to_pylist()
+            rejects += [Reject(key, "read", *problem) for key in keys]
+        return (rows.filter(pa.array(~bad)) if bad.any() else rows), rejects
+
+    def _records(self, sections: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+        """Return a row per record."""
+        first, last = (np.asarray(sections[name]) for name in (FIRST, LAST))
+        counts = last - first
+        at = np.repeat(np.arange(len(sections)), counts)
+        ends = np.cumsum(counts)
+        numbers = np.arange(len(at)) - np.repeat(ends - counts - first, counts)
+        arrays = [StoredArray.from_text(text) for text in sections[ARRAY].to_pylist()]
+        whole = self._cut.unit == "array"
+        lengths = [0 if whole else one.shape[self._cut.along(one.shape)] for one in arrays]
+        starts, stops = self._cut.places(numbers, np.array(lengths, np.int64)[at])
+        units = [
+            one.bytes if whole else one.bytes // n for one, n in zip(arrays, lengths, strict=True)
+        ]
+        sizes = np.array(units, np.int64)[at] * (1 if whole else stops - starts)
+        rows = sections.take(pa.array(at))
+        key = group = rows[batch.KEY]
+        if not whole:
+            texts = pa.array(starts).cast(pa.string())
+            key = pc.binary_join_element_wise(key, texts, "#")
+        columns_: Mapping[str, Any] = {
+            batch.KEY: key,
+            batch.GROUP: pc.coalesce(rows[batch.GROUP], group)
+            if self._cut.unit == "chunk"
+            else rows[batch.GROUP],
+            batch.SIZE: pa.array(sizes),
+            FILE: rows[batch.SIZE],
+            NAME: rows[batch.KEY],
+            AT: pa.array(starts),
+            TO: pa.array(stops),
+        }
+        made = [columns_[name] if name in columns_ else rows[name] for name in columns.names]
+        return pa.record_batch(made, schema=columns)
+
+
+def _fields() -> dict[str, pa.Field]:
+    """Return the system columns of a row."""
+    return {field.name: field for field in (*COLUMNS, pa.field(ARRAY, pa.string()), *_OWN)}
+
+
+def _with_arrays(
+    rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[Any, ...]]
+) -> pa.RecordBatch:
+    """Return rows of the listing: system columns, header columns, user columns."""
+    taken = rows.take(pa.array(at, pa.int64()))
+    found = [
+        pa.array(values, field.type)
+        for field, values in zip(_LISTED, zip(*more, strict=True), strict=True)
+    ]
+    ours = len(COLUMNS)
+    arrays = [*taken.columns[:ours], *found, *taken.columns[ours:]]
+    given = [*rows.schema]
+    fields = [*given[:ours], *_LISTED, *given[ours:]]
+    return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+def _zip_columns(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
+    return zip(*(rows[name].to_pylist() for name in names), strict=True)
+
+
+def _repeat(label: str | None, count: int) -> pa.Array:
+    return pa.array(list(itertools.repeat(label, count)), pa.string())

@@ -1,0 +1,59 @@
+"""Opening of files of rows: CSV, TSV, JSON lines, plain lines, Parquet, Arrow, Avro.
+
+A row that cannot be parsed is rejected by its number; a file that cannot be parsed raises
+ConfigError. Text files declare no types: a column gets the narrowest type that holds all its values
+(int64, float64, bool, else string), inferred from all rows, because a type inferred from the first
+rows might not hold a later one. An empty CSV field is null. `NA` is text, and so is `007`, because
+a number would lose its zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import pyarrow as pa
+
+from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
+from recordmill.transforms.sources.row_formats.columnar import ArrowFile, ParquetFile
+from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
+from recordmill.transforms.sources.row_formats.json_lines import JsonLines, PlainLines
+from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, RowFile
+from recordmill.transforms.sources.row_formats.row_format import FileFormat
+
+
+def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
+    """Return a reader of a file. Reads nothing yet."""
+    match file_format.format:
+        case "jsonl":
+            return JsonLines(origin, file_format)
+        case "lines":
+            return PlainLines(origin, file_format)
+        case "parquet":
+            return ParquetFile(origin, file_format.value_parser)
+        case "arrow":
+            return ArrowFile(origin, file_format.value_parser)
+        case "avro":
+            from recordmill.transforms.sources.row_formats.avro import AvroFile
+
+            return AvroFile(origin, file_format.value_parser)
+        case _:
+            return DelimitedFile(origin, file_format)
+
+
+def infer_types(
+    file: RowFile, sections: Iterable[FileSection], names: Collection[str] | None = None
+) -> ColumnTypes:
+    """Infer the types of the named columns, or of all, from the rows of all sections."""
+    return unify(file.column_types(section, names) for section in sections)
+
+
+def wanted_columns(
+    text: Iterable[str], others: Iterable[str], column_types: ColumnTypes
+) -> pa.Schema:
+    """Return the schema to read: the columns of `text` as strings, others with their types."""
+    return pa.schema(
+        [
+            *(pa.field(name, pa.string()) for name in text),
+            *(column_types.get(name, ColumnType()).field(name) for name in others),
+        ]
+    )

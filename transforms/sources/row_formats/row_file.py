@@ -1,0 +1,183 @@
+"""Interface of files of rows: sections, parsed rows, rejected rows."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import open_file
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+
+SECTION_BYTES = 8 << 20  # approximate size of a section of a splittable file
+READ_BYTES = 8 << 20  # approximate size of the rows in memory at a time
+
+# Errors of pyarrow, of decompressors, and of numbers too large for their column.
+_UNREADABLE = (
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    zlib.error,
+    UnicodeDecodeError,
+    OverflowError,
+)
+
+
+class FileSection(NamedTuple):
+    """Consecutive rows of a file.
+
+    start, end: byte offsets in a text file, row groups of Parquet, record batches of an Arrow file.
+    A file that is not splittable is one section. row: number of the first row, counted from 1.
+    size: approximate size in bytes.
+    """
+
+    start: int
+    end: int
+    row: int
+    size: int
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be parsed: its number, the reason and a message."""
+
+    number: int
+    reason: Reason
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Up to `batch.ROWS` rows of a file.
+
+    columns: the values. numbers: row numbers, int64[n]. bad: rows that could not be parsed. blank:
+    count of rows that were skipped because they have no value.
+    """
+
+    columns: pa.RecordBatch
+    numbers: npt.NDArray[np.int64]
+    bad: Sequence[BadRow] = ()
+    blank: int = 0
+
+    def replace(self, columns: pa.RecordBatch, wrong: Mapping[int, str]) -> Rows:
+        """Return the rows with other columns, without the invalid ones ({index: message})."""
+        if not wrong:
+            return dataclasses.replace(self, columns=columns)
+        keep = np.ones(len(columns), np.bool_)
+        keep[list(wrong)] = False
+        bad = [BadRow(int(self.numbers[row]), Reason.BAD_VALUE, why) for row, why in wrong.items()]
+        return Rows(
+            columns=columns.filter(pa.array(keep)),
+            numbers=self.numbers[keep],
+            bad=sorted([*self.bad, *bad]),
+            blank=self.blank,
+        )
+
+
+@dataclasses.dataclass(kw_only=True)
+class QuoteAnomalies:
+    """Counts of rows with quotes that may be data, and the number of the first such row.
+
+    spanning: rows with a value that spans lines. trailing: rows with text after a closing quote.
+    """
+
+    spanning: int = 0
+    first_spanning: int = 0
+    trailing: int = 0
+    first_trailing: int = 0
+
+
+class RowFile(Protocol):
+    """A file of rows. All methods raise ConfigError for a file that cannot be parsed."""
+
+    @property
+    def quote_anomalies(self) -> QuoteAnomalies:
+        """Quote anomalies in the sections that `sections` has yielded so far."""
+
+    def header(self) -> ColumnTypes | None:
+        """Return the columns that the file declares before its rows, None if it declares none."""
+
+    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+        """Yield consecutive sections that cover all rows.
+
+        A section has about `size` bytes and up to `batch.ROWS` rows if the file is splittable.
+        """
+
+    def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
+        """Infer the types of the named columns, or of all, from the rows of a section."""
+
+    def read(
+        self, section: FileSection, wanted: pa.Schema, text: Collection[str]
+    ) -> Iterator[Rows]:
+        """Yield the rows of a section with the columns of the schema `wanted`.
+
+        text: columns to read as text; their values must be text or numbers.
+        """
+
+
+@runtime_checkable
+class TypeInferringFile(Protocol):
+    """A file of rows without declared types, which has to be read to infer them."""
+
+    def typed_rows(
+        self, section: FileSection, names: Collection[str] | None, text: Collection[str]
+    ) -> Iterator[tuple[ColumnTypes, Rows]]:
+        """Yield rows of a section with the types inferred from them.
+
+        names: columns to infer; None for all. text: columns to return as text. Other columns are
+        returned with their inferred type.
+        """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Location of a file of rows.
+
+    size, mtime: if given, opening the file verifies that it has not changed. noun: the term for the
+    file in messages.
+    """
+
+    place: Location
+    size: int | None = None
+    mtime: int | None = None
+    noun: Literal["file", "listing"] = "file"
+
+    def open(self) -> BinaryIO:
+        """Open the file.
+
+        Raises:
+          StorageError: it cannot be opened.
+          ChangedInputError: it has changed since it was listed.
+          RecordError: a listed file cannot be read.
+        """
+        if self.size is None or self.mtime is None:
+            return self.place.open_input()
+        return open_file(str(self.place), size=self.size, mtime=self.mtime)
+
+    @property
+    def encoding_advice(self) -> str:
+        """Advice for text in another encoding."""
+        if self.noun == "listing":
+            return "save the listing as UTF-8"
+        return "name the encoding with --encoding"
+
+    @contextlib.contextmanager
+    def parsing(self) -> Iterator[None]:
+        """Raise the errors of parsers of this file as ConfigError."""
+        try:
+            yield
+        except _UNREADABLE as error:
+            why = (str(error).splitlines() or [""])[0]
+            if isinstance(error, UnicodeDecodeError):
+                why += f": {self.encoding_advice}"
+            if "lists to be of size" in why:
+                why += " (a null among lists of a fixed size: write lists of any length, or drop "
+                why += "the column with --drop-columns)"
+            raise ConfigError(f"cannot parse the {self.noun} {self.place}: {why}") from error

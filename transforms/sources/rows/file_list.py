@@ -1,0 +1,266 @@
+"""Source of files named in a listing: a CSV, TSV, JSON lines or Parquet file with a row per file.
+
+One column holds the path: relative to the folder of the listing (or to `input_root`), absolute, or
+a URI. Other columns may hold label, split, group and key; the remaining ones are user columns.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.storage.files import Location, is_uri
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.sources.files.file_stat import (
+    FileStat,
+    RejectCause,
+    StatCache,
+    refuse_special,
+)
+from recordmill.transforms.sources.files.references import COLUMNS, Unlabelled, check_unlabelled
+from recordmill.transforms.sources.row_formats.column_types import as_nullable
+from recordmill.transforms.sources.row_formats.open_rows import (
+    infer_types,
+    open_rows,
+    wanted_columns,
+)
+from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
+from recordmill.transforms.sources.rows.record_columns import (
+    InvalidRows,
+    build_records,
+    system_columns,
+    user_field,
+)
+
+_PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+_LABELS = ("label", "class")
+_FORMATS = ("csv", "tsv", "jsonl", "parquet")
+
+_NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
+_NOTHING = FileStat("", 0, 0)
+
+
+def normal_path(path: str) -> str:
+    """Return the key of a path: './a//b' becomes 'a/b'; URIs are unchanged."""
+    if is_uri(path):
+        return path
+    normal = posixpath.normpath(path)
+    return normal[1:] if normal.startswith("//") else normal
+
+
+def is_listing(place: Location) -> bool:
+    """Return whether an input is a listing: an existing file with the extension of a table."""
+    return RowFormat().recognizes(place.name) and place.exists() and not place.is_dir()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileList:
+    """Lists the files that a listing names.
+
+    path: path or URI of the listing.
+    input_root: folder of relative paths; by default the folder of the listing.
+    path_column: by default a column with a usual name (path, file, filename, image, ...).
+    label_column: by default 'label' or 'class', if there is such a column.
+    split_column: by default 'split', if there is such a column.
+    key_column: column of unique record keys; by default the key is the path (see `normal_path`).
+    drop_columns: columns to ignore.
+    unlabelled: whether to reject or keep rows without label if there is a label column.
+    """
+
+    path: str
+    path_column: str | None = None
+    label_column: str | None = None
+    split_column: str | None = None
+    group_column: str | None = None
+    key_column: str | None = None
+    drop_columns: tuple[str, ...] = ()
+    input_root: str | None = None
+    unlabelled: Unlabelled = "reject"
+
+    def __post_init__(self) -> None:
+        check_unlabelled(self.unlabelled)
+        _open(Location.parse(self.path))
+        if self.input_root is not None:
+            Location.parse(self.input_root)
+
+    @property
+    def unique_keys(self) -> bool:
+        """False, because a listing may repeat a path or a key."""
+        return False
+
+    @property
+    def root(self) -> Location:
+        """Folder of relative paths."""
+        if self.input_root is None:
+            return Location.parse(self.path).parent
+        return Location.parse(self.input_root)
+
+    def roles(self, names: Sequence[str]) -> ColumnRoles:
+        """Return the roles of columns.
+
+        Raises:
+          ConfigError: a column does not exist, or there is no column of paths.
+        """
+        requested = ColumnRoles(
+            main=self.path_column,
+            label=self.label_column,
+            split=self.split_column,
+            group=self.group_column,
+            key=self.key_column,
+            dropped=self.drop_columns,
+        )
+        roles = find_roles(names, requested, where=self.path, main_names=_PATHS, labels=_LABELS)
+        if roles.main is None:
+            names = [name for name in names if name not in self.drop_columns]
+            raise ConfigError(
+                f"found no column of paths in {self.path}: expected one of {', '.join(_PATHS)}; "
+                f"it has {quoted(names)}; name the column with --path-column"
+            )
+        return roles
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the files as references.
+
+        Raises:
+          ConfigError: the listing cannot be parsed, or none of its rows can be used.
+        """
+        place = Location.parse(self.path)
+        if not place.exists():
+            raise ConfigError(f"the listing {place} does not exist: check the path")
+        if place.is_dir():
+            raise ConfigError(f"expected a listing, but {place} is a folder")
+        refuse_special(place)
+        root = self.root
+        file = _open(place)
+        column_types = file.header()
+        if column_types is None:
+            column_types = infer_types(file, file.sections())
+        roles = self.roles(list(column_types))
+        user_columns = roles.user_columns(list(column_types))
+        others = [*user_columns, *([""] if "" in column_types else [])]
+        sections = list(file.sections())
+        if not all(column_types[name].types for name in others):
+            column_types |= as_nullable(infer_types(file, sections, others))
+        wanted = wanted_columns(sorted(roles.named()), others, column_types)
+        stats = StatCache(root)
+        kept = 0
+        rejected: collections.Counter[Reason] = collections.Counter()
+        first: Reject | None = None
+        for section in sections:
+            for rows in file.read(section, wanted, roles.named()):
+                _check_unnamed(rows, place)
+                listed = _resolve_rows(
+                    rows,
+                    roles=roles,
+                    user_columns=user_columns,
+                    stats=stats,
+                    file=place.name,
+                    unlabelled=self.unlabelled,
+                )
+                kept += 0 if listed.rows is None else len(listed.rows)
+                rejected.update(reject.reason for reject in listed.rejects)
+                first = first or next(iter(listed.rejects), None)
+                yield listed
+        if not kept:
+            raise ConfigError(_no_rows_message(place, root, rejected, first))
+
+
+def _open(place: Location) -> RowFile:
+    """Open a listing. Raises ConfigError if its extension is not that of a listing."""
+    if RowFormat().recognizes(place.name):
+        file_format = RowFormat().resolve(place.path)
+        if file_format.format in _FORMATS and file_format.compression in (None, "gz"):
+            return open_rows(Origin(place=place, noun="listing"), file_format)
+    raise ConfigError(
+        f"expected a listing in .csv, .tsv, .jsonl (each also .gz) or .parquet, got {place}"
+    )
+
+
+def _resolve_rows(
+    rows: Rows,
+    *,
+    roles: ColumnRoles,
+    user_columns: Sequence[str],
+    stats: StatCache,
+    file: str,
+    unlabelled: Unlabelled,
+) -> ListingPart:
+    """Return a reference or a reject for every row. Each distinct path is queried once."""
+    columns = rows.columns
+    paths = columns[roles.main].dictionary_encode()
+    distinct = [*paths.dictionary.to_pylist(), ""]
+    at = paths.indices.fill_null(len(distinct) - 1)  # int32[n], indices into `distinct`
+    found = [_NO_PATH if not d else f for d, f in zip(distinct, stats.stat(distinct), strict=True)]
+    files = [item if isinstance(item, FileStat) else _NOTHING for item in found]
+    system = system_columns(rows, roles)
+    if roles.key is None:
+        key = pa.array([normal_path(path) for path in distinct], pa.string()).take(at)
+        system = system._replace(key=key)
+    path, size, mtime = (
+        pa.array([item[n] for item in files], COLUMNS.field(name).type).take(at)
+        for n, name in enumerate((batch.PATH, batch.SIZE, batch.MTIME))
+    )
+
+    def no_path(row: int) -> RejectCause:
+        detail = f"row {rows.numbers[row]}: no path in column {roles.main!r}"
+        return RejectCause(Reason.BAD_VALUE, detail)
+
+    def path_problem(row: int) -> RejectCause:
+        problem = found[at[row].as_py()]
+        assert isinstance(problem, RejectCause)
+        return problem
+
+    pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
+    unusable = np.array([isinstance(item, RejectCause) for item in found])[at.to_numpy()]
+    schema = pa.schema(
+        [*COLUMNS, *(user_field(columns.schema.field(name)) for name in user_columns)]
+    )
+    return build_records(
+        rows,
+        system,
+        roles,
+        source_columns=[path, size, mtime],
+        schema=schema,
+        unkeyed=[InvalidRows(pathless, no_path, named=False)],
+        faults=[InvalidRows(unusable, path_problem)],
+        file=file,
+        reject_unlabelled=unlabelled == "reject",
+    )
+
+
+def _check_unnamed(rows: Rows, place: Location) -> None:
+    """Raise ConfigError for a column without name, unless it is empty or only counts rows.
+
+    pandas writes its index, which counts rows from 0, as such a column.
+    """
+    if "" not in rows.columns.schema.names:
+        return
+    column = rows.columns[""]
+    counts = np.asarray(rows.numbers) - 1
+    if column.null_count < len(column) and column.to_pylist() != counts.tolist():
+        raise ConfigError(
+            f"a column of {place} has no name, but holds more than row numbers: name it, or "
+            "remove it (pandas writes its index without name, unless index=False)"
+        )
+
+
+def _no_rows_message(
+    place: Location, root: Location, rejected: Mapping[Reason, int], first: Reject | None
+) -> str:
+    if first is None:
+        return f"the listing {place} has no rows"
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
+    message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
+    if Reason.MISSING in rejected:
+        message += f"; relative paths were resolved in {root}: if they are relative to another "
+        message += "folder, name it with --input-root"
+    return message

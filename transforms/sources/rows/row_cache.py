@@ -1,0 +1,106 @@
+"""Cache of the rows that were read to infer column types, so that they are parsed once.
+
+A column is cached with the narrowest type that holds all its texts in a part of the listing. If
+other parts widen the type, the part is read again from its files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from recordmill.errors import Reason
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
+from recordmill.transforms.staged.arrow_files import open_arrow
+
+_NUMBERS = pa.field("__numbers__", pa.int64())  # the last column
+_ROW_INFO = b"rows"
+
+
+class RowCache(NamedTuple):
+    """Cache of parsed rows in files of a folder. text: columns that are cached as text."""
+
+    folder: Location
+    text: Collection[str] = ()
+
+    def put(self, sections: pa.RecordBatch, found: Sequence[Sequence[Rows]]) -> None:
+        """Store the rows of each section of a part, unless a column has several types."""
+        schema = _schema_of([rows.columns for several in found for rows in several])
+        if schema is None:
+            return
+        self.folder.make_dirs()
+        with (
+            self._place(sections).open_output() as sink,
+            pa.ipc.new_file(sink, schema.append(_NUMBERS)) as writer,
+        ):
+            for section, several in enumerate(found):
+                for rows in several:
+                    arrays = [_as(rows.columns[field.name], field.type) for field in schema]
+                    arrays.append(pa.array(rows.numbers))
+                    columns = pa.record_batch(arrays, schema=schema.append(_NUMBERS))
+                    info = {"section": section, "bad": rows.bad, "blank": rows.blank}
+                    writer.write_batch(columns, custom_metadata={_ROW_INFO: json.dumps(info)})
+
+    def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
+        """Return the rows of each section with the schema `wanted`.
+
+        Returns None if they are not in the cache, or not with these types.
+        """
+        try:
+            reader = pa.ipc.open_file(open_arrow(self._place(sections)))
+        except FileNotFoundError:
+            return None
+        found: list[list[Rows]] = [[] for _ in range(len(sections))]
+        for number in range(reader.num_record_batches):
+            columns, metadata = reader.get_batch_with_custom_metadata(number)
+            if not all(_fits(columns[field.name], field.type) for field in wanted):
+                return None
+            info = json.loads(metadata[_ROW_INFO])
+            arrays = [_as(columns[field.name], field.type) for field in wanted]
+            rows = Rows(
+                columns=pa.record_batch(arrays, schema=wanted),
+                numbers=np.asarray(columns[_NUMBERS.name]),
+                bad=[BadRow(number, Reason(reason), why) for number, reason, why in info["bad"]],
+                blank=info["blank"],
+            )
+            found[info["section"]].append(rows)
+        return found
+
+    def forget(self, sections: pa.RecordBatch) -> None:
+        """Delete the rows of a part, to free disk space. A retry reads the files again."""
+        self._place(sections).delete(missing_ok=True)
+
+    def _place(self, sections: pa.RecordBatch) -> Location:
+        """Return the cache file. Its name depends on the sizes and times of the listed files."""
+        return self.folder / f"{xxhash.xxh3_128_hexdigest(batch.to_bytes(sections))}.arrow"
+
+
+def _schema_of(parts: Sequence[pa.RecordBatch]) -> pa.Schema | None:
+    """Return the common schema of parts, None if a column has several types."""
+    if not parts:
+        return None
+    fields = []
+    for name in parts[0].schema.names:
+        columns = [part[name] for part in parts]
+        types = {column.type for column in columns if column.null_count < len(column)}
+        if len(types) > 1:
+            return None
+        fields.append(pa.field(name, types.pop() if types else pa.string()))
+    return pa.schema(fields)
+
+
+def _fits(column: pa.Array, kind: pa.DataType) -> bool:
+    """Return whether a column has a type; a column of nulls has any type."""
+    return bool(column.type == kind or column.null_count == len(column))
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column that fits a type as a column of that type."""
+    return column if column.type == kind else pa.nulls(len(column), kind)

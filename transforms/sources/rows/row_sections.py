@@ -1,0 +1,231 @@
+"""Steps of row sources: list sections, infer column types, read the sections of a part."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, RecordError, Reject, RunError
+from recordmill.processes.pool import shared_pool
+from recordmill.storage.files import shown
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.sources.files import references
+from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
+from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify
+from recordmill.transforms.sources.row_formats.columnar import split_rows
+from recordmill.transforms.sources.row_formats.row_file import (
+    READ_BYTES,
+    FileSection,
+    QuoteAnomalies,
+    Rows,
+    TypeInferringFile,
+)
+from recordmill.transforms.sources.rows.column_roles import quoted
+from recordmill.transforms.sources.rows.row_cache import RowCache
+from recordmill.transforms.sources.rows.row_inputs import RowInput
+
+
+def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[ListingPart]:
+    """Yield parts of sections (schema `references.SECTIONS`), with keys such as FILE@START.
+
+    notes: {topic: sentence}, updated after the last section.
+
+    Raises:
+      ConfigError: a file cannot be parsed, or there are no rows.
+    """
+    found = SectionCollector()
+    anomalies: list[tuple[str, QuoteAnomalies]] = []
+    for one in rows.find():
+        if isinstance(one, SkippedPath):
+            found.filter(one.reason)
+        elif isinstance(one, Reject):
+            found.rejects.append(one)
+        else:
+            file, split = one
+            with _as_config_error(file):
+                opened = rows.open(file)
+                for section in opened.sections(references.PART_BYTES):
+                    if not found.has_room(section.size):
+                        yield found.take()
+                    found.add_section(file, section, label=None, split=split)
+            if opened.quote_anomalies != QuoteAnomalies():
+                anomalies.append((file.key, opened.quote_anomalies))
+        if found.full:
+            yield found.take()
+    yield found.take()
+    if not found.totals["rows"]:
+        raise ConfigError(
+            f"found no rows in {rows.input}"
+            + (f" ({found.summary()})" if found.summary() else "")
+            + ": expected a file of rows, a pattern such as *.csv, or a folder of such files"
+        )
+    notes.update(_quote_notes(anomalies))
+
+
+def read_header(rows: RowInput) -> ColumnTypes | None:
+    """Return the columns that all files declare before their rows, None if a format has none.
+
+    Raises:
+      ConfigError: files have different columns.
+    """
+    first: tuple[File, ColumnTypes] | None = None
+    joined: ColumnTypes = {}
+    for one in rows.find():
+        if isinstance(one, SkippedPath | Reject):
+            continue
+        file, _ = one
+        with _as_config_error(file):
+            column_types = rows.open(file).header()
+        if column_types is None:
+            return None
+        if first is None:
+            first = file, column_types
+        if differ := sorted(column_types.keys() ^ first[1].keys()):
+            here, there = (file.key, first[0].key)
+            if differ[0] in column_types:
+                here, there = there, here
+            names = quoted(column_types if here == file.key else first[1])
+            raise ConfigError(
+                f"{here} has no column {differ[0]!r}, but {there} has it: {here} has {names}; give "
+                "all files the same columns"
+            )
+        joined = unify([joined, column_types])
+    return joined
+
+
+def infer_columns(
+    parts: Iterable[pa.RecordBatch],
+    rows: RowInput,
+    names: Collection[str] | None,
+    keep: RowCache | None = None,
+) -> ColumnTypes:
+    """Infer column types from all rows, in encoder processes with a task per part.
+
+    Args:
+      parts: the listing.
+      rows: the input.
+      names: columns to infer; None for all.
+      keep: cache for the rows that are parsed on the way.
+    """
+    batches = iter(parts)
+    first = list(itertools.islice(batches, 2))
+    if len(first) < 2:
+        return unify(_infer_part(part, rows, names, keep) for part in first)
+    pool = shared_pool()
+    waiting: collections.deque[Future[ColumnTypes]] = collections.deque()
+    column_types: ColumnTypes = {}
+    for part in itertools.chain(first, batches):
+        waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names, keep))
+        if len(waiting) > 2 * pool.workers:
+            column_types = unify([column_types, waiting.popleft().result()])
+    return unify([column_types, *(task.result() for task in waiting)])
+
+
+def iter_sections(
+    part: pa.RecordBatch,
+) -> Iterator[tuple[File, FileSection, dict[str, str | None]]]:
+    """Yield each section of a part with its file and its row of the listing."""
+    for row in part.to_pylist():
+        name = row[batch.KEY].rpartition("@")[0]
+        file = File(name, row[batch.PATH], row[batch.SIZE], row[batch.MTIME])
+        yield file, FileSection(row[START], row[END], row[ROW], 0), row
+
+
+@contextlib.contextmanager
+def as_run_error(file: File) -> Iterator[None]:
+    """Raise errors of a file that was listed without error as RunError."""
+    try:
+        yield
+    except ConfigError as error:
+        raise RunError(str(error)) from error
+    except RecordError as error:
+        raise RunError(f"cannot read {shown(file.path)}: {error.detail}") from error
+
+
+def numbered_keys(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the keys FILE#ROW of rows, string[n]."""
+    return pc.binary_join_element_wise(f"{file}#", pa.array(numbers).cast(pa.string()), "")
+
+
+def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
+    """Merge and split parts to up to `batch.ROWS` rows and about `READ_BYTES` each."""
+    rows: list[pa.RecordBatch] = []
+    rejects: list[Reject] = []
+    filtered: collections.Counter[str] = collections.Counter()
+    for part in parts:
+        for piece in () if part.rows is None else split_rows(part.rows):
+            count, size = len(piece), piece.nbytes
+            full = sum(map(len, rows)) + count > batch.ROWS
+            if rows and (full or sum(one.nbytes for one in rows) + size > READ_BYTES):
+                yield ListingPart(rows=batch.concat(rows), rejects=rejects, filtered=filtered)
+                rows, rejects, filtered = [], [], collections.Counter()
+            rows.append(piece)
+        rejects += part.rejects
+        filtered.update(part.filtered)
+    if rows or rejects or filtered:
+        joined = batch.concat(rows) if rows else None
+        yield ListingPart(rows=joined, rejects=rejects, filtered=filtered)
+
+
+def _task(
+    part: bytes, rows: RowInput, names: Collection[str] | None, keep: RowCache | None
+) -> ColumnTypes:
+    return _infer_part(batch.from_bytes(part), rows, names, keep)
+
+
+def _infer_part(
+    part: pa.RecordBatch, rows: RowInput, names: Collection[str] | None, keep: RowCache | None
+) -> ColumnTypes:
+    column_types: list[ColumnTypes] = []
+    kept: list[list[Rows]] = []
+    for file, section, _ in iter_sections(part):
+        opened = rows.open(file)
+        if keep is None or not isinstance(opened, TypeInferringFile):
+            column_types.append(opened.column_types(section, names))
+            continue
+        kept.append([])
+        for found, of in opened.typed_rows(section, names, keep.text):
+            column_types.append(found)
+            kept[-1].append(of)
+    if keep is not None and kept:  # the files of an input are of one format
+        keep.put(part, kept)
+    return unify(column_types)
+
+
+@contextlib.contextmanager
+def _as_config_error(file: File) -> Iterator[None]:
+    """Raise errors of a file as ConfigError, because a file holds too many rows to reject."""
+    try:
+        yield
+    except RecordError as error:
+        raise ConfigError(
+            f"cannot read {shown(file.path)}: {error.detail}; repair it, or select other files "
+            "with a pattern"
+        ) from error
+
+
+def _quote_notes(anomalies: list[tuple[str, QuoteAnomalies]]) -> dict[str, str]:
+    """Return notes on quotes that may be data, by topic."""
+    notes = {}
+    for what, is_odd, then in (
+        ("spanning", "a value that spans lines", "if quotes are data there"),
+        ("trailing", "text after a closing quote", "quotes were dropped; if they are data"),
+    ):
+        files = [(file, one) for file, one in anomalies if getattr(one, what)]
+        if files:
+            count = sum(getattr(one, what) for _, one in files)
+            first = f"{files[0][0]}#{getattr(files[0][1], f'first_{what}')}"
+            notes[what] = (
+                f"rows with {is_odd}: {count}, the first is {first}; {then}, pass --quoting off"
+            )
+    return notes

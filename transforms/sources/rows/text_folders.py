@@ -1,0 +1,234 @@
+"""Source of text files in a folder: a document is a file, or a line of a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.storage.files import Location
+from recordmill.storage.input_files import read_file
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout, ListingPart
+from recordmill.transforms.sources.files import references
+from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
+from recordmill.transforms.sources.files.folders import (
+    ARCHIVES,
+    SOUND_AND_VIDEO,
+    LabelledFile,
+    no_files_message,
+    read_layout,
+    walk_files,
+)
+from recordmill.transforms.sources.files.references import (
+    SectionCollector,
+    Unlabelled,
+    check_unlabelled,
+)
+from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.row_formats.json_lines import LINE, PlainLines
+from recordmill.transforms.sources.row_formats.row_file import Origin
+from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat, RowFormat
+from recordmill.transforms.sources.row_formats.text_files import is_utf8, to_utf8
+from recordmill.transforms.sources.rows.record_columns import (
+    SYSTEM_COLUMNS,
+    TEXT_FIELDS,
+    unreadable_rejects,
+)
+from recordmill.transforms.sources.rows.row_sections import (
+    as_run_error,
+    iter_sections,
+    numbered_keys,
+    regroup,
+)
+
+Documents = Literal["file", "line"]
+
+# Extensions of files that are never text.
+_IMAGES = "avif bmp gif heic heif ico jpeg jpg png psd svg tif tiff webp"
+_DOCUMENTS = "doc docx epub odp ods odt pdf ppt pptx xls xlsx"
+_DATA = "arrow db feather h5 hdf5 mat npy npz onnx parquet pickle pkl pt pth sqlite tfrecord"
+_PROGRAMS = "a bin class dll dylib exe jar o pyc so wasm"
+_FONTS = "otf ttf woff woff2"
+NOT_TEXTS = tuple(
+    " ".join(
+        (_IMAGES, _DOCUMENTS, _DATA, _PROGRAMS, _FONTS, ARCHIVES, SOUND_AND_VIDEO, "bz2 xz zst")
+    ).split()
+)
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFolder:
+    """Lists the text files under a folder, whose folders give label and split as in `FileTree`.
+
+    documents: whether a record is a file or a line. Blank lines are skipped. Spaces around a line
+      are part of the document, its line break is not.
+    encoding: of all files; a byte order mark is dropped.
+    unlabelled: whether to reject or keep files without label if folders give labels.
+    leave_out: extensions to skip (without dot, in lower case).
+    max_row_bytes: size above which a document is rejected.
+    """
+
+    root: str
+    documents: Documents = "file"
+    encoding: str = UTF8
+    unlabelled: Unlabelled = "reject"
+    leave_out: tuple[str, ...] = NOT_TEXTS
+    max_row_bytes: int = RowFormat.max_row_bytes
+
+    def __post_init__(self) -> None:
+        check_unlabelled(self.unlabelled)
+        if self.documents not in get_args(Documents):
+            raise ConfigError(
+                f"--documents: expected one of {', '.join(get_args(Documents))}, got "
+                f"{self.documents!r}"
+            )
+        Location.parse(self.root)
+        self._shape  # noqa: B018, it validates the encoding
+
+    @property
+    def unique_keys(self) -> bool:
+        """True, because keys are paths and line numbers."""
+        return True
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """No notes."""
+        return ()
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the files, or sections of them.
+
+        Raises:
+          ConfigError: there is no such folder, or it has no usable file.
+        """
+        root = Location.parse(self.root)
+        layout = read_layout(root)
+        found = SectionCollector()
+        for one in walk_files(
+            root, layout=layout, unlabelled=self.unlabelled, leave_out=self.leave_out
+        ):
+            if isinstance(one, SkippedPath):
+                found.filter(one.reason)
+            elif isinstance(one, Reject):
+                found.rejects.append(one)
+            else:
+                yield from self._list(one, found)
+            if found.full:
+                yield found.take()
+        yield found.take()
+        if not found.totals["rows"]:
+            raise ConfigError(no_files_message(root, found))
+
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+        """Return the layout of the documents.
+
+        Raises:
+          ConfigError: there is no such folder.
+        """
+        del parts, keep
+        layout = read_layout(Location.parse(self.root))
+        return Layout(
+            columns=pa.schema(TEXT_FIELDS),
+            labelled=layout != "flat",
+            grouped=False,
+            presplit=layout == "splits",
+        )
+
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
+        """Yield the documents of a part of the listing.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
+        del layout
+        return regroup(
+            [self._files(sections)] if self.documents == "file" else self._lines(sections)
+        )
+
+    @functools.cached_property
+    def _shape(self) -> FileFormat:
+        row_format = RowFormat(
+            format="lines", encoding=self.encoding, max_row_bytes=self.max_row_bytes
+        )
+        return row_format.resolve("")
+
+    def _open(self, file: File) -> PlainLines:
+        origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
+        return PlainLines(origin, self._shape)
+
+    def _list(self, member: LabelledFile, found: SectionCollector) -> Iterator[ListingPart]:
+        file, label, split = member
+        if self.documents == "file":
+            if file.size > self.max_row_bytes:
+                found.reject(file.key, self._too_large(file.size))
+                return
+            if not found.has_room(file.size):
+                yield found.take()
+            found.add(*file, 0, file.size, 1, label=label, split=split)
+            found.bytes += file.size
+            return
+        try:
+            for section in self._open(file).sections(references.PART_BYTES):
+                if not found.has_room(section.size):
+                    yield found.take()
+                found.add_section(file, section, label=label, split=split)
+        except RecordError as error:
+            found.reject(file.key, RejectCause(error.reason, error.detail))
+
+    def _files(self, sections: pa.RecordBatch) -> ListingPart:
+        texts, at, rejects = [], [], []
+        for row, listed in enumerate(sections.to_pylist()):
+            try:
+                data = read_file(
+                    listed[batch.PATH], size=listed[batch.SIZE], mtime=listed[batch.MTIME]
+                )
+                texts.append(self._text(data))
+                at.append(row)
+            except RecordError as error:
+                rejects.append(Reject(listed[batch.KEY], "read", error.reason, error.detail))
+        kept = sections.take(pa.array(at, pa.int64()))
+        arrays = [*(kept[name] for name in SYSTEM_COLUMNS), pa.array(texts, pa.string())]
+        rows = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
+        return ListingPart(rows=rows if at else None, rejects=rejects)
+
+    def _lines(self, sections: pa.RecordBatch) -> Iterator[ListingPart]:
+        wanted = pa.schema([pa.field(LINE, pa.string())])
+        for file, section, listed in iter_sections(sections):
+            with as_run_error(file):
+                for rows in self._open(file).read(section, wanted, (LINE,)):
+                    count = len(rows.columns)
+                    given = [
+                        pa.repeat(pa.scalar(listed[name], pa.string()), count)
+                        for name in SYSTEM_COLUMNS[1:]
+                    ]
+                    arrays = [numbered_keys(file.key, rows.numbers), *given, rows.columns[LINE]]
+                    yield ListingPart(
+                        rows=pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS)),
+                        rejects=unreadable_rejects(rows, file.key),
+                    )
+
+    def _text(self, data: bytes) -> bytes:
+        """Return a document as UTF-8. Raises RecordError."""
+        encoding = self._shape.encoding
+        if encoding != UTF8:
+            data = to_utf8(data, encoding)
+        data = data.removeprefix(_BOM)
+        if not data:
+            raise RecordError(*EMPTY)
+        if not is_utf8(data):
+            why = f"not {encoding.upper()}: name the encoding with --encoding"
+            raise RecordError(Reason.BAD_VALUE, why)
+        if b"\0" in data:
+            raise RecordError(Reason.BAD_VALUE, "a zero byte: expected text")
+        return data
+
+    def _too_large(self, size: int) -> RejectCause:
+        why = f"a document of {size} bytes, more than --max-row-bytes {self.max_row_bytes}"
+        return RejectCause(Reason.TOO_LARGE, why)

@@ -1,0 +1,74 @@
+"""Source of text rows: a document per row of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
+from recordmill.transforms.sources.rows.record_columns import (
+    TEXT,
+    TEXT_FIELDS,
+    InvalidRows,
+    empty_as_null,
+    is_null,
+)
+from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
+
+_TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
+          "tweet", "description", "title")  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRows(RecordRows):
+    """Lists the sections of files of rows and reads documents from them.
+
+    text_column: by default a column with a usual name (text, sentence, message, ...), or else the
+      only column without another role.
+    """
+
+    _leading_fields: ClassVar[tuple[pa.Field, ...]] = TEXT_FIELDS
+
+    text_column: str | None = None
+
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+        requested = self._requested_roles(self.text_column)
+        roles = find_roles(names, requested, where=self.input, main_names=_TEXTS, labels=LABELS)
+        if roles.main is not None:
+            return roles
+        remaining = roles.user_columns(names)
+        if len(remaining) != 1:
+            raise ConfigError(
+                f"found no column of texts in {self.input}: expected one of the names "
+                f"{', '.join(_TEXTS)}; it has {quoted(names)}; name the column with --text-column"
+            )
+        return dataclasses.replace(roles, main=remaining[0])
+
+    def _user_fields(
+        self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
+    ) -> list[pa.Field]:
+        if TEXT in user_columns:
+            raise ConfigError(
+                f"{self.input} has a column {TEXT!r} beside the text column {roles.main!r}, but "
+                f"the text feature has that name: drop it with --drop-columns {TEXT}, or rename it"
+            )
+        return super()._user_fields(user_columns, column_types, roles)
+
+    def _source_columns(
+        self, rows: Rows, roles: ColumnRoles, file: str
+    ) -> tuple[list[pa.Array], list[InvalidRows]]:
+        del file
+        text = empty_as_null(rows.columns[roles.main])
+
+        def no_text(row: int) -> RejectCause:
+            detail = f"row {rows.numbers[row]}: no text in column {roles.main!r}"
+            return RejectCause(Reason.EMPTY, detail)
+
+        return [text], [InvalidRows(is_null(text), no_text)]

@@ -1,0 +1,384 @@
+"""Source of clips of videos.
+
+Reading clips in random order would decode each of them from the previous key frame. So a video, or
+a section of a long video, is decoded once in order, and every frame is encoded once.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.storage.files import Location, is_uri
+from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import Layout, ListingPart, Source
+from recordmill.transforms.sources.video.clip_plan import (
+    Clip,
+    ClipSampling,
+    ClipSection,
+    plan_sections,
+)
+from recordmill.transforms.sources.video.clip_rows import VIDEO, ClipCollector, clip_schema
+from recordmill.transforms.sources.video.frame_encoder import (
+    EncodedFrame,
+    FrameEncoder,
+    too_many_pixels,
+)
+from recordmill.transforms.sources.video.frames import decode_section
+from recordmill.transforms.sources.video.segments import Segment, read_seconds, seconds_text
+from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile, jpeg_codec, pyav
+
+SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
+FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
+COUNTS = "__counts__"  # int64: number of inputs that a row of the listing counts as
+
+_REQUESTS = 32  # concurrent requests to an object store
+_THREADS = 4  # threads that probe local files
+_PROBED = 64  # videos probed at a time; the times of all frames of long ones are in memory
+_PART_BYTES = 2 << 20  # of the videos of a task
+_PART_ROWS = 256
+_ROW_BYTES = 16 << 20  # of the frames in a staged file
+_NEAR = Fraction(1, 50)  # tolerance for the frame rate of a header
+
+
+class _File(NamedTuple):
+    """A video, and its (row, segment) pairs in the listing."""
+
+    path: str
+    size: int
+    mtime: int
+    segments: list[tuple[int, Segment]]
+
+
+class _ProbedVideo(NamedTuple):
+    """Header of a video; of a long one also its packets."""
+
+    has_sound: bool
+    unit: Fraction
+    packets: Packets | None
+
+
+class _Place(NamedTuple):
+    """A row of the listing."""
+
+    path: str
+    size: int
+    mtime: int
+    section: str | None
+    start: float | None
+    end: float | None
+    counts: int
+
+
+_PLACE = (batch.PATH, batch.SIZE, batch.MTIME, SECTION, FROM, TO, COUNTS)
+
+
+@dataclasses.dataclass
+class _ScanCounts:
+    """Counts for the notes of a scan."""
+
+    with_sound: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VideoSource:
+    """Lists videos with their headers, and reads their clips.
+
+    files: source of references.
+    pictures: how frames are resized and encoded.
+    cut: how clips are sampled.
+    start, end: columns of the listing with seconds; then a row is a segment of a video.
+    max_clip_bytes: maximum size of the encoded frames of a clip.
+    root: prefix to remove from the paths of videos, if keys of a listing do not name the videos.
+    section_above: bytes above which a video is split at key frames into sections, so that several
+      workers read it.
+    section_bytes: minimum size of a section.
+    """
+
+    files: Source
+    pictures: ImageOptions = dataclasses.field(default_factory=ImageOptions)
+    cut: ClipSampling = dataclasses.field(default_factory=ClipSampling)
+    start: str | None = None
+    end: str | None = None
+    max_clip_bytes: int = 256 << 20
+    root: str | None = None
+    section_above: int = 32 << 20
+    section_bytes: int = 8 << 20
+    scan_counts: _ScanCounts = dataclasses.field(
+        default_factory=_ScanCounts, compare=False, repr=False
+    )
+
+    @property
+    def unique_keys(self) -> bool:
+        """True if keys are unique by construction."""
+        return self.files.unique_keys
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user from `scan`."""
+        found = self.scan_counts
+        if not found.with_sound:
+            return ()
+        videos = "video has" if found.with_sound == 1 else "videos have"
+        return (f"{found.with_sound} {videos} an audio track, which is dropped",)
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the videos, or sections of them.
+
+        Raises:
+          ConfigError: no video can be used.
+        """
+        pyav()
+        jpeg_codec()
+        kept = 0
+        first: Reject | None = None
+        for listed in self.files.scan():
+            rows = listed.rows
+            if rows is None:
+                yield listed
+                continue
+            yield dataclasses.replace(listed, rows=None)
+            rows, unclear = self._segments(rows)
+            first = first or next(iter(unclear), None)
+            yield ListingPart(rejects=unclear)
+            for part in self._list(rows):
+                kept += 0 if part.rows is None else len(part.rows)
+                first = first or next(iter(part.rejects), None)
+                yield part
+        if not kept and first is not None:
+            raise ConfigError(f"no video can be used; the first: {first.key}: {first.detail}")
+
+    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
+        """Return the layout of the clips.
+
+        Raises:
+          ConfigError: there is no usable video.
+        """
+        del keep
+        labelled = presplit = False
+        users: list[pa.Field] | None = None
+        for rows in parts:
+            labelled |= rows[batch.LABEL].null_count < len(rows)
+            presplit |= rows[batch.SPLIT].null_count < len(rows)
+            users = [field for field in rows.schema if not field.name.startswith("__")]
+        if users is None:
+            raise ConfigError("the input has no usable video")
+        return Layout(
+            columns=clip_schema(self.cut.frames, users),
+            labelled=labelled,
+            grouped=True,  # clips of a video stay in one split
+            presplit=presplit,
+        )
+
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
+        """Yield the clips of a part of the listing.
+
+        Raises:
+          ChangedInputError: a video has changed since it was listed.
+        """
+        found = ClipCollector(
+            sections=sections,
+            schema=layout.columns,
+            max_bytes=self.max_clip_bytes,
+        )
+        known: tuple[str, Packets] | None = None
+        for row, place in enumerate(map(_Place._make, _values(sections, *_PLACE))):
+            try:
+                with VideoFile(place.path, size=place.size, mtime=place.mtime) as video:
+                    if place.section is not None:
+                        section = ClipSection.from_text(place.section)
+                    else:
+                        if known is None or known[0] != place.path:
+                            known = place.path, video.packets(keep=True)
+                        segment = (place.start, place.end)
+                        (section,) = plan_sections(known[1], self.cut, video.unit, segment=segment)
+                    found.inputs += place.counts
+                    rate = self._rate(video, section)
+                    for clip, frames in self._clips(video, section):
+                        found.add(row, clip, frames, rate=rate)
+                        if found.bytes >= _ROW_BYTES:
+                            yield found.take()
+                    if section.missing != 0:
+                        found.reject_record(row, section.stop, _missing(section.missing))
+            except RecordError as error:
+                if place.counts:
+                    found.reject(row, error)
+                else:  # the input counts in its first section
+                    found.reject_record(row, ClipSection.from_text(str(place.section)).start, error)
+        yield found.take()
+
+    def _segments(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
+        """Return references with start and end of segments in system columns, and rejects.
+
+        Rows with invalid seconds are rejected.
+        """
+        given = [read_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
+        faults = given[0][1] | given[1][1]
+        starts, ends = (values for values, _ in given)
+        keys = rows[batch.KEY].to_pylist()
+        rejects = [
+            Reject(keys[row], "read", Reason.BAD_VALUE, why) for row, why in sorted(faults.items())
+        ]
+        if faults:
+            sound = pa.array([row not in faults for row in range(len(rows))])
+            rows, starts, ends = rows.filter(sound), starts.filter(sound), ends.filter(sound)
+        videos = rows[batch.KEY]
+        if self.root is not None:
+            paths = [path.removeprefix(f"{self.root}/") for path in rows[batch.PATH].to_pylist()]
+            videos = pa.array(paths, pa.string())
+        rows = batch.set_column(rows, batch.GROUP, pc.coalesce(rows[batch.GROUP], videos))
+        if self.root is None and (self.start or self.end):
+            named = zip(videos.to_pylist(), starts.to_pylist(), ends.to_pylist(), strict=True)
+            keys = [
+                f"{video}@{seconds_text(start or 0)}-{seconds_text(end)}"
+                for video, start, end in named
+            ]
+            rows = batch.set_column(rows, batch.KEY, pa.array(keys, pa.string()))
+        for name, values in ((VIDEO, videos), (FROM, starts), (TO, ends)):
+            rows = rows.append_column(name, values)
+        return rows, rejects
+
+    def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
+        """Yield the usable videos and rejects, in parts for one task each."""
+        keys = rows[batch.KEY].to_pylist()
+        rejects: list[Reject] = []
+        at: list[int] = []
+        more: list[tuple[str | None, int]] = []
+        held = 0
+        for file, probed in self._probe_all(rows):
+            weight = min(file.size, self.section_bytes)
+            for row, segment in file.segments:
+                try:
+                    sections = self._sections(probed, segment)
+                except RecordError as error:
+                    rejects.append(Reject(keys[row], "read", error.reason, error.detail))
+                    continue
+                for number, section in enumerate(sections):
+                    if at and (held + weight > _PART_BYTES or len(at) >= _PART_ROWS):
+                        yield ListingPart(rows=_with_sections(rows, at, more), rejects=rejects)
+                        rejects, at, more, held = [], [], [], 0
+                    at.append(row)
+                    more.append((section, int(number == 0)))
+                    held += weight
+        if at or rejects:
+            yield ListingPart(rows=_with_sections(rows, at, more) if at else None, rejects=rejects)
+
+    def _probe_all(
+        self, rows: pa.RecordBatch
+    ) -> Iterator[tuple[_File, _ProbedVideo | RecordError]]:
+        """Read the headers of the videos of rows, several at a time."""
+        files: dict[str, _File] = {}
+        names = (batch.PATH, batch.SIZE, batch.MTIME, FROM, TO)
+        for row, (path, size, mtime, *segment) in enumerate(_values(rows, *names)):
+            file = files.setdefault(path, _File(path, size, mtime, []))
+            file.segments.append((row, (segment[0], segment[1])))
+        threads = _REQUESTS if any(map(is_uri, files)) else _THREADS
+        with ThreadPoolExecutor(threads) as pool:
+            for first in range(0, len(files), _PROBED):
+                some = [*itertools.islice(files.values(), first, first + _PROBED)]
+                for file, probed in zip(some, pool.map(self._probe, some), strict=True):
+                    if isinstance(probed, _ProbedVideo) and probed.has_sound:
+                        self.scan_counts.with_sound += 1
+                    yield file, probed
+
+    def _probe(self, file: _File) -> _ProbedVideo | RecordError:
+        try:
+            with VideoFile(file.path, size=file.size, mtime=file.mtime) as video:
+                height, width = video.pixels
+                if height * width > self.pictures.max_pixels:
+                    raise too_many_pixels(height, width, self.pictures)
+                self._check_bytes(height * width)
+                packets = video.packets() if file.size > self.section_above else None
+                return _ProbedVideo(video.has_sound, video.unit, packets)
+        except RecordError as error:
+            return error
+
+    def _check_bytes(self, pixels: int) -> None:
+        """Raise RecordError if the size of a clip is known and too large."""
+        if not self.pictures.is_raw or self.pictures.size is not None:
+            return
+        size = self.cut.frames * pixels * self.pictures.channels
+        if size > self.max_clip_bytes:
+            raise RecordError(
+                Reason.TOO_LARGE,
+                f"a clip takes {size} bytes, more than --max-clip-bytes {self.max_clip_bytes}:"
+                " use fewer frames, a --size, or jpeg",
+            )
+
+    def _sections(
+        self, probed: _ProbedVideo | RecordError, segment: Segment
+    ) -> Sequence[str | None]:
+        """Return the sections of a video or a segment. Raises RecordError if it has no clip."""
+        if isinstance(probed, RecordError):
+            raise probed
+        if probed.packets is None:
+            return [None]
+        cut = plan_sections(
+            probed.packets, self.cut, probed.unit, segment=segment, size=self.section_bytes
+        )
+        return [section.to_text() for section in cut]
+
+    def _clips(
+        self, video: VideoFile, section: ClipSection
+    ) -> Iterator[tuple[Clip, list[EncodedFrame | RecordError]]]:
+        """Yield the clips of a section in order. Encodes each frame once."""
+        clips = collections.deque(section.clips(self.cut, video.unit))
+        needed = {number for clip in clips for number in clip.frames.tolist()}
+        encoder = FrameEncoder(self.pictures, aspect=video.aspect)
+        held: dict[int, EncodedFrame | RecordError] = {}
+        for number, frame in decode_section(video, section):
+            if number in needed:
+                held[number] = _encode(encoder, frame)
+            while clips and clips[0].frames[-1] <= number:
+                clip = clips.popleft()
+                yield clip, [held[one] for one in clip.frames.tolist()]
+                low = int(clips[0].frames[0]) if clips else number + 1
+                for one in [one for one in held if one < low]:
+                    del held[one]
+
+    def _rate(self, video: VideoFile, section: ClipSection) -> Fraction:
+        """Return the frame rate of clips, from the header if it is about right."""
+        found = section.rate(video.unit)
+        rate = video.rate if abs(video.rate - found) <= found * _NEAR else found
+        return (self.cut.rate or rate) / self.cut.step
+
+
+def _encode(encoder: FrameEncoder, frame: Any) -> EncodedFrame | RecordError:
+    if isinstance(frame, RecordError):
+        return frame
+    try:
+        return encoder.encode(frame)
+    except RecordError as error:
+        return error
+
+
+def _missing(count: int | None) -> RecordError:
+    """Return the error for frames that the header of a video declares, but that are missing."""
+    what = "a part of the video cannot be read, or it ends earlier than its header declares"
+    if count is not None:
+        what = f"the last {count} frames that the header of the video declares are missing"
+    return RecordError(Reason.TRUNCATED, what)
+
+
+def _values(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
+    return zip(*(rows[name].to_pylist() for name in names), strict=True)
+
+
+def _with_sections(
+    rows: pa.RecordBatch, at: Sequence[int], more: Sequence[tuple[str | None, int]]
+) -> pa.RecordBatch:
+    """Return rows of the listing with their sections and input counts."""
+    out = rows.take(pa.array(at, pa.int64()))
+    sections, counts = zip(*more, strict=True)
+    out = out.append_column(SECTION, pa.array(sections, pa.string()))
+    return out.append_column(COUNTS, pa.array(counts, pa.int64()))

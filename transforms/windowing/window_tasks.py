@@ -1,0 +1,299 @@
+"""Encoder tasks that turn parts of rows into parts of windows.
+
+Rows are grouped into cells, each a bucket of series and an interval of time. Each cell is sorted,
+and windows are cut bucket by bucket. Names and content of the files depend on the data alone, so
+that a retried task writes the same files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import Reason, Reject, RunError
+from recordmill.format.split_names import TRAIN
+from recordmill.job.staging import StagedPart, Staging
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.window_options import WindowOptions, cuts_of
+from recordmill.transforms.staged import spill
+from recordmill.transforms.staged.listing import (
+    read_excluded,
+    read_part,
+    write_checked_part,
+    write_part,
+)
+from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.windowing.time_survey import (
+    NAMES,
+    SERIES,
+    TIME,
+    Ints,
+    TimeSurvey,
+    buckets_of,
+)
+from recordmill.transforms.windowing.windows import (
+    Timeline,
+    WindowCutter,
+    gaps,
+    ordered,
+    resampled,
+    shown_time,
+    without_repeats,
+)
+
+ROWS = 1 << 16  # about the number of rows of a cell
+_INLINE = 1 << 20  # rows of up to this many bytes go through the shuffle inline
+_INTERVALS = 1 << 32  # cell = bucket * _INTERVALS + number of its time interval
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimePlan:
+    """Cells and splits in time, from the times of all rows.
+
+    starts: {bucket: int64, times at which its cells begin, without the first}.
+    problem: the reason, as a sentence for the user, why the input cannot become a dataset.
+    """
+
+    timeline: Timeline
+    starts: Mapping[int, Ints]
+    problem: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Windowing:
+    """Options for cutting windows.
+
+    schema: schema of the windows. splits: {split: fraction}, in order.
+    by_series: whether whole series are assigned to splits. by_group: whether groups decide the
+      split of a series. reject_unlabelled: whether windows without a class are rejected.
+    """
+
+    options: WindowOptions
+    schema: pa.Schema
+    staging: Staging
+    splits: Mapping[str, float]
+    by_series: bool
+    by_group: bool
+    reject_unlabelled: bool
+
+    def plan(self, survey: TimeSurvey) -> TimePlan:
+        """Return cells and splits in time, from the survey of all rows."""
+        options = self.options
+        step = survey.step if options.step is None else options.step
+        starts = survey.starts(ROWS, step=options.step)
+        timeline = Timeline(step=step, cuts=self._cuts(survey))
+        return TimePlan(timeline=timeline, starts=starts, problem=self._problem(survey))
+
+    def _problem(self, survey: TimeSurvey) -> str | None:
+        found = len(survey.series)
+        if not self.by_series or not 0 < found < min(len(self.splits), NAMES):
+            return None
+        return (
+            f"expected at least one series for each of the splits {', '.join(self.splits)}, got"
+            f" {', '.join(map(repr, survey.series))}: use --split-by time, or --splits train=1; if"
+            " a column holds the names of series, name it with --series-column"
+        )
+
+    def _cuts(self, survey: TimeSurvey) -> tuple[tuple[str, int], ...]:
+        if self.options.split_by != "time" or not len(survey.samples):
+            return ()
+        if self.options.split_times:
+            return cuts_of(dict(self.options.split_times), TRAIN)
+        first, *others = self.splits
+        ends = np.cumsum(list(self.splits.values())).tolist()
+        times = {name: survey.time_at(end) for name, end in zip(others, ends[:-1], strict=True)}
+        return cuts_of(times, first)
+
+
+def survey_part(part: StagedPart, *, staging: Staging) -> TimeSurvey:
+    """Survey the times of the rows of a part."""
+    return TimeSurvey.of(read_part(part.name, staging=staging, columns=(SERIES, TIME)))
+
+
+def into_cells(part: StagedPart, plan: TimePlan, windowing: Windowing) -> list[tuple[int, Piece]]:
+    """Return [(cell, piece)] of the rows of a part."""
+    rows = read_part(part.name, staging=windowing.staging)
+    if not len(rows):
+        return []
+    rows = rows.drop_columns([batch.HASH])
+    buckets, times = buckets_of(rows[SERIES]), np.asarray(rows[TIME])
+    cells = buckets * _INTERVALS
+    for bucket in np.unique(buckets).tolist():
+        mine = buckets == bucket
+        cells[mine] += np.searchsorted(plan.starts[bucket], times[mine], side="right")
+    if rows.nbytes > _INLINE:
+        return spill.spill(rows, cells, windowing.staging)
+    return [(cell, spill.inline(one)) for cell, one in spill.split_by_shard(rows, cells)]
+
+
+def bucket_of(cell: int) -> int:
+    """Return the bucket of a cell."""
+    return cell // _INTERVALS
+
+
+def sort_cell(cell: int, pieces: Sequence[Piece], staging: Staging) -> StagedPart:
+    """Write the rows of a cell, sorted by series, time and key."""
+    rows = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
+    staging.place("cells").make_dirs()
+    return write_part(ordered(rows), staging, f"cells/{cell:016x}.arrow")
+
+
+def without_rows(part: StagedPart, windowing: Windowing) -> StagedPart:
+    """Write a part without windows that carries the rejects and filter counts of a part of rows."""
+    rejects, filtered = read_excluded(part, staging=windowing.staging)
+    return _write(
+        windowing,
+        f"rest-{part.name.rpartition('/')[2]}",
+        rejects=rejects,
+        unread=len(rejects),
+        skipped=part.skipped + sum(filtered.values()),
+    )
+
+
+def cut_bucket(
+    bucket: int, cells: Iterable[StagedPart], timeline: Timeline, windowing: Windowing
+) -> list[StagedPart]:
+    """Write the windows of all series of a bucket, given its cells."""
+    in_order = sorted(cells, key=lambda cell: cell.name)
+    rejected_series = _series_with_gaps(in_order, timeline, windowing)
+    cutter = WindowCutter(windowing.options, timeline, windowing.schema)
+    parts: list[StagedPart] = []
+    rejects: list[Reject] = []
+    groups: dict[str, tuple[str | None, str]] = {}
+    total = used = 0
+    for cell in in_order:
+        rows = read_part(cell.name, staging=windowing.staging)
+        total += len(rows)
+        if windowing.by_group:
+            _check_groups(rows, groups)
+        rows, new_rejects = _prepare(rows, rejected_series, windowing.options)
+        rejects += new_rejects
+        for one in cutter.cut(rows):
+            used += one.used
+            name = f"{bucket:02d}-{len(parts):05d}.arrow"
+            windows, unlabelled = _labelled(one.windows, windowing)
+            extra = len(one.windows) - one.used
+            parts.append(_write(windowing, name, windows, rejects=unlabelled, extra=extra))
+    rest = f"{bucket:02d}-rest.arrow"
+    skipped = total - used - len(rejects)
+    last = _write(windowing, rest, rejects=rejects, unread=len(rejects), skipped=skipped)
+    return [*parts, last]
+
+
+def _prepare(
+    rows: pa.RecordBatch, rejected_series: Mapping[str, str], options: WindowOptions
+) -> tuple[pa.RecordBatch, list[Reject]]:
+    """Return the rows to cut, without duplicates and resampled, and the rejects.
+
+    rejected_series: {series: reason}.
+    """
+    rows, rejects = without_repeats(rows)
+    if rejected_series:
+        codes, names = batch.encode(rows[SERIES])
+        bad = np.array([name in rejected_series for name in names.to_pylist()])[codes]
+        out = rows.filter(pa.array(bad))
+        rejects += [
+            Reject(key, "check", Reason.BAD_VALUE, rejected_series[series])
+            for key, series in zip(out[batch.KEY].to_pylist(), out[SERIES].to_pylist(), strict=True)
+        ]
+        rows = rows.filter(pa.array(~bad))
+    return resampled(rows, options), rejects
+
+
+def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]) -> None:
+    """Check that each series has one group; otherwise its windows would go to several splits.
+
+    found: {series: (group, key of a row that has it)} of earlier cells, which is updated.
+
+    Raises:
+      RunError: a series has several groups.
+    """
+    several = pa.table(
+        [rows[SERIES], rows[batch.GROUP], rows[batch.KEY]], ["series", "group", "key"]
+    )
+    each = several.group_by(["series", "group"]).aggregate([("key", "min")])
+    for one in each.sort_by("key_min").to_pylist():
+        group, key = found.setdefault(one["series"], (one["group"], one["key_min"]))
+        if group != one["group"]:
+            raise RunError(
+                f"--group-column: series {one['series']!r} has group {group!r} in {key}, and"
+                f" {one['group']!r} in {one['key_min']}, but a series goes to one split as a whole:"
+                " use --series-column, or leave --group-column out"
+            )
+
+
+def _series_with_gaps(
+    cells: Sequence[StagedPart], timeline: Timeline, windowing: Windowing
+) -> dict[str, str]:
+    """Return {series: reason} of the series that are rejected because of a gap."""
+    if windowing.options.gap_policy != "reject":
+        return {}
+    max_gap = timeline.max_gap(windowing.options)
+    reasons: dict[str, str] = {}
+    before: dict[str, int] = {}
+    for cell in cells:
+        rows, _ = _prepare(read_part(cell.name, staging=windowing.staging), {}, windowing.options)
+        inside = np.flatnonzero(gaps(rows, max_gap)).tolist()
+        found = [(rows[SERIES][at].as_py(), *rows[TIME].slice(at, 2).to_pylist()) for at in inside]
+        for name, first, last in _extents(rows):
+            if name in before and first - before[name] > max_gap:
+                found.append((name, before[name], first))
+            before[name] = last
+        for name, last, following in sorted(found, key=lambda gap: gap[1]):
+            reasons.setdefault(
+                name,
+                f"series {name!r} has a gap between {shown_time(last)} and"
+                f" {shown_time(following)}: --gap-policy reject",
+            )
+    return reasons
+
+
+def _extents(rows: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
+    """Yield (series, its first time, its last time) of ordered rows."""
+    codes, names = batch.encode(rows[SERIES])
+    times = np.asarray(rows[TIME])
+    ends = np.flatnonzero(np.diff(codes, append=-1))
+    first = 0
+    for end in ends.tolist():
+        yield names[codes[end]].as_py(), int(times[first]), int(times[end])
+        first = end + 1
+
+
+def _labelled(windows: pa.RecordBatch, windowing: Windowing) -> tuple[pa.RecordBatch, list[Reject]]:
+    """Return the windows, without those that are rejected for lack of a class, and the rejects."""
+    labels = windows[batch.LABEL]
+    if not windowing.reject_unlabelled or not labels.null_count:
+        return windows, []
+    detail = "expected a class in the rows that decide the label (--window-label), got none"
+    keys = windows[batch.KEY].filter(labels.is_null()).to_pylist()
+    rejects = [Reject(key, "check", Reason.UNLABELLED, detail) for key in keys]
+    return windows.filter(labels.is_valid()), rejects
+
+
+def _write(
+    windowing: Windowing,
+    name: str,
+    windows: pa.RecordBatch | None = None,
+    *,
+    rejects: Sequence[Reject] = (),
+    unread: int = 0,
+    skipped: int = 0,
+    extra: int = 0,
+) -> StagedPart:
+    """Write a part of windows, and its rejects; None stands for no windows."""
+    if windows is None:
+        windows = pa.RecordBatch.from_pylist([], schema=windowing.schema)
+    windowing.staging.place("windows").make_dirs()
+    return write_checked_part(
+        batch.with_hash(windows),
+        windowing.staging,
+        f"windows/{name}",
+        rejects=rejects,
+        filtered={},
+        unread=unread,
+        skipped=skipped,
+        extra=extra,
+    )

@@ -1,0 +1,54 @@
+"""WriteToTFRecord: encoding and writing of shards, with index and checksum, into staging."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from recordmill.job.staging import ShardInfo
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
+
+
+class WrittenShards(NamedTuple):
+    """The summary of each finished shard, and the plan."""
+
+    infos: beam.PCollection[ShardInfo]
+    plan: beam.PCollection[Plan]
+
+
+@dataclasses.dataclass(eq=False)
+class WriteToTFRecord(beam.PTransform):
+    """Encode and write every shard: `ShuffledShards` in, `WrittenShards` out.
+
+    Names and compression are those of Beam's own `WriteToTFRecord`. In addition, the order of
+    records is a function of (seed, key, copy), an interrupted run resumes after its finished
+    shards, and each shard has a sha256 and an index. Records that cannot be encoded are rejected
+    with a reason.
+
+    Example::
+
+        shards | WriteToTFRecord(run)
+    """
+
+    run: RunSpec
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, shards: Any) -> Any:  # ShuffledShards -> WrittenShards
+        run = self.run
+        writer = ShardWriter(
+            encoder=run.encoder,
+            staging=run.staging,
+            compression=run.compression,
+            groups=run.grouped,
+            workers=run.workers,
+            versions=run.encoder_versions,
+        )
+        infos = shards.pieces | "WriteShard" >> beam.ParDo(
+            WriteShard(writer), AsSingleton(shards.plan)
+        ).with_output_types(ShardInfo)
+        return WrittenShards(infos, shards.plan)

@@ -1,0 +1,239 @@
+"""The ledger, the manifest and the other files of a dataset, from its finished shards."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from recordmill.errors import Reject
+from recordmill.format.features import Features
+from recordmill.format.file_info import file_info
+from recordmill.format.ledger import (
+    INPUT,
+    CopyCounts,
+    InputCounts,
+    Ledger,
+    ObjectCounts,
+    RecordCounts,
+)
+from recordmill.format.manifest import (
+    JOB,
+    LABELS,
+    REJECTS,
+    SCHEMA,
+    Manifest,
+    SplitInfo,
+    class_weights,
+    digest_of,
+)
+from recordmill.format.schema import schema_text
+from recordmill.format.split_names import TRAIN
+from recordmill.format.tfds import tfds_files
+from recordmill.job import publishing
+from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
+from recordmill.storage.files import Location
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.plan import Plan, nothing_left, refusal_of
+from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_part
+
+
+def close_ledger(
+    plan: Plan,
+    parts: Sequence[StagedPart],
+    infos: Sequence[ShardInfo],
+    *,
+    rejects: int,
+    filtered: int,
+    unit: str = INPUT,
+) -> tuple[Ledger, list[str]]:
+    """Return the ledger, and a sentence for each of its sums that is not right.
+
+    rejects, filtered: numbers of inputs that the listing excluded. unit: name of a record in the
+    ledger.
+    """
+    rejects += sum(part.unread for part in parts)
+    filtered += sum(part.skipped for part in parts)
+    kept = sum(part.rows for part in parts)
+    # If Examples hold several records, the ledger counts these, and the Examples separately.
+    packed = [info.packed for info in infos if info.packed is not None]
+    packs = sum(info.shard.records for info in infos) if packed else None
+    written = sum(info.shard.records - info.copies for info in infos)
+    originals = sum(packed) if packed else written
+    rejected = plan.rejected + sum(info.rejected for info in infos)
+    left_out = plan.filtered + sum(sum(info.filtered.values()) for info in infos)
+    held = [info.objects for info in infos if info.objects is not None]
+    copies_planned = sum(split.copies for split in plan.splits.values())
+    copies_written = sum(info.copies for info in infos)
+    ledger = Ledger(
+        inputs=InputCounts(
+            read=kept + plan.rejected + plan.filtered - sum(part.extra for part in parts),
+            rejected=rejects,
+            filtered=filtered,
+        ),
+        records=RecordCounts(
+            made=kept + plan.rejected + plan.filtered,
+            written=originals,
+            rejected=rejected,
+            filtered=left_out,
+            dropped=sum(split.dropped for split in plan.splits.values()),
+        ),
+        copies=CopyCounts(
+            planned=copies_planned,
+            written=copies_written,
+            rejected=sum(info.planned_copies for info in infos) - copies_written,
+        ),
+        unit=unit,
+        packs=packs,
+        objects=_objects(held) if held else None,
+    )
+    problems = ledger.open_items()
+    for name, split in plan.splits.items():
+        found = [info for info in infos if info.split == name]
+        if sorted(info.number for info in found) != list(range(split.shards)):
+            problems.append(f"{split.shards} shards of {name} were planned, {len(found)} came back")
+        planned = sum(info.planned for info in found)
+        if planned != split.records:
+            problems.append(
+                f"{split.records} records of {name} were planned, {planned} reached its shards"
+            )
+    return ledger, problems
+
+
+def all_rejects(
+    listing: Iterable[Reject],
+    parts: Iterable[StagedPart],
+    infos: Iterable[ShardInfo],
+    staging: Staging,
+) -> list[Reject]:
+    """Return all rejects, sorted by key; a record is listed once, whatever its copies."""
+    checked = [reject for part in parts for reject in read_excluded(part, staging=staging)[0]]
+    written = [reject for info in infos for reject in info.rejects]
+    return sorted({*listing, *checked, *written})
+
+
+def _filtered(
+    parts: Iterable[StagedPart], infos: Iterable[ShardInfo], staging: Staging
+) -> Counter[str]:
+    """Return {option: number of records that it excluded}, without copies."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(read_excluded(part, staging=staging)[1])
+    for info in infos:
+        counts.update(info.filtered)
+    return counts
+
+
+def publish_dataset(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> Manifest | None:
+    """Publish the dataset and return its manifest.
+
+    If the dataset is refused, the verdict is written into staging, and None is returned.
+    """
+    staging, parts = run.staging, plan.parts
+    listing = staging.listing() or NO_LISTING
+    rejects = all_rejects(listing.rejects, parts, infos, staging)
+    staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
+    verdict = plan.verdict
+    ledger, problems = close_ledger(
+        plan,
+        parts,
+        infos,
+        rejects=len(listing.rejects),
+        filtered=sum(listing.filtered.values()),
+        unit=run.unit,
+    )
+    rejected = ledger.inputs.rejected + ledger.records.rejected
+    seen = ledger.inputs.read + ledger.inputs.rejected
+    if verdict is None:
+        verdict = refusal_of(
+            rejected,
+            seen,
+            run.max_reject_fraction,
+            invalid=sum(part.invalid for part in parts),
+            made=ledger.records.made,
+        )
+    if verdict is None and problems:
+        verdict = Verdict("the ledger does not close: " + "; ".join(problems))
+    if verdict is None and not any(info.shard.records for info in infos):
+        verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
+    if verdict is not None:
+        staging.write_verdict(verdict)
+        return None
+    manifest, files = build_manifest(plan, infos, ledger, rejects, run)
+    publishing.stage_files(staging, manifest, files)
+    publishing.publish(staging)
+    return manifest
+
+
+def build_manifest(
+    plan: Plan,
+    infos: Sequence[ShardInfo],
+    ledger: Ledger,
+    rejects: Sequence[Reject],
+    run: RunSpec,
+) -> tuple[Manifest, dict[str, bytes]]:
+    """Return the manifest, and {name: content} of the files beside the shards."""
+    context = plan.context
+    declared = run.encoder.features(_columns(plan, run), context)
+    labels = context.labels if ledger.packs is None else ()  # packed Examples have no class
+    features: Features = {context.name(name): feature for name, feature in declared.items()}
+    splits = {
+        name: SplitInfo.of(info.shard for info in infos if info.split == name)
+        for name in dict.fromkeys([*run.splits, *plan.splits])
+    }
+    originals: Counter[str] = Counter(dict.fromkeys(labels, 0))
+    for info in infos:
+        if info.split == TRAIN:
+            originals.update(info.originals)
+    tfds = tfds_files(
+        features=features,
+        labels=labels,
+        label_offset=context.label_offset,
+        compression=run.compression,
+        splits=splits,
+    )
+    files = {
+        **tfds.files,
+        REJECTS: b"".join(map(reject_line, rejects)),
+        SCHEMA: schema_text(features, labels=labels, label_offset=context.label_offset).encode(),
+    }
+    for name, artifact in {**context.artifacts, **plan.files}.items():
+        if artifact.published:
+            files[name] = Location.parse(artifact.path).read_bytes()
+    if labels:
+        files[LABELS] = "".join(f"{label}\n" for label in labels).encode()
+    manifest = Manifest(
+        digest=digest_of(splits),
+        seed=run.seed,
+        options=run.manifest_options,
+        features=features,
+        labels=labels,
+        class_weights=class_weights(originals),
+        splits=splits,
+        ledger=ledger,
+        encoders=run.encoder_versions,
+        files={name: file_info(content) for name, content in files.items()},
+        fill_rates=_fill_rates(infos),
+        notes=(*run.notes, *plan.notes, *tfds.notes),
+    )
+    return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
+
+
+def _columns(plan: Plan, run: RunSpec) -> pa.Schema:
+    if run.layout is not None:
+        return run.layout.columns
+    return read_part(plan.parts[0].name, staging=run.staging).schema
+
+
+def _objects(held: Sequence[tuple[int, int]]) -> ObjectCounts:
+    made, written = (sum(one[n] for one in held) for n in (0, 1))
+    return ObjectCounts(made=made, written=written, dropped=made - written)
+
+
+def _fill_rates(infos: Iterable[ShardInfo]) -> dict[str, float]:
+    used: Counter[str] = Counter()
+    room: Counter[str] = Counter()
+    for info in infos:
+        if info.filled is not None:
+            used[info.split] += info.filled[0]
+            room[info.split] += info.filled[1]
+    return {split: used[split] / room[split] for split in sorted(room) if room[split]}
