@@ -26,7 +26,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners.beam_options import CachedViewOptions
+from recordmill.runners import beam_patches
 from recordmill.runners.failures import parse_failure
 from recordmill.runners.flink.embedded import EmbeddedFlink, find_java
 from recordmill.runners.flink.environments import choose_environment, serve_environment
@@ -104,6 +104,7 @@ class FlinkJob:
         Raises:
           RunError: the job failed, was cancelled by someone else, or stalled.
         """
+        beam_patches.apply_patches()
         self._folder = tempfile.mkdtemp(prefix="recordmill-flink-")
         try:
             with open(os.path.join(self._folder, "workers.log"), "ab") as log:
@@ -281,7 +282,7 @@ def _beam_options(
     # The name of a Python class means nothing to Java.
     parsed.view_as(StandardOptions).runner = None
     given = parsed.get_all_options(drop_default=True)
-    return CachedViewOptions.from_dictionary(given | {"job_name": options.job_name})
+    return PipelineOptions.from_dictionary(given | {"job_name": options.job_name})
 
 
 def _check_end(cluster: Cluster, status: JobStatus) -> None:

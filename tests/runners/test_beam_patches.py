@@ -1,52 +1,160 @@
-"""Patches of Beam: for the versions they were checked with, and only while they are switched on."""
+"""Patches of Beam: their effect, and the versions and the switch that they depend on."""
 
+import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
+from types import ModuleType
+from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam.options import pipeline_options
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
+from apache_beam.transforms import core, userstate
+from apache_beam.utils.counters import CounterFactory
 
-from recordmill.runners import beam_patches
+from recordmill.runners import beam_patches, direct
 from tests.paths import DEMO, ROOT
 
-STATE = (
-    "from recordmill.runners.beam_patches import permanent_imports\n"
-    "with permanent_imports():\n"
-    "    import recordmill.pipelines.run, sys\n"
-    "from apache_beam.transforms import core\n"
-    "from apache_beam.runners.worker import statesampler\n"
-    "print(hasattr(core.get_function_args_defaults, '__wrapped__'), 'pymongo' in sys.modules,\n"
-    "      statesampler.StateSampler.__init__.__defaults__[0])"
+PATCHED = {
+    "apache_beam.options.pipeline_options": (PipelineOptions, "view_as"),
+    "apache_beam.transforms.core": (core, "get_function_args_defaults"),
+    "apache_beam.transforms.userstate": (userstate, "get_dofn_specs"),
+    "apache_beam.runners.portability.fn_api_runner.fn_runner": (
+        fn_runner.ParallelBundleManager,
+        "process_bundle",
+    ),
+    "apache_beam.runners.worker.statesampler": (StateSampler.__init__, "__defaults__"),
+}
+"""Module of Beam: (object, attribute) that a patch changes."""
+
+PERMANENT = (
+    "from recordmill.runners.beam_patches import permanent_imports\nwith permanent_imports():"
 )
+STATE = f"""
+{PERMANENT}
+    import recordmill.pipelines.run
+import sys
+from tests.runners.test_beam_patches import PATCHED, is_patched
+print(*map(is_patched, PATCHED.values()))
+"""
 
 
-def printed(program: str, **environment: str) -> str:
+def is_patched(place: tuple[Any, str]) -> bool:
+    value = getattr(*place)
+    return value == (5,) if isinstance(value, tuple) else hasattr(value, "__wrapped__")
+
+
+def printed(program: str, **environment: str) -> list[str]:
+    """Return the lines that a program prints in a new interpreter."""
     return subprocess.run(
         [sys.executable, "-c", program],
-        cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    """The answer is cached in a process."""
+def loaded(program: str, **environment: str) -> set[str]:
+    """Return the names of all modules that a new interpreter has loaded after a program."""
+    return set(printed(f"{program}\nimport sys\nprint(*sys.modules, sep='\\n')", **environment))
+
+
+@pytest.fixture
+def unpatched(monkeypatch):
+    """Beam as in a new process, whether or not this process has patched it."""
+    for holder, name in PATCHED.values():
+        value = getattr(holder, name)
+        original = (200,) if isinstance(value, tuple) else getattr(value, "__wrapped__", value)
+        monkeypatch.setattr(holder, name, original)
+    monkeypatch.setattr(beam_patches, "_applied", set())
+    monkeypatch.delenv(beam_patches.SWITCH, raising=False)
     beam_patches.enabled.cache_clear()
     yield
     beam_patches.enabled.cache_clear()
 
 
-def test_the_switch_leaves_beam_as_it_is():
-    assert printed(STATE, RECORDMILL_BEAM_PATCHES="1") == "True False 5\n"
-    assert printed(STATE, RECORDMILL_BEAM_PATCHES="0") == "False True 200\n"
+def attributes() -> list[object]:
+    return [getattr(holder, name) for holder, name in PATCHED.values()]
 
 
-def test_another_beam_is_not_patched(monkeypatch):
-    monkeypatch.delenv(beam_patches.SWITCH, raising=False)
-    assert beam_patches.enabled()
-    beam_patches.enabled.cache_clear()
+def test_every_patch_is_listed_here():
+    assert PATCHED.keys() == beam_patches._PATCHES.keys()
+
+
+@pytest.mark.parametrize(("value", "patched"), [("1", "True"), ("", "True"), ("0", "False")])
+def test_the_switch_leaves_beam_unchanged(value, patched):
+    assert printed(STATE, RECORDMILL_BEAM_PATCHES=value) == [" ".join([patched] * len(PATCHED))]
+
+
+def test_the_switch_leaves_the_imports_of_beam_unchanged():
+    program = f"{PERMANENT} import recordmill.pipelines.run"
+    omitted = {"beartype", "boto3", "pymongo", "pyparsing", "requests"}
+    unchanged = loaded("import recordmill.pipelines.run")
+    assert unchanged >= omitted, "this version of Beam imports other modules"
+    assert loaded(program, RECORDMILL_BEAM_PATCHES="1").isdisjoint(omitted)
+    assert loaded(program, RECORDMILL_BEAM_PATCHES="0") >= unchanged
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "apache_beam.internal.http_client",
+        "apache_beam.io.aws.s3filesystem",
+        "apache_beam.io.gcp.bigquery",
+        "apache_beam.io.mongodbio",
+    ],
+)
+def test_omitted_modules_can_be_imported_later(name):
+    program = (
+        f"{PERMANENT} import recordmill.pipelines.run\nimport {name} as it; print(it.__file__)"
+    )
+    (file,) = printed(program, RECORDMILL_BEAM_PATCHES="1")
+    assert file.endswith(f"{name.replace('.', '/')}.py")
+
+
+def test_other_versions_of_beam_are_not_patched(unpatched, monkeypatch):
+    before = attributes()
     monkeypatch.setattr(beam_patches.importlib.metadata, "version", lambda name: "2.78.0")
-    assert not beam_patches.enabled()
+    with beam_patches.permanent_imports():
+        pass
+    assert attributes() == before
+    beam_patches.enabled.cache_clear()
+    monkeypatch.undo()
+    assert beam_patches.enabled() == (os.environ.get(beam_patches.SWITCH) != "0")
+
+
+def test_patches_apply_once(unpatched):
+    before = attributes()
+    beam_patches.apply_patches()
+    patched = attributes()
+    assert all(new is not old for new, old in zip(patched, before, strict=True))
+    beam_patches.apply_patches()
+    assert attributes() == patched
+
+
+@pytest.mark.parametrize("module", PATCHED)
+def test_a_missing_attribute_means_no_patch(unpatched, monkeypatch, module):
+    before = attributes()
+    monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    beam_patches.apply_patches()
+    unchanged = [new is old for new, old in zip(attributes(), before, strict=True)]
+    assert unchanged == [name == module for name in PATCHED]
+
+
+def fail_to_import() -> None:
+    with beam_patches.permanent_imports():
+        assert not gc.isenabled()
+        raise ImportError
+
+
+def test_garbage_collection_is_back_after_the_imports():
+    with pytest.raises(ImportError):
+        fail_to_import()
+    assert gc.isenabled()
 
 
 def test_datasets_are_the_same_without_patches(tmp_path):
@@ -62,3 +170,91 @@ def test_datasets_are_the_same_without_patches(tmp_path):
         )  # fmt: skip
         digests.append(json.loads((output / "dataset.json").read_text())["digest"])
     assert digests[0] == digests[1]
+
+
+def test_a_view_of_options_is_created_once_and_shares_the_values(unpatched):
+    beam_patches.cache_option_views(pipeline_options)
+    options = PipelineOptions(["--direct_num_workers=3", "--streaming"])
+    view = options.view_as(DirectOptions)
+    assert (view.direct_num_workers, options.view_as(StandardOptions).streaming) == (3, True)
+    assert options.view_as(DirectOptions) is view
+    assert PipelineOptions([]).view_as(DirectOptions) is not view
+    view.direct_num_workers = 5
+    assert options.get_all_options()["direct_num_workers"] == 5
+    copy = pickle.loads(pickle.dumps(options))
+    assert copy.view_as(DirectOptions).direct_num_workers == 5
+
+
+def test_beam_finds_the_parameters_of_methods(unpatched):
+    class Adds(beam.DoFn):
+        def process(self, element, *others, window=1, timestamp=beam.DoFn.TimestampParam):
+            yield element
+
+    class AddsMore(beam.DoFn):
+        def process(self, element, bound=2):
+            yield element
+
+    find = core.get_function_args_defaults
+    dofns = Adds(), AddsMore(), Adds()
+    expected = [find(dofn.process) for dofn in dofns]
+    beam_patches.cache_argument_defaults(core)
+    for _ in range(2):
+        found = [core.get_function_args_defaults(dofn.process) for dofn in dofns]
+        assert found == expected
+        found[0][0].append("to a copy")
+    assert core.get_function_args_defaults(Adds.process) == find(Adds.process)
+
+
+def test_beam_finds_the_states_of_dofns(unpatched):
+    state = beam.DoFn.StateParam(userstate.CombiningValueStateSpec("count", sum))
+
+    class Counts(beam.DoFn):
+        def process(self, element, count=state):
+            yield element
+
+    class Replaced(beam.DoFn):
+        """Has a method in its attributes, as DoFns that wrap a function do."""
+
+        def __init__(self, dofn):
+            self.process = dofn.process
+
+    find = userstate.get_dofn_specs
+    dofns = Counts(), beam.DoFn(), Counts(), Replaced(Counts()), Replaced(beam.DoFn())
+    expected = [find(dofn) for dofn in dofns]
+    assert [len(states) for states, _ in expected] == [1, 0, 1, 1, 0]
+    beam_patches.cache_state_specs(userstate)
+    for _ in range(2):
+        found = [userstate.get_dofn_specs(dofn) for dofn in dofns]
+        assert found == expected
+        found[0][0].clear()
+
+
+def test_the_state_of_a_bundle_is_sampled_often(unpatched):
+    assert DEFAULT_SAMPLING_PERIOD_MS == 200, "this version of Beam has another default"
+    assert StateSampler("a-step", CounterFactory()).sampling_period_ms == 200
+    beam_patches.apply_patches()
+    assert StateSampler("a-step", CounterFactory()).sampling_period_ms == 5
+
+
+def test_bundles_without_elements_are_not_processed(unpatched, monkeypatch):
+    processed = []
+    process = fn_runner.BundleManager.process_bundle
+
+    def counted(self, inputs, *args, **kwargs):
+        if not isinstance(self, fn_runner.ParallelBundleManager):
+            processed.append(sum(bool(part) for part in inputs.values()))
+        return process(self, inputs, *args, **kwargs)
+
+    def build(pipeline: beam.Pipeline) -> None:
+        pipeline | beam.Create([1]) | beam.Map(str)
+
+    monkeypatch.setattr(fn_runner.BundleManager, "process_bundle", counted)
+    counts = []
+    for value in "01":
+        monkeypatch.setenv(beam_patches.SWITCH, value)
+        beam_patches.enabled.cache_clear()
+        processed.clear()
+        direct.run(build, workers=4)
+        counts.append(len(processed))
+    assert counts[1] < counts[0]
+    assert all(processed)

@@ -326,6 +326,7 @@ pool.close()
 def command() -> str:
     """Return the parent's id, and the command line of this process."""
     line = pathlib.Path("/proc/self/cmdline").read_text().replace("\0", " ")
+    assert os.getpgid(0) == os.getpid(), "Ctrl-C in a terminal reaches the parent's process group"
     return f"{os.getppid()} {line}".replace("\n", " ")
 
 
