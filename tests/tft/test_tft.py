@@ -111,7 +111,7 @@ def test_a_name_that_is_taken(tmp_path, capsys):
     options = ["--input", str(SMS), "--format", "tsv", "--output", str(tmp_path / "out")]
     argv = ["--preprocessing-fn", "tests.tft.preprocessing:label", "--quiet"]
     assert main(["text", *options, *argv]) == 1
-    assert "makes a feature 'label'" in capsys.readouterr().err
+    assert "returns a feature 'label'" in capsys.readouterr().err
 
 
 def test_columns_of_tables_go_through_a_function_too(tmp_path):

@@ -69,7 +69,7 @@ class PreprocessedEncoder:
 
         Raises:
             ConfigError: a column has an unsupported type.
-            RunError: the function makes a feature named `label`, and there are classes.
+            RunError: the function returns a feature named `label`, and there are classes.
         """
         declared: dict[str, Feature] = {}
         if FEATURES_FILE in context.artifacts:
