@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from benchmarks.measure import Beside, Measured, run
-from recordmill.format.framing import read_frames
+from recordmill.tfrecord.framing import read_frames
 
 Command = Callable[[pathlib.Path, pathlib.Path], list[str]]  # of input and output
 Check = Callable[[pathlib.Path], None]  # of an output; raises FailedError

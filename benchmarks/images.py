@@ -31,7 +31,7 @@ from benchmarks.contest import (
     table,
 )
 from benchmarks.measure import PHOTOS, FailedError, bar, machine, python, two_cores
-from recordmill.format.decode import decode_example
+from recordmill.tfrecord.decode import decode_example
 
 _CLASSES = 10
 _SIDE = 224  # pixels

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.measure import FailedError
-from recordmill.format.features import DType, Feature, Features
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
-from recordmill.transforms.model import batch
+from recordmill.tfrecord.features import DType, Feature, Features
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context, Encoded, ListingPart, RowOutcome
 
 
@@ -35,8 +35,8 @@ class Counted:
     def scan(self) -> Iterator[ListingPart]:
         names = pa.array(np.array([f"class-{i:04d}" for i in range(self.classes)], object))
         edges = np.cumsum(np.linspace(1.2, 0.8, self.classes)) / self.classes * self.rows
-        for start in range(0, self.rows, batch.ROWS):
-            numbers = np.arange(start, min(start + batch.ROWS, self.rows))
+        for start in range(0, self.rows, limits.BATCH_ROWS):
+            numbers = np.arange(start, min(start + limits.BATCH_ROWS, self.rows))
             none = pa.nulls(len(numbers), pa.string())
             labels = np.minimum(np.searchsorted(edges, numbers, side="right"), self.classes - 1)
             digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 10, "0")

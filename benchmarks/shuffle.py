@@ -21,7 +21,8 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context
-from recordmill.transforms.planning.plan import Estimate, Plan, SplitPlan
+from recordmill.transforms.planning.estimates import Estimate
+from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged import spill
 from recordmill.transforms.writing.shuffle import shard_indices, sort_pieces
 

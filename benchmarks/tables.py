@@ -45,7 +45,7 @@ from benchmarks.measure import (
     two_cores,
 )
 from benchmarks.rows import FILE, KEY, LABEL, LABELS, NUMBERS, write_rows
-from recordmill.format.decode import Value, decode_example
+from recordmill.tfrecord.decode import Value, decode_example
 
 _AT_ONCE = 10_000  # records checked
 _LEARNED_FROM = ("train", "all")  # what files begin with of which mean and deviation are

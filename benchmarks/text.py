@@ -41,7 +41,7 @@ from benchmarks.documents import (
     write_documents,
 )
 from benchmarks.measure import PEERS, FailedError, bar, machine, python, two_cores
-from recordmill.format.decode import Value, decode_example
+from recordmill.tfrecord.decode import Value, decode_example
 
 _FEATURES = {"tokens": LENGTH, "tokens/mask": LENGTH, "tokens/length": 1, "label": 1}  # integers
 _LABELS = 2

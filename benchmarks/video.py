@@ -35,7 +35,7 @@ from benchmarks.contest import (
 )
 from benchmarks.films import SOURCES, make_film
 from benchmarks.measure import PEERS, FailedError, bar, machine, python, two_cores
-from recordmill.format.decode import decode_steps
+from recordmill.tfrecord.decode import decode_steps
 
 _FRAMES, _STRIDE, _SIDE = 16, 8, 112
 _TIMES = (6, 18)  # joined of each source, of 250 and 120 frames: a minute or more

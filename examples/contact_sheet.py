@@ -1,4 +1,4 @@
-"""Draws a dataset of pictures as one PNG: a row per class, a block per split, copies framed, and
+"""Draws a dataset of images as one PNG: a row per class, a block per split, copies framed, and
 the boxes of objects where they are. Of clips it draws strips of some of their frames.
 
     python examples/contact_sheet.py --dataset demo-out --output demo-out-sheet.png
@@ -37,7 +37,7 @@ BOX_FEATURES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A picture of the sheet, or frames of a clip; `copy` is 0 for the record itself.
+    """An image of the sheet, or frames of a clip; `copy` is 0 for the record itself.
 
     boxes: (left, top, right, bottom) as fractions of its sides, and the number of the class.
     """
@@ -45,18 +45,18 @@ class Tile:
     key: str
     label: str
     copy: int
-    pictures: Sequence[bytes]
+    images: Sequence[bytes]
     boxes: Sequence[tuple[float, float, float, float, int]] = ()
 
 
 def read_tiles(dataset: Location, split: str, manifest: Manifest) -> Iterator[Tile]:
-    """The records of a split in their order: the Example's picture, and its row of the index."""
+    """The records of a split in their order: the Example's image, and its row of the index."""
     renamed = manifest.options.get("rename", {})
     encoded = renamed.get("image/encoded", "image/encoded")
     of_boxes = [renamed.get(name, name) for name in BOX_FEATURES]
     has_boxes = all(name in manifest.features for name in of_boxes)
     if manifest.features[encoded].kind != "image":
-        raise ValueError(f"{encoded} holds no encoded pictures: write jpeg or png, not raw")
+        raise ValueError(f"{encoded} holds no encoded images: write jpeg or png, not raw")
     places = recordmill.open(dataset, split).places()
     for place, record in zip(places, recordmill.read(dataset, split), strict=True):
         boxes = zip(*(record[name].tolist() for name in of_boxes), strict=True) if has_boxes else ()
@@ -64,13 +64,13 @@ def read_tiles(dataset: Location, split: str, manifest: Manifest) -> Iterator[Ti
             key=place.key,
             label=place.label or "",
             copy=place.copy,
-            pictures=some_frames(record[encoded]),
+            images=some_frames(record[encoded]),
             boxes=tuple(boxes),
         )
 
 
 def some_frames(encoded: bytes | Sequence[bytes]) -> Sequence[bytes]:
-    """The picture, or frames from all over a clip."""
+    """The image, or frames from all over a clip."""
     if isinstance(encoded, bytes):
         return [encoded]
     count = min(len(encoded), STRIP)
@@ -92,11 +92,11 @@ def first_of_each_class(tiles: Iterator[Tile], limit: int) -> dict[str, list[Til
 def draw(
     splits: Mapping[str, Mapping[str, Sequence[Tile]]], manifest: Manifest, *, size: int
 ) -> Image.Image:
-    """The sheet: splits from left to right, classes from top to bottom, pictures of `size` pixels,
+    """The sheet: splits from left to right, classes from top to bottom, images of `size` pixels,
     frames of a clip side by side.
     """
     tiles = [tile for rows in splits.values() for row in rows.values() for tile in row]
-    wide = size * max((len(tile.pictures) for tile in tiles), default=1)
+    wide = size * max((len(tile.images) for tile in tiles), default=1)
     found = {label for rows in splits.values() for label in rows}
     labels = list(manifest.labels) if found - {""} else []
     if "" in found or not labels:
@@ -126,31 +126,31 @@ def draw(
 
 
 def _draw_tile(tile: Tile, size: int) -> Image.Image:
-    strip = Image.new("RGB", (size * len(tile.pictures), size), BACKGROUND)
-    for number, picture in enumerate(tile.pictures):
-        strip.paste(_draw_picture(tile, picture, size), (number * size, 0))
+    strip = Image.new("RGB", (size * len(tile.images), size), BACKGROUND)
+    for number, content in enumerate(tile.images):
+        strip.paste(_draw_image(tile, content, size), (number * size, 0))
     return strip
 
 
-def _draw_picture(tile: Tile, content: bytes, size: int) -> Image.Image:
-    picture = Image.open(io.BytesIO(content)).convert("RGB")
+def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
+    image = Image.open(io.BytesIO(content)).convert("RGB")
     inner = (size - 2, size - 2)
-    scale = min(inner[0] / picture.width, inner[1] / picture.height)
-    width, height = round(picture.width * scale), round(picture.height * scale)
-    picture = ImageOps.pad(picture, inner, method=Image.Resampling.LANCZOS, color=BACKGROUND)
+    scale = min(inner[0] / image.width, inner[1] / image.height)
+    width, height = round(image.width * scale), round(image.height * scale)
+    image = ImageOps.pad(image, inner, method=Image.Resampling.LANCZOS, color=BACKGROUND)
     left, top = (inner[0] - width) // 2, (inner[1] - height) // 2
     for xmin, ymin, xmax, ymax, number in tile.boxes:
         corners = (left + xmin * width, top + ymin * height)
         opposite = (left + xmax * width - 1, top + ymax * height - 1)
-        pen = ImageDraw.Draw(picture)
+        pen = ImageDraw.Draw(image)
         pen.rectangle(
             (*corners, max(opposite[0], corners[0]), max(opposite[1], corners[1])),
             outline=BOX_COLOURS[number % len(BOX_COLOURS)],
         )
     if tile.copy:
-        pen = ImageDraw.Draw(picture)
+        pen = ImageDraw.Draw(image)
         pen.rectangle((0, 0, inner[0] - 1, inner[1] - 1), outline=COPY, width=FRAME)
-    return ImageOps.expand(picture, border=1, fill=BACKGROUND)
+    return ImageOps.expand(image, border=1, fill=BACKGROUND)
 
 
 def _draw_legend(pen: ImageDraw.ImageDraw, *, middle: int, font: ImageFont.ImageFont) -> None:
@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--dataset", required=True, help="folder of the dataset")
     parser.add_argument("--output", required=True, help="the PNG to write")
-    parser.add_argument("--size", type=int, default=72, help="pixels of a picture's side")
+    parser.add_argument("--size", type=int, default=72, help="pixels of an image's side")
     parser.add_argument("--per-class", type=int, default=12, help="records of a class and split")
     parser.add_argument("--palette", action="store_true", help="256 colours, a smaller file")
     options = parser.parse_args(argv)

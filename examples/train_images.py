@@ -1,10 +1,10 @@
-"""Trains a classifier of pictures, with `model.fit`.
+"""Trains a classifier of images, with `model.fit`.
 
 Of folders that are named as their classes, with photos/shoes/1.jpg and so on:
 
-    recordmill images --input photos/ --output pictures/ --size 48 --stratify \
+    recordmill images --input photos/ --output dataset/ --size 48 --stratify \
         --splits train=0.6,validation=0.2,test=0.2
-    python examples/train_images.py --dataset pictures/
+    python examples/train_images.py --dataset dataset/
 
 All classes count the same, in what is learned and in what is measured, rare ones too.
 """
@@ -30,10 +30,10 @@ train = recordmill.load(
 validation = recordmill.load(args.dataset, "validation", **how)
 test = recordmill.load(args.dataset, "test", **how)
 
-pictures, labels, _ = train.element_spec
+images, labels, _ = train.element_spec
 model = keras.Sequential(
     [
-        keras.Input(pictures.shape[1:]),
+        keras.Input(images.shape[1:]),
         layers.Conv2D(24, 5, strides=2, padding="same", activation="relu"),
         layers.MaxPooling2D(),
         layers.Conv2D(48, 3, padding="same", activation="relu"),

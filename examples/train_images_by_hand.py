@@ -1,10 +1,10 @@
-"""Trains a classifier of pictures, by a loop of its own that goes on where it was stopped.
+"""Trains a classifier of images, by a loop of its own that goes on where it was stopped.
 
 Of folders that are named as their classes, with photos/shoes/1.jpg and so on:
 
-    recordmill images --input photos/ --output pictures/ --size 48 --stratify \
+    recordmill images --input photos/ --output dataset/ --size 48 --stratify \
         --splits train=0.6,validation=0.2,test=0.2
-    python examples/train_images_by_hand.py --dataset pictures/ --checkpoints state/
+    python examples/train_images_by_hand.py --dataset dataset/ --checkpoints state/
 """
 
 import argparse
@@ -25,8 +25,8 @@ keras.utils.set_random_seed(args.seed)
 
 how = {"batch_size": 32, "normalize": "signed", "one_hot": True, "class_weights": True}
 validation = recordmill.load(args.dataset, "validation", **how)
-pictures, labels, _ = validation.element_spec
-inputs = keras.Input(pictures.shape[1:])
+images, labels, _ = validation.element_spec
+inputs = keras.Input(images.shape[1:])
 x = layers.Conv2D(24, 5, strides=2, padding="same", activation="relu")(inputs)
 x = layers.Conv2D(48, 3, padding="same", activation="relu")(layers.MaxPooling2D()(x))
 x = layers.Dropout(0.5)(layers.Flatten()(layers.MaxPooling2D()(x)))

@@ -152,7 +152,7 @@ def data_type(config: ImagesConfig) -> DataType:
             augment_all=config.augment_all,
             unlabelled=config.listed_unlabelled == "keep",
             objects=object_options(config),
-            classed=config.image_class is not None,
+            classed=config.image_class_rule is not None,
         ),
         check=HeaderCheck(options=options) if probe else None,
         headers=ImageHeaders(options=options),

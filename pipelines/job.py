@@ -37,7 +37,7 @@ from recordmill.transforms.model.data_type import (
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.learning import store_artifacts
-from recordmill.transforms.planning.plan import unknown_splits
+from recordmill.transforms.planning.refusals import unknown_splits
 from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout

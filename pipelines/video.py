@@ -188,7 +188,7 @@ def data_type(config: VideoConfig) -> DataType:
         name="video",
         source=VideoSource(
             files=files,
-            pictures=frames,
+            images=frames,
             cut=config.clip_cut(),
             start=config.start_column,
             end=config.end_column,

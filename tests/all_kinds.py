@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.films import make_film
 from tests.image_runs import Made
 from tests.paths import AIR, BOXES, DEMO, SMS
+from tests.video_files import make_film
 
 _SERIES_ROWS = 1500
 VALUES = ("--array-format", "values", "--dtype", "float32", "--cast", "same-kind")

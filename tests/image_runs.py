@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from recordmill.format.decode import decoder
 from recordmill.format.manifest import Manifest, index_name, load
 from recordmill.format.shard_index import read_index
 from recordmill.pipelines.cli import main
@@ -17,6 +16,7 @@ from recordmill.processes import pool
 from recordmill.processes.pool import close_shared_pool, shared_pool
 from recordmill.reading.reader import read_payloads
 from recordmill.storage.files import Location
+from recordmill.tfrecord.decode import decoder
 
 
 def images(*argv: object) -> int:

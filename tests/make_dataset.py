@@ -20,9 +20,7 @@ import pyarrow as pa
 from PIL import Image
 
 from recordmill.format import shard_index
-from recordmill.format.features import Feature, Features
 from recordmill.format.file_info import file_info
-from recordmill.format.framing import frame
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     Manifest,
@@ -35,6 +33,8 @@ from recordmill.format.manifest import (
 )
 from recordmill.format.schema import schema_text
 from recordmill.format.tfds import tfds_files
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.tfrecord.framing import frame
 
 LABELS = ("rose", "tulip")
 FEATURES: Features = {

@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from recordmill.format.features import Feature
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import LABELS, Row, make_dataset, picture
 from tests.paths import ROOT
 

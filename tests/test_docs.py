@@ -30,8 +30,8 @@ from recordmill.pipelines.text import TextConfig
 from recordmill.pipelines.video import VideoConfig
 from recordmill.processes.pool import close_shared_pool
 from recordmill.storage.files import Location
-from tests.films import make_film
 from tests.paths import BOXES, DEMO, ROOT
+from tests.video_files import make_film
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONFIGS = {

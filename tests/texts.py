@@ -8,7 +8,8 @@ import unicodedata
 
 import pyarrow as pa
 
-from recordmill.transforms.model import batch, unicode_tables
+from recordmill import unicode_tables
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Context
 from tests.paths import SMS
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Filtered, Reason, RecordError, Reject, RunError
-from recordmill.format.features import Feature, Features
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.model.data_type import (
     Artifact,
     Context,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 import pyarrow as pa
 
-from recordmill.format.example import encode_examples
+from recordmill.tfrecord.example import encode_examples
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 
@@ -28,7 +28,7 @@ class EncodeExamples(beam.PTransform):
     """Encode batches: a feature per column in, serialized Examples (bytes) out.
 
     The output is the input of Beam's own `beam.io.WriteToTFRecord`. Column types are mapped as in
-    `recordmill.format.example`.
+    `recordmill.tfrecord.example`.
 
     Example::
 

@@ -19,7 +19,7 @@ from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Context, Source
 from recordmill.transforms.sources.files.folders import FileTree
@@ -27,7 +27,6 @@ from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder
 
 _REJECTS = "rejects"
-_CHUNK = 64  # images of a task, and of a batch of its output: a few MiB
 
 
 class ImageBatches(NamedTuple):
@@ -116,8 +115,8 @@ def _run_ahead(
     """Yield the results of `encode_columns` in order, with up to two tasks per encoder process."""
     pool = shared_pool(workers)
     waiting: collections.deque[Future[tuple[bytes, Sequence[Reject]]]] = collections.deque()
-    for start in range(0, len(rows), _CHUNK):
-        chunk = batch.to_bytes(rows.slice(start, _CHUNK))
+    for start in range(0, len(rows), limits.IMAGE_ROWS):
+        chunk = batch.to_bytes(rows.slice(start, limits.IMAGE_ROWS))
         waiting.append(pool.submit(encode_columns, packed, chunk))
         if len(waiting) > 2 * pool.workers:
             yield waiting.popleft().result()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from benchmarks.peers.processes import PROCESSES, finish, shard, started
 from benchmarks.peers.work import label_of, list_keys, make_picture, number_labels
-from recordmill.format.example import encode_frames
+from recordmill.tfrecord.example import encode_frames
 
 _ROWS = 64  # Examples encoded at once
 

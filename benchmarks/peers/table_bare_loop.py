@@ -21,8 +21,8 @@ from tfx_bsl.coders.example_coder import (  # type: ignore[import-untyped]
 )
 
 from benchmarks.rows import LABEL, LABELS, NUMBERS
-from recordmill.format.checksums import mask_crcs
-from recordmill.format.framing import FOOTER_BYTES, HEADER_BYTES, frame_headers
+from recordmill.tfrecord.checksums import mask_crcs
+from recordmill.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, frame_headers
 
 _ROWS = 1 << 14  # Examples encoded at once
 

@@ -22,8 +22,8 @@ from tfx_bsl.coders.example_coder import (  # type: ignore[import-untyped]
 from benchmarks.measure import bar, two_cores
 from benchmarks.peers.table_bare_loop import as_lists
 from benchmarks.rows import NUMBERS
-from recordmill.format.example import encode_examples, encode_frames
 from recordmill.processes.environment import VARIABLES
+from recordmill.tfrecord.example import encode_examples, encode_frames
 
 _ROWS = 1 << 14  # of a record batch
 _AT_LEAST = 3  # ours over theirs, rows a second

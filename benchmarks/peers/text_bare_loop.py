@@ -22,8 +22,8 @@ from pyarrow import csv
 
 from benchmarks.documents import LENGTH, VOCABULARY
 from benchmarks.peers.processes import FORK, PROCESSES, finish, shard, started
-from recordmill.format.example import encode_frames
-from recordmill.format.flat_arrays import Ints
+from recordmill.tfrecord.example import encode_frames
+from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 
 _ROWS = 1 << 14  # Examples encoded at once

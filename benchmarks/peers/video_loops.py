@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from benchmarks.peers.processes import PROCESSES, finish, shard, started
-from recordmill.format.example import encode_frames
+from recordmill.tfrecord.example import encode_frames
 
 _ROWS = 16  # clips encoded at once
 _FRAMES, _STRIDE, _SIDE, _QUALITY = 16, 8, 112, 90

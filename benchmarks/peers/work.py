@@ -6,7 +6,7 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from recordmill.format.varint import encode_varint
+from recordmill.tfrecord.varint import encode_varint
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 

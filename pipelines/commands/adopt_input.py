@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recordmill.adopt.file_scan import SourceFile, file_compression
 from recordmill.errors import ConfigError
-from recordmill.format.framing import Compression
 from recordmill.format.manifest import shard_name
 from recordmill.storage.files import Location, StorageError, shown
-from recordmill.transforms.model.unicode_tables import mask_later
+from recordmill.tfrecord.framing import Compression
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.references import canonical_split
@@ -28,6 +27,7 @@ from recordmill.transforms.sources.files.walks import (
     split_pattern,
     walk,
 )
+from recordmill.unicode_tables import mask_later
 
 _TFRECORD_NAME = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
 # In addition to the names of split folders that `known_split` accepts.

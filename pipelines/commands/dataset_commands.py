@@ -17,7 +17,6 @@ from recordmill.checking import inspection, verify
 from recordmill.checking.shard_check import Damage, ShardReport
 from recordmill.errors import ConfigError, RunError
 from recordmill.format import manifest
-from recordmill.format.decode import Value, decoder
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
 from recordmill.pipelines.commands.in_processes import in_processes
@@ -28,6 +27,7 @@ from recordmill.profile.statistics_file import STATISTICS, SliceView, load_compa
 from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import Location
+from recordmill.tfrecord.decode import Value, decoder
 
 _DATASET = Group(10, "Dataset")
 _RECORD = Group(20, "One record")

@@ -81,7 +81,7 @@ class AnnotationsConfig(CommonConfig):
         " the upright one. auto compares with the image size in the annotations, and rejects images"
         " where both fit.",
     )
-    picture_class: Literal["auto", "none", "rarest", "largest"] = option(
+    image_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",
         group=ANNOTATIONS,
         shapes_bytes=True,
@@ -118,13 +118,13 @@ class AnnotationsConfig(CommonConfig):
         return "keep" if self.annotations else self.unlabelled
 
     @property
-    def image_class(self) -> ImageClass | None:
+    def image_class_rule(self) -> ImageClass | None:
         """Rule for the class of an image with several classes, or None for no class."""
-        if not self.annotations or self.picture_class == "none":
+        if not self.annotations or self.image_class == "none":
             return None
-        if self.picture_class == "auto":
+        if self.image_class == "auto":
             return "rarest" if self.balance != "none" else None
-        return self.picture_class
+        return self.image_class
 
     def object_options(self) -> ObjectOptions:
         """Return the handling of boxes. Raises ConfigError for invalid options."""
@@ -162,7 +162,7 @@ def annotated(config: AnnotationsConfig, files: Source) -> AnnotatedFiles:
         unannotated=config.unannotated,
         without_boxes=config.without_boxes,
         classes=reader.classes,
-        picture_class=config.image_class,
+        image_class=config.image_class_rule,
         with_classes=config.repeat_threshold is not None,
         stratum_size=_stratum_size(config) if config.stratify else None,
     )

@@ -19,9 +19,7 @@ import pyarrow.compute as pc
 from recordmill.adopt import class_numbers, feature_inference
 from recordmill.adopt.class_numbers import AdoptedClasses
 from recordmill.adopt.file_scan import Scan, SourceFile, read_columns
-from recordmill.format.features import Features
 from recordmill.format.file_info import file_info
-from recordmill.format.framing import Compression
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     JOB,
@@ -42,6 +40,8 @@ from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
+from recordmill.tfrecord.features import Features
+from recordmill.tfrecord.framing import Compression
 
 KIND = "adopt"
 

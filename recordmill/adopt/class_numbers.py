@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from recordmill.adopt.feature_inference import FeatureSummary, single_number
 from recordmill.errors import did_you_mean
-from recordmill.format.decode import Value
+from recordmill.tfrecord.decode import Value
 
 CONVENTIONAL = ("image/class/label", "label")  # names of features that usually hold the class
 NAMES = "image/class/text"  # the feature that usually holds the name of the class

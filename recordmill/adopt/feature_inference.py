@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from recordmill.format.decode import (
+from recordmill.tfrecord.decode import (
     ExampleError,
     Value,
     decode_example,
@@ -20,7 +20,7 @@ from recordmill.format.decode import (
     decode_steps,
     is_sequence_example,
 )
-from recordmill.format.features import DType, Feature, Features, Kind
+from recordmill.tfrecord.features import DType, Feature, Features, Kind
 
 _DTYPES: dict[str, DType] = {"i": "int64", "f": "float32"}  # by numpy's kind
 

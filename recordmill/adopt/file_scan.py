@@ -29,20 +29,20 @@ from recordmill.adopt.feature_inference import (
     InconsistentFeatureError,
 )
 from recordmill.checking.shard_check import Damage
-from recordmill.format import framing
-from recordmill.format.decode import ExampleError
 from recordmill.format.file_info import HashingReader
-from recordmill.format.framing import (
+from recordmill.job.staging import Staging, to_json
+from recordmill.reading.raw_arrays import RawArray
+from recordmill.storage.files import Location, shown
+from recordmill.storage.storage_errors import ChangedInputError, raise_storage_errors
+from recordmill.tfrecord import framing
+from recordmill.tfrecord.decode import ExampleError
+from recordmill.tfrecord.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
     Compression,
     FrameError,
     read_frames,
 )
-from recordmill.job.staging import Staging, to_json
-from recordmill.reading.raw_arrays import RawArray
-from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import ChangedInputError, raise_storage_errors
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
 # Another filesystem, no hard links, no permission to link the file, too many links.

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from recordmill.format.decode import Value, decoder
-from recordmill.format.features import DType, Feature, Features
+from recordmill.tfrecord.decode import Value, decoder
+from recordmill.tfrecord.features import DType, Feature, Features
 
 # The formats that recordmill writes. Another one of Pillow's, EPS, would start Ghostscript.
 _FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")

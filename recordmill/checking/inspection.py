@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from recordmill.format.decode import Value
-from recordmill.format.features import Feature, Features
 from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, index_name, load
 from recordmill.format.shard_index import read_index
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.drift import Comparison
 from recordmill.profile.statistics_file import SliceView
 from recordmill.storage.files import Location
+from recordmill.tfrecord.decode import Value
+from recordmill.tfrecord.features import Feature, Features
 
 _EXAMPLES = 3  # rejects shown per reason
 _VALUES = 8  # values shown per feature

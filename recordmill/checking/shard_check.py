@@ -13,10 +13,13 @@ import pyarrow.compute as pc
 
 from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.checking.split_leakage import ShardHashes
-from recordmill.format.decode import ExampleError
-from recordmill.format.features import Features
 from recordmill.format.file_info import FileInfo, HashingReader
-from recordmill.format.framing import (
+from recordmill.format.manifest import Shard
+from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.storage.files import Location, MissingError
+from recordmill.tfrecord.decode import ExampleError
+from recordmill.tfrecord.features import Features
+from recordmill.tfrecord.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
     Compression,
@@ -24,9 +27,6 @@ from recordmill.format.framing import (
     FrameError,
     read_frames,
 )
-from recordmill.format.manifest import Shard
-from recordmill.format.shard_index import IndexDamagedError, read_index
-from recordmill.storage.files import Location, MissingError
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
 

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from recordmill.errors import ConfigError
-from recordmill.format.features import Feature, Features
 from recordmill.format.file_info import FileInfo
-from recordmill.format.framing import Compression
 from recordmill.format.ledger import Ledger
 from recordmill.format.typed_json import as_object, take, take_mapping, take_texts
 from recordmill.storage.files import Location, shown
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.tfrecord.framing import Compression
 
 FORMAT = "recordmill/1"
 MANIFEST = "dataset.json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from recordmill.format.features import DType, Feature, Features
+from recordmill.tfrecord.features import DType, Feature, Features
 
 _LISTS = "##SEQUENCE##"  # the struct that holds the feature lists of SequenceExamples in TFX
 _TYPES = {"int64": "INT", "float32": "FLOAT", "string": "BYTES"}

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.format.features import Feature, Features
 from recordmill.format.manifest import SplitInfo
 from recordmill.format.schema import fixed_shape
+from recordmill.tfrecord.features import Feature, Features
 
 _CLASSES = "tensorflow_datasets.core.features"
 # The dtypes of tf.io.decode_raw; TFDS reads uint64 as int64 and casts the bits.

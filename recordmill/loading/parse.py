@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.errors import ConfigError
-from recordmill.format.features import Feature, Features
+from recordmill.tfrecord.features import Feature, Features
 
 Tensors = dict[str, Any]  # tf.Tensor or tf.RaggedTensor by the name of the feature
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.format.features import Feature, Features
 from recordmill.format.manifest import Manifest
 from recordmill.loading.options import LoadOptions
+from recordmill.tfrecord.features import Feature, Features
 
 _CHANNELS = (1, 3, 4)
 _RANKS = (3, 4)  # of images, and of clips

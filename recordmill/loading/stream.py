@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.format.framing import Compression
 from recordmill.loading.parts import FileRange, HostPart
+from recordmill.tfrecord.framing import Compression
 
 # Limits of the shuffle buffer. Records are already shuffled on disk; the buffer only gives every
 # epoch another order.

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from recordmill.format.decode import Value
+from recordmill.tfrecord.decode import Value
 
 _SHAPE = re.compile(r"(?:\?|[0-9]+)(?:x(?:\?|[0-9]+))*")
 _KINDS = "biufc"  # numpy's kinds: bool, integers, floats, complex

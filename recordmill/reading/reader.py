@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.decode import ExampleError
-from recordmill.format.framing import FrameError, payload_of, read_frames
 from recordmill.format.manifest import MANIFEST, Manifest, Shard, index_name, load
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.format.split_names import in_order
-from recordmill.format.typed_records import RecordDecoder, TypedRecord
 from recordmill.reading.tfrecord_files import FileDamagedError, find_files, read_files
 from recordmill.storage.files import Location, shown
+from recordmill.tfrecord.decode import ExampleError
+from recordmill.tfrecord.framing import FrameError, payload_of, read_frames
+from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
 
 Folder = str | os.PathLike[str] | Location
 Source = Folder | Sequence[Folder]

@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from recordmill.errors import RunError
-from recordmill.format.decode import (
+from recordmill.storage.files import Location, MissingError, shown
+from recordmill.tfrecord.decode import (
     ExampleError,
     decode_example,
     decode_steps,
     is_sequence_example,
     writable_array,
 )
-from recordmill.format.framing import HEADER_BYTES, FrameError, compression_of, read_frames
-from recordmill.storage.files import Location, MissingError, shown
+from recordmill.tfrecord.framing import HEADER_BYTES, FrameError, compression_of, read_frames
 
 _PATTERN = re.compile(r"[*?\[]")
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from recordmill.errors import ConfigError
-from recordmill.format.typed_records import TypedRecord
 from recordmill.reading.reader import Folder, Records
 from recordmill.reading.worker_sharding import even_part, shuffled, shuffled_blocks, slice_ranges
+from recordmill.tfrecord.typed_records import TypedRecord
 
 try:
     import torch

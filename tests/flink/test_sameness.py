@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
-from tests.films import make_film
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import Job, command
 from tests.paths import AIR, BOXES, SMALL_CLOTHING, SMS
+from tests.video_files import make_film
 
 
 def test_embedded(undisturbed, tmp_path):

@@ -12,12 +12,12 @@ from recordmill.checking import inspection
 from recordmill.checking.shard_check import Damage
 from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reason, Reject
-from recordmill.format.decode import decode_example
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import Manifest
 from recordmill.pipelines.terminal import report
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
+from recordmill.tfrecord.decode import decode_example
 from tests.make_dataset import make_dataset
 
 

@@ -14,7 +14,10 @@ from PIL import Image
 
 import recordmill
 from recordmill.storage.files import Location
-from tests.films import (
+from tests.image_runs import Made, encoders_kept, make, run
+from tests.paths import VIDEO
+from tests.s3_server import CREDENTIALS, s3_server
+from tests.video_files import (
     CLOSED_GOP,
     difference,
     frames_of,
@@ -26,9 +29,6 @@ from tests.films import (
     times_of,
     turn,
 )
-from tests.image_runs import Made, encoders_kept, make, run
-from tests.paths import VIDEO
-from tests.s3_server import CREDENTIALS, s3_server
 
 ALL = ("--splits", "train=1")
 # Of a frame by our scaling and JPEG of quality 90, against Pillow's of FFmpeg's default conversion:

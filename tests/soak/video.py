@@ -21,8 +21,8 @@ from benchmarks.measure import machine, python, run
 from recordmill.format.manifest import load
 from recordmill.reading.reader import read
 from recordmill.storage.files import Location
-from tests.films import difference, frames_of, resized
 from tests.soak.command import DifferenceError
+from tests.video_files import difference, frames_of, resized
 
 _LIMIT = 1 << 30  # bytes of the whole tree of processes
 _FRAMES, _STRIDE, _SIDE = 16, 8, 112

@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, RandomSampler, default_collate
 
 import recordmill
 from recordmill.errors import ConfigError
-from recordmill.format.decode import decode_example
-from recordmill.format.features import Feature
 from recordmill.format.manifest import ManifestError
+from recordmill.tfrecord.decode import decode_example
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, flowers, make_dataset
 from tests.reading_page import pictures_dataset, python_of
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN
-from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.label_sets import Held, RepeatFactors
 from recordmill.transforms.model.rank_cuts import (
     BEFORE_ALL,
@@ -153,8 +153,8 @@ def replicate(
         return
     ends = np.cumsum(times)
     total = int(ends[-1]) if len(rows) else 0
-    for start in range(0, total, batch.ROWS):
-        positions = np.arange(start, min(start + batch.ROWS, total))
+    for start in range(0, total, limits.BATCH_ROWS):
+        positions = np.arange(start, min(start + limits.BATCH_ROWS, total))
         taken = np.searchsorted(ends, positions, side="right")
         copies = (positions - (ends - times)[taken]).astype(np.int32)
         yield batch.set_column(rows.take(pa.array(taken)), batch.COPY, pa.array(copies))

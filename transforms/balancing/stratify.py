@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.balancing.quotas import FindThresholds
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.rank_cuts import Histogram, RankCut, Threshold, thresholds
 from recordmill.transforms.model.splits import (
     UNIT_KEY,
@@ -29,8 +29,6 @@ from recordmill.transforms.model.splits import (
 )
 from recordmill.transforms.staged.arrow_files import open_arrow
 from recordmill.transforms.staged.batches import RowScan
-
-_PARTITIONS = 64
 
 
 def unassigned(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -77,7 +75,7 @@ def _units(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield (partition, rows of (unit uint64, label string)) for a batch."""
     units = batch.unit_hashes(rows)
     table = pa.RecordBatch.from_pydict({"unit": pa.array(units), "label": batch.strata(rows)})
-    partition = batch.scale(units, _PARTITIONS)
+    partition = batch.scale(units, limits.PARTITIONS)
     for part in np.unique(partition).tolist():
         yield part, table.filter(pa.array(partition == part))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging, to_json
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_excluded, read_part, write_checked_part
 from recordmill.transforms.staged.row_reader import SAME
@@ -34,7 +34,7 @@ def duplicate_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tupl
 
     The rows of a piece have the columns same, key, name (of the part) and row (its index there).
     """
-    yield spill.BUCKETS, spill.inline(pa.RecordBatch.from_pydict({_PART: [to_json(part)]}))
+    yield limits.PARTITIONS, spill.inline(pa.RecordBatch.from_pydict({_PART: [to_json(part)]}))
     rows = read_part(part.name, staging=staging, columns=(batch.KEY, SAME))
     found = pa.RecordBatch.from_pydict(
         {
@@ -53,7 +53,7 @@ def find_duplicates(
     """Yield (name of a part, message): the rows to drop from it, or the part itself."""
     number, pieces = bucket
     found = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
-    if number == spill.BUCKETS:
+    if number == limits.PARTITIONS:
         for part in found[_PART].to_pylist():
             yield json.loads(part)["name"], (True, part)
         return

@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.batches import RowScan
 
-_PARTITIONS = 64
 _MAX_FOUND = 100  # leaking groups of a partition that are followed up; one refuses the input
 
 
@@ -27,7 +26,7 @@ def partition_groups(rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
     grouped = _grouped(rows)
     pairs = [_hashes(grouped[name]) for name in (batch.GROUP, batch.SPLIT)]
     found = np.unique(np.stack(pairs, axis=1), axis=0)
-    parts = batch.scale(found[:, 0], _PARTITIONS)
+    parts = batch.scale(found[:, 0], limits.PARTITIONS)
     for part in np.unique(parts).tolist():
         yield part, found[parts == part].tobytes()
 

@@ -16,13 +16,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.pool import process_count, shared_pool
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import RowCheck
 from recordmill.transforms.staged.encoder_tasks import check_rows
 from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
 from recordmill.transforms.staged.row_reader import RowReader, read_rows
-
-_CHUNK = 256  # rows that one task checks
 
 
 def check_part(
@@ -45,8 +43,8 @@ def _check(
 ) -> StagedPart:
     rows = read_part(part.name, staging=staging)
     pool = shared_pool(workers)
-    starts = range(0, len(rows), _CHUNK)
-    chunks = [batch.to_bytes(rows.slice(start, _CHUNK)) for start in starts]
+    starts = range(0, len(rows), limits.CHECK_ROWS)
+    chunks = [batch.to_bytes(rows.slice(start, limits.CHECK_ROWS)) for start in starts]
     futures = [pool.submit(check_rows, check, chunk) for chunk in chunks]
     kept: list[int] = []
     rejects: list[Reject] = []

@@ -8,18 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.batches import RowScan
 
-_PARTITIONS = 64
 _MAX_FOUND = 100  # repeated hashes of a partition that are followed up; one refuses the input
 
 
 def partition_hashes(rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
     """Yield (partition, hashes of keys as uint64 bytes) for a batch."""
     found = np.sort(batch.hashes(rows))
-    parts = batch.scale(found, _PARTITIONS)
-    edges = np.searchsorted(parts, np.arange(_PARTITIONS + 1)).tolist()
+    parts = batch.scale(found, limits.PARTITIONS)
+    edges = np.searchsorted(parts, np.arange(limits.PARTITIONS + 1)).tolist()
     for part, (start, end) in enumerate(itertools.pairwise(edges)):
         if start < end:
             yield part, found[start:end].tobytes()

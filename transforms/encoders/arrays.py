@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.format.features import DType, Feature, Features
-from recordmill.format.flat_arrays import offsets_of
+from recordmill.tfrecord.features import DType, Feature, Features
+from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch

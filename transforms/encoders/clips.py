@@ -15,7 +15,7 @@ import PIL
 import pyarrow as pa
 from PIL import features as pillow_features
 
-from recordmill.format.features import Feature, Features
+from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch

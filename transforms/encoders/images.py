@@ -11,8 +11,8 @@ import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
-from recordmill.format.features import Feature, Features
 from recordmill.storage.input_files import open_file, read_file
+from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
 from recordmill.transforms.imaging import resample

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.features import Feature
+from recordmill.tfrecord.features import Feature
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.ragged import string_array
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Filtered, Reason, RecordError
-from recordmill.format.features import Feature
+from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.labels import label_numbers
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
 from recordmill.transforms.imaging.geometry import Size

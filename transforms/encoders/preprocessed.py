@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RunError, did_you_mean
-from recordmill.format.features import Feature, Features
-from recordmill.format.flat_arrays import Ints, offsets_of
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Context, Encoded, RowOutcome

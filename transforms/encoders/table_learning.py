@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
+from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.table_options import (
     LEARNED_VALUES,
     MEAN,
@@ -30,7 +31,6 @@ from recordmill.transforms.encoders.table_options import (
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary, most_frequent
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.artifacts import read_artifact
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.model.user_columns import flat

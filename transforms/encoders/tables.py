@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError
-from recordmill.format.features import Feature, Features
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.table_learning import (
     LearnedNumbers,
@@ -37,7 +38,6 @@ from recordmill.transforms.encoders.table_options import (
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector, RowOutcome
-from recordmill.transforms.model.farmhash import fingerprint64
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.user_columns import (
     flat,

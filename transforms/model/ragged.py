@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.flat_arrays import Bytes, Ints, offsets_of
+from recordmill.tfrecord.flat_arrays import Bytes, Ints, offsets_of
 
 _Number = TypeVar("_Number", bound=np.generic)
 Places = Ints | npt.NDArray[np.int32]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.flat_arrays import stable_order
+from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch
 
 BUCKETS = 256

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.features import Features
 from recordmill.format.ledger import INPUT
 from recordmill.job.staging import Staging, to_json
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout
 from recordmill.transforms.model.window_options import WindowOptions
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
-from recordmill.format.features import Feature, Features
+from recordmill.tfrecord.features import Feature, Features
 
 
 def user_fields(rows: pa.Schema) -> list[pa.Field]:

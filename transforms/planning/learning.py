@@ -18,7 +18,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import RunError
 from recordmill.job.staging import Staging
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, Artifact, Prepared
 from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.staged import spill
@@ -28,7 +28,6 @@ from recordmill.transforms.staged.spill import Piece
 ITEM = "item"
 
 _RECORDS = "records"  # the column of the bucket that counts records, after the buckets of items
-_BUFFER = 32 << 20  # bytes of counts that a bundle collects before it emits them
 
 
 def add_up(counts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -96,10 +95,10 @@ class _CollectCounts(beam.DoFn):
         counts = batch.from_bytes(summary.counts.items)
         self._counts.append(counts)
         self._bytes += counts.nbytes
-        if self._bytes >= _BUFFER:
+        if self._bytes >= limits.COUNT_BYTES:
             self._counts = [add_up(self._counts)]
             self._bytes = self._counts[0].nbytes
-            if self._bytes >= _BUFFER // 2:
+            if self._bytes >= limits.COUNT_BYTES // 2:
                 yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -113,7 +112,7 @@ class _CollectCounts(beam.DoFn):
         records = pa.RecordBatch.from_pydict({_RECORDS: pa.array([self._records])})
         self.start_bundle()
         pieces = spill.into_buckets(counts, ITEM, self._staging)
-        return [(spill.BUCKETS, spill.inline(records)), *pieces]
+        return [(limits.PARTITIONS, spill.inline(records)), *pieces]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +126,7 @@ class _Learner:
     def select(self, bucket: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
         number, pieces = bucket
         counts = [spill.load(piece, staging=self.staging) for piece in pieces]
-        if number == spill.BUCKETS:
+        if number == limits.PARTITIONS:
             return batch.concat(counts)
         return self.analysis.select(add_up(counts))
 

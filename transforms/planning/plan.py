@@ -6,48 +6,25 @@ get it as a side input. `--dry-run` prints it and stops.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import re
-import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from recordmill.format.split_names import TRAIN
-from recordmill.job.staging import StagedPart, Staging, Verdict, to_json
-from recordmill.processes.pool import shared_pool
+from recordmill.job.staging import StagedPart, Verdict
 from recordmill.transforms.balancing.quotas import Quota
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.profiling import ProfileOutcome
+from recordmill.transforms.planning.refusals import nothing_left, refusal_of, unknown_splits
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
-from recordmill.transforms.staged.listing import read_excluded, read_part, with_staged_paths
+from recordmill.transforms.staged.listing import read_excluded
 
-TASK_BYTES = 8 << 20  # about the bytes that an encoder task reads and writes
-_SAMPLE_BYTES = 4 * TASK_BYTES  # limit of a task of the sample, unless one record exceeds it
-_TASK_ROWS = 1 << 14  # maximum rows of a task; large tasks look up frequent values only once
-_TASKS = 16  # minimum number of tasks of a split with more than 1024 rows per task
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """Means over the sample of a split.
-
-    record_bytes: size of a framed record, compressed if the dataset is. input_bytes: size of its
-    input. seconds: time to encode it.
-    """
-
-    record_bytes: int
-    input_bytes: int
-    seconds: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,8 +59,8 @@ class SplitPlan:
     def task_rows(self) -> int:
         """Number of rows that one task encodes and compresses; it depends on the plan alone."""
         each = self.estimate.record_bytes + self.estimate.input_bytes
-        rows = min(_TASK_ROWS, max(self.records // _TASKS, 1024))
-        return min(max(TASK_BYTES // max(each, 1), 1), rows)
+        rows = min(limits.TASK_ROWS, max(self.records // limits.MIN_TASKS, 1024))
+        return min(max(limits.TASK_BYTES // max(each, 1), 1), rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -230,17 +207,6 @@ def _unusable_splits(survey: Survey) -> list[str]:
     ]
 
 
-def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection[str]) -> list[str]:
-    """Return a sentence for each split that `num_shards` names and that does not exist."""
-    if not isinstance(num_shards, Mapping):
-        return []
-    return [
-        f"--num-shards names a split {name!r}, expected one of {', '.join(known)}"
-        for name in num_shards
-        if name not in known
-    ]
-
-
 def _unseen_label(labels: Sequence[str], run: RunSpec) -> list[str]:
     """Return a sentence if an option names a class that no record has; it may be misspelt."""
     if run.windows is None or run.windows.label.name in ("", *labels):
@@ -257,57 +223,6 @@ def _empty_splits(survey: Survey, run: RunSpec) -> list[str]:
         for name in run.splits
         if name not in survey.counts and not run.presplit
     ]
-
-
-def refusal_of(
-    rejected: int, seen: int, max_fraction: float, *, invalid: int, made: int
-) -> Verdict | None:
-    """Return the verdict if too many inputs, or too many of their records, were rejected.
-
-    rejected: number of rejects: inputs, and `invalid` records of inputs that have several.
-    seen: number of inputs. made: number of records that inputs should have given.
-    """
-    found = refusal(rejected - invalid, seen, max_fraction)
-    if found is None and invalid:
-        found = refusal(invalid, made, max_fraction, noun="records")
-    return found
-
-
-def refusal(
-    rejected: int,
-    seen: int,
-    max_fraction: float,
-    *,
-    option: str = "--max-reject-fraction",
-    noun: str = "inputs",
-) -> Verdict | None:
-    """Return the verdict if more than `max_fraction` of the inputs were rejected, else None.
-
-    option: name of the limit in the message. noun: plural noun for what was rejected.
-    """
-    if rejected <= max_fraction * seen:
-        return None
-    return Verdict(
-        f"{rejected} of {seen} {noun} were rejected ({rejected / seen:.1%}), more than"
-        f" {option} {max_fraction:g} allows: correct the input, or allow more"
-    )
-
-
-def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Verdict:
-    """Return the verdict on a run without a record to write.
-
-    seen: number of inputs. filtered: {option: number of inputs that it excluded}.
-    """
-    reasons = [f"{rejected} were rejected"] if rejected else []
-    reasons += [
-        f"{count} were filtered by --{option}" for option, count in sorted(filtered.items())
-    ]
-    todo = ["correct the input"] if rejected else []
-    todo += [f"relax --{option}" for option in sorted(filtered)]
-    return Verdict(
-        f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
-        f" {', or '.join(todo) or 'check the input'}"
-    )
 
 
 def _split_plan(
@@ -331,80 +246,3 @@ def _split_plan(
     return SplitPlan(
         before=ordered, after=after, shards=min(max(shards, 1), records), estimate=estimate
     )
-
-
-def sample_size(records: int) -> int:
-    """Return the size of the sample of a split: a hundredth of its records, from 16 to 256."""
-    return min(max(records // 100, 16), 256, records)
-
-
-def measure(
-    samples: Mapping[str, pa.RecordBatch],
-    records: Mapping[str, int],
-    *,
-    context: Context,
-    run: RunSpec,
-) -> dict[str, Estimate]:
-    """Estimate each split by encoding a sample; on resume return the estimate of the earlier run.
-
-    samples: {split: its records of smallest rank}, as in `Survey`. records: {split: number of
-    records}.
-    """
-    staging = run.staging
-    stored = staging.read_json("estimate.json")
-    if stored is not None:
-        return {name: Estimate(**estimate) for name, estimate in stored.items()}
-    pool = shared_pool(run.workers)
-    packed = pack_encoder(run.encoder, context)
-    started = time.perf_counter()
-    chunks = {}
-    sizes = {}
-    for name, sample in samples.items():
-        rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
-        rows = with_staged_paths(rows, staging)
-        if batch.SIZE in rows.schema.names:
-            sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
-        else:
-            sizes[name] = rows.nbytes // len(rows)
-        step = max(min(len(rows) // 8, _SAMPLE_BYTES // max(sizes[name], 1)), 1)
-        chunks[name] = collections.deque(
-            pool.submit(encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), run.compression)
-            for at in range(0, len(rows), step)
-        )
-    results = {name: _sizes(futures) for name, futures in chunks.items()}
-    taken = sum(int(sample_size(records[name])) for name in samples)
-    seconds = (time.perf_counter() - started) / max(taken, 1)
-    estimates = {}
-    for name, (kept, total) in results.items():
-        # If no record of the sample could be encoded, estimate by the size of the inputs.
-        each = total // kept if kept else sizes[name] + 64
-        estimates[name] = Estimate(record_bytes=each, input_bytes=sizes[name], seconds=seconds)
-    staging.place("estimate.json").write_bytes(to_json(estimates))
-    return estimates
-
-
-def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int]:
-    """Return the numbers of kept records and bytes; futures are dropped early to free memory."""
-    kept = total = 0
-    while futures:
-        chunk = futures.popleft().result()
-        kept += len(chunk.kept)
-        total += len(chunk.data)
-    return kept, total
-
-
-def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:
-    """Read the rows of a sample, in its order."""
-    names = sample["part"].to_pylist()
-    at = np.asarray(sample["row"])
-    batches = []
-    positions: list[int] = []
-    for name in sorted(set(names)):
-        chosen = [i for i, other in enumerate(names) if other == name]
-        rows = read_part(name, staging=staging)
-        batches.append(rows.take(pa.array(at[chosen])))
-        positions += chosen
-    joined = batch.concat(batches).take(pa.array(np.argsort(positions)))
-    count = len(joined)
-    joined = batch.set_column(joined, batch.SPLIT, pa.repeat(split, count))
-    return batch.set_column(joined, batch.COPY, pa.array(np.zeros(count, np.int32)))

@@ -25,22 +25,21 @@ from tensorflow_transform.tf_metadata import metadata_io
 from tfx_bsl.tfxio.tensor_adapter import TensorAdapterConfig
 
 from recordmill.errors import ConfigError
-from recordmill.format.features import DType, Feature
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging, to_json
+from recordmill.tfrecord.features import DType, Feature
 from recordmill.transforms.encoders.preprocessed import (
     FEATURES_FILE,
     FOLDER,
     as_lists,
     load_function,
 )
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.user_columns import user_feature, user_fields
 from recordmill.transforms.planning.learning import Learned
 from recordmill.transforms.staged.batches import Element, Problem
 
-_ROWS = 1000  # rows of a batch that is analyzed
 _TYPES = {"int64": pa.int64(), "float32": pa.float32(), "string": pa.binary()}
 
 
@@ -126,8 +125,8 @@ def _train_rows(
         return
     rows = element.read(staging, columns=None)
     train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
-    for start in range(0, len(train), _ROWS):
-        some = train.slice(start, _ROWS)
+    for start in range(0, len(train), limits.TFT_ROWS):
+        some = train.slice(start, limits.TFT_ROWS)
         columns = {}
         for name in names:
             values, edges = as_lists(some[name])

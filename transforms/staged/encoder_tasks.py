@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject
-from recordmill.format.example import encode_frames
-from recordmill.format.framing import gzip_member
+from recordmill.tfrecord.example import encode_frames
+from recordmill.tfrecord.framing import gzip_member
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoder, RowCheck, RowOutcome
 

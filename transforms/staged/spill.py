@@ -15,14 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.flat_arrays import stable_order
 from recordmill.job.staging import Staging
-from recordmill.transforms.model import batch
+from recordmill.tfrecord.flat_arrays import stable_order
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.arrow_files import read_range
-
-BUFFER = 64 << 20  # bytes that a worker collects before it writes a spill file
-BUCKETS = 64  # hash buckets of `into_buckets`
-_INLINE = 1 << 20  # `into_buckets` sends rows of up to this many bytes inline
 
 # (b"IPC stream", "", 0, 0) inline, (b"", file, offset, length) spilled. Beam's coder for tuples is
 # fast.
@@ -75,8 +71,8 @@ def into_buckets(rows: pa.RecordBatch, by: str, staging: Staging) -> list[tuple[
     """
     if not len(rows):
         return []
-    buckets = batch.scale(batch.hash_strings(rows[by]), BUCKETS)
-    if rows.nbytes > _INLINE:
+    buckets = batch.scale(batch.hash_strings(rows[by]), limits.PARTITIONS)
+    if rows.nbytes > limits.INLINE_BYTES:
         return spill(rows, buckets, staging)
     return [(bucket, inline(part)) for bucket, part in split_by_shard(rows, buckets)]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.flat_arrays import stable_order
+from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.statistics.column_statistics import Column, ColumnStatistics

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 
 TIME = "__time__"  # int64: microseconds since 1970
 SERIES = "__series__"  # string: name of the series
 
-BUCKETS = 64
 NAMES = 32  # maximum number of names of series that a survey keeps
 _SAMPLES = 512  # about the number of sampled times of a part
 _STEPS = 32  # time steps that are counted for a part: its most frequent ones
@@ -114,4 +113,4 @@ class TimeSurvey:
 def buckets_of(series: pa.Array) -> Ints:
     """Return the bucket of each row, given the name of its series: int64[n]."""
     codes, names = batch.encode(series)
-    return batch.scale(batch.hash_strings(names), BUCKETS)[codes]
+    return batch.scale(batch.hash_strings(names), limits.PARTITIONS)[codes]

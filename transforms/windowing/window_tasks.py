@@ -16,7 +16,7 @@ import pyarrow as pa
 from recordmill.errors import Reason, Reject, RunError
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
@@ -44,8 +44,6 @@ from recordmill.transforms.windowing.windows import (
     without_repeats,
 )
 
-ROWS = 1 << 16  # about the number of rows of a cell
-_INLINE = 1 << 20  # rows of up to this many bytes go through the shuffle inline
 _INTERVALS = 1 << 32  # cell = bucket * _INTERVALS + number of its time interval
 
 
@@ -83,7 +81,7 @@ class Windowing:
         """Return cells and splits in time, from the survey of all rows."""
         options = self.options
         step = survey.step if options.step is None else options.step
-        starts = survey.starts(ROWS, step=options.step)
+        starts = survey.starts(limits.CELL_ROWS, step=options.step)
         timeline = Timeline(step=step, cuts=self._cuts(survey))
         return TimePlan(timeline=timeline, starts=starts, problem=self._problem(survey))
 
@@ -124,7 +122,7 @@ def into_cells(part: StagedPart, plan: TimePlan, windowing: Windowing) -> list[t
     for bucket in np.unique(buckets).tolist():
         mine = buckets == bucket
         cells[mine] += np.searchsorted(plan.starts[bucket], times[mine], side="right")
-    if rows.nbytes > _INLINE:
+    if rows.nbytes > limits.INLINE_BYTES:
         return spill.spill(rows, cells, windowing.staging)
     return [(cell, spill.inline(one)) for cell, one in spill.split_by_shard(rows, cells)]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, Ints
@@ -26,7 +26,6 @@ from recordmill.transforms.windowing.window_layout import OF_SERIES, START
 _INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
 _GROUP = "__step__"  # int64: number of the (series, step) of a row, for resampling
 _PLACE = "__place__"  # int64: index in its run of a row carried over; -1 for other rows
-_BYTES = 4 << 20  # about the bytes of windows that are made at a time
 
 Mask = npt.NDArray[np.bool_]
 
@@ -247,7 +246,7 @@ class WindowCutter:
 
     def _at_once(self, rows: pa.RecordBatch) -> int:
         each: int = max(rows.nbytes // len(rows), 1) * self._options.window
-        return max(min(_BYTES // each, batch.ROWS), 1)
+        return max(min(limits.WINDOW_BYTES // each, limits.BATCH_ROWS), 1)
 
     def _emit(self, rows: pa.RecordBatch, places: Ints, starts: Ints) -> WindowedRows:
         window = self._options.window

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from recordmill.errors import Reject
-from recordmill.format.features import Features
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import (
     INPUT,
@@ -32,8 +31,10 @@ from recordmill.format.tfds import tfds_files
 from recordmill.job import publishing
 from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.run_spec import RunSpec
-from recordmill.transforms.planning.plan import Plan, nothing_left, refusal_of
+from recordmill.transforms.planning.plan import Plan
+from recordmill.transforms.planning.refusals import nothing_left, refusal_of
 from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_part
 
 

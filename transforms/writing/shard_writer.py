@@ -27,7 +27,7 @@ from recordmill.format import shard_index
 from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan, SplitPlan
@@ -35,12 +35,6 @@ from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chun
 from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
-
-_LOOK_AHEAD = 32 << 20  # bytes of results per encoder process, over all writers of this process
-_SHARDS_AT_ONCE = 2  # shards of a bundle that are written concurrently
-_DIGEST_ROWS = 1 << 14  # rows are hashed in slices of up to this many rows,
-_DIGEST_BYTES = 4 << 20  # and about this many bytes
-_MAX_ROW_BYTES = 128 << 20  # bytes of rows of all shards in progress; a single shard may exceed it
 
 
 class _TaskBudget:
@@ -58,7 +52,11 @@ class _TaskBudget:
 
     def take(self, size: int, *, tasks: int, must: bool) -> bool:
         with self._lock:
-            if not must and self._tasks >= tasks and self._bytes + size > tasks * _LOOK_AHEAD:
+            if (
+                not must
+                and self._tasks >= tasks
+                and self._bytes + size > tasks * limits.LOOK_AHEAD_BYTES
+            ):
                 return False
             if not must and self._tasks >= 8 * tasks:
                 return False
@@ -86,7 +84,8 @@ class _RowBudget:
     def hold(self, size: int) -> Iterator[None]:
         """Wait until there is room for a shard of this size, and reserve it."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= _MAX_ROW_BYTES)
+            most = limits.ROW_BYTES
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= most)
             self._bytes += size
         try:
             yield
@@ -265,8 +264,8 @@ class ShardWriter:
         digest = hashlib.sha256(to_json([context, plan.splits[split].task_rows, self.groups]))
         if rows is not None:
             # In slices, because serializing all rows at once would double their memory.
-            fitting = _DIGEST_BYTES * len(rows) // max(rows.nbytes, 1)
-            step = min(max(fitting, 1), _DIGEST_ROWS)
+            fitting = limits.DIGEST_BYTES * len(rows) // max(rows.nbytes, 1)
+            step = min(max(fitting, 1), limits.DIGEST_ROWS)
             for start in range(0, len(rows), step):
                 digest.update(batch.to_buffer(rows.slice(start, step)))
         return digest.hexdigest()
@@ -371,13 +370,13 @@ class WriteShard(beam.DoFn):
 
     def setup(self) -> None:
         self._writer.check_versions()
-        self._threads = ThreadPoolExecutor(_SHARDS_AT_ONCE, thread_name_prefix="shard")
+        self._threads = ThreadPoolExecutor(limits.SHARDS_AT_ONCE, thread_name_prefix="shard")
 
     def start_bundle(self) -> None:
         self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
 
     def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
-        if len(self._writing) == _SHARDS_AT_ONCE:
+        if len(self._writing) == limits.SHARDS_AT_ONCE:
             yield self._oldest()
         self._writing.append(self._threads.submit(self._writer.write, *element, plan))
 

@@ -16,7 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.errors import RunError
 from recordmill.job.staging import Staging
 from recordmill.transforms.balancing.quotas import replicate
-from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
+from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged import spill
@@ -96,7 +96,7 @@ class CutIntoPieces(beam.DoFn):
         self._rows.append(rows)
         self._shards.append(shards)
         self._bytes += rows.nbytes
-        if self._bytes >= spill.BUFFER:
+        if self._bytes >= limits.SPILL_BYTES:
             yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:

@@ -20,8 +20,6 @@ import recordmill
 from recordmill.adopt.file_scan import file_compression
 from recordmill.checking.verify import verify
 from recordmill.errors import ConfigError
-from recordmill.format.features import Feature
-from recordmill.format.framing import frame
 from recordmill.job import publishing
 from recordmill.job.staging import FOLDER
 from recordmill.pipelines.cli import main
@@ -29,6 +27,8 @@ from recordmill.pipelines.commands import adopt_job
 from recordmill.pipelines.commands.adopt_command import adopt_main
 from recordmill.pipelines.commands.adopt_input import incomplete, natural, split_of
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Feature
+from recordmill.tfrecord.framing import frame
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_dataset_of
 from tests.make_dataset import example, flowers, make_dataset, picture

@@ -19,9 +19,9 @@ from recordmill.adopt.feature_inference import (
     merge_summaries,
 )
 from recordmill.checking.conformance import Conformance
-from recordmill.format.decode import ExampleError
-from recordmill.format.features import Feature
 from recordmill.reading.raw_arrays import RawArray
+from recordmill.tfrecord.decode import ExampleError
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import _feature, _field, example, picture
 
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from recordmill.checking.conformance import Conformance, NonconformingError
-from recordmill.format.features import Feature
+from recordmill.tfrecord.features import Feature
 
 PAIRS = Feature(dtype="int64", shape=(None, 2))
 ROWS = Feature(dtype="string", kind="raw", raw_dtype="int16", raw_shape=(None, 3))

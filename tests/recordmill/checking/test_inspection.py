@@ -14,11 +14,11 @@ from recordmill.checking.inspection import (
     inspect,
     save_image,
 )
-from recordmill.format.decode import decode_example
-from recordmill.format.features import Feature
 from recordmill.format.file_info import file_info
 from recordmill.reading.reader import read_payloads
 from recordmill.storage.files import Location
+from recordmill.tfrecord.decode import decode_example
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import FEATURES, LABELS, make_dataset, picture, rewrite
 
 

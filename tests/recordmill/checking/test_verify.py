@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from recordmill.checking.shard_check import Damage
 from recordmill.checking.verify import VerificationReport, verify
 from recordmill.format import shard_index
-from recordmill.format.framing import frame
 from recordmill.format.manifest import Manifest, ManifestError, digest_of
 from recordmill.storage.files import Location
+from recordmill.tfrecord.framing import frame
 from tests.make_dataset import FEATURES, Row, flowers, make_dataset, rewrite
 
 TRAIN = "train.tfrecord-00000-of-00002"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.format.features import Feature
 from recordmill.format.file_info import FileInfo
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
@@ -22,6 +21,7 @@ from recordmill.format.manifest import (
     shard_name,
 )
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import FEATURES, make_dataset
 
 COUNTS = st.integers(0, 2**62)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from recordmill.format.features import Feature
 from recordmill.format.schema import FeatureSpec, feature_spec, fixed_shape, schema_text
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import FEATURES, LABELS
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from recordmill.format.features import Feature
 from recordmill.format.manifest import Shard, SplitInfo
 from recordmill.format.tfds import tfds_files
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import FEATURES, LABELS, Row, flower, flowers, make_dataset
 
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recordmill
-from recordmill.format.features import Feature
 from recordmill.format.manifest import Shard
 from recordmill.loading.parts import host_part
 from recordmill.storage.files import Location
+from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, make_dataset
 
 RECORDS = 53

@@ -9,9 +9,9 @@ import tensorflow as tf
 from PIL import Image
 
 import recordmill
-from recordmill.format.features import Feature
 from recordmill.loading import images
 from recordmill.loading.options import AUGMENTATIONS
+from recordmill.tfrecord.features import Feature
 from recordmill.transforms.imaging import augment as when_written
 from tests.make_dataset import Row, make_dataset
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import recordmill
-from recordmill.format.framing import frame
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
 from recordmill.reading.reader import DatasetDamagedError, RecordPlace, read_payloads
 from recordmill.storage.files import Location
+from recordmill.tfrecord.framing import frame
 from tests.make_dataset import FEATURES, Row, flowers, make_dataset
 from tests.paths import TFRECORDS
 from tests.reading_page import pictures_dataset, python_of

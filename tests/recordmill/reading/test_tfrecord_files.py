@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import recordmill
-from recordmill.format.framing import frame
 from recordmill.format.manifest import ManifestError
 from recordmill.reading.tfrecord_files import FileDamagedError
 from recordmill.storage.files import MissingError
+from recordmill.tfrecord.framing import frame
 from tests.make_dataset import example, make_dataset
 from tests.paths import TFRECORDS
 

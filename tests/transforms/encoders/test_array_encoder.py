@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from recordmill.errors import ConfigError, Reject
-from recordmill.format.example import encode_examples
-from recordmill.format.features import Features
-from recordmill.format.typed_records import RecordDecoder
 from recordmill.loading import parse
+from recordmill.tfrecord.example import encode_examples
+from recordmill.tfrecord.features import Features
+from recordmill.tfrecord.typed_records import RecordDecoder
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import DTYPES
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
@@ -246,7 +246,7 @@ def test_chunks_are_those_of_a_loop(shape, fortran, size, stride, rest, data, tm
 
 
 def test_more_records_than_a_part_of_a_listing_holds(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(batch, "ROWS", 10)
+    monkeypatch.setattr(limits, "BATCH_ROWS", 10)
     files = {name: np.arange(7 * size) for name, size in {"a": 3, "b": 1, "c": 5}.items()}
     folder = save(tmp_path / "in", **files, odd=np.zeros((40, 2)))
     np.savez(tmp_path / "more.npz", x=np.arange(35), y=np.arange(35) % 4)

@@ -344,7 +344,7 @@ def test_the_example_of_the_tutorials(captioned, tmp_path):
     made = make(
         tmp_path / "out",
         *("--input", BOXES, "--annotations", captioned, "--resize-mode", "none", *flags, *SPLIT),
-        *("--picture-class", "largest", "--captions", "first"),
+        *("--image-class", "largest", "--captions", "first"),
     )
     spec = {
         "image_raw": tf.io.FixedLenFeature([], tf.string),
@@ -484,7 +484,7 @@ def test_what_variation_pushes_out_rejects_no_picture(options, tmp_path):
     made = make(
         *(tmp_path / "out", *pictures, "--boxes", "reject", *options),
         *("--size", "50x100", "--balance", "oversample"),
-        *("--balance-target", 20, "--picture-class", "largest"),
+        *("--balance-target", 20, "--image-class", "largest"),
     )
     assert made.rejects == {"c.png": "bad_value"}
     counts = {at: len(boxes_of(example)) for at, example in made.examples().items()}

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from recordmill.errors import ConfigError, Reason, RunError
-from recordmill.format.example import encode_examples
-from recordmill.format.features import Feature
+from recordmill.tfrecord.example import encode_examples
+from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder
 from recordmill.transforms.imaging.pixels import ImageOptions
 from recordmill.transforms.model import batch

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
-from recordmill.format.example import encode_examples
-from recordmill.format.features import Feature
 from recordmill.format.schema import feature_spec
+from recordmill.tfrecord.example import encode_examples
+from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization import subwords

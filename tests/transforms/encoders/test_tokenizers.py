@@ -11,6 +11,7 @@ import tensorflow as tf
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.text.duplicate_texts import SameText, duplicate_hash
 from recordmill.transforms.encoders.text.text_augment import augment_words
 from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
@@ -22,7 +23,6 @@ from recordmill.transforms.encoders.tokenization.tokenizers import (
     tokenize,
 )
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.farmhash import fingerprint64
 from recordmill.transforms.model.ragged import Flat, string_array, string_bytes
 from tests.texts import SAMPLES, is_assigned, listed, rows_of, sms, strings
 

@@ -16,13 +16,10 @@ from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.model.rank_cuts import BEFORE_ALL
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import assign
-from recordmill.transforms.planning import plan
-from recordmill.transforms.planning.plan import (
-    SplitPlan,
-    make_plan,
-    refusal,
-    sample_size,
-)
+from recordmill.transforms.planning import estimates
+from recordmill.transforms.planning.estimates import Estimate, sample_size
+from recordmill.transforms.planning.plan import SplitPlan, make_plan
+from recordmill.transforms.planning.refusals import refusal
 from recordmill.transforms.planning.survey import SAMPLE, Survey
 from recordmill.transforms.staged.listing import read_part, stage_listing
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
@@ -172,7 +169,7 @@ def test_sample_size(records, size):
 
 def test_the_first_estimate_is_kept(survey, monkeypatch):
     first = planned(*survey)
-    monkeypatch.setattr(plan, "shared_pool", None)
+    monkeypatch.setattr(estimates, "shared_pool", None)
     assert planned(*survey) == first
 
 
@@ -236,7 +233,7 @@ def test_spilling_counts_the_copies(new):
     ],
 )  # fmt: skip
 def test_rows_of_a_task(records, each, rows):
-    estimate = plan.Estimate(record_bytes=each // 2, input_bytes=each - each // 2, seconds=0)
+    estimate = Estimate(record_bytes=each // 2, input_bytes=each - each // 2, seconds=0)
     after = {"a": records}
     assert SplitPlan(before=after, after=after, shards=1, estimate=estimate).task_rows == rows
 
@@ -256,7 +253,7 @@ def test_refusal(rejected, seen, fraction, refused):
 
 
 def test_verdicts_stop_before_anything_is_encoded(new, monkeypatch):
-    monkeypatch.setattr(plan, "shared_pool", None)
+    monkeypatch.setattr(estimates, "shared_pool", None)
     survey, parts, staging = new([("a", "a", b"v")])
     found = planned(survey, parts, staging, listing_rejects=1)
     assert found.verdict.message.startswith("1 of 2 inputs were rejected (50.0%)")
@@ -270,7 +267,7 @@ def test_verdicts_stop_before_anything_is_encoded(new, monkeypatch):
 
 
 def test_filtered_rows_are_reported_by_option(new, monkeypatch):
-    monkeypatch.setattr(plan, "shared_pool", None)
+    monkeypatch.setattr(estimates, "shared_pool", None)
     _, _, staging = new([("a", "a", b"v")])
     staging.place("checked").make_dirs()
     outcome = to_json({"rejects": [], "filtered": {"min-size": 3}})
@@ -284,7 +281,7 @@ def test_filtered_rows_are_reported_by_option(new, monkeypatch):
 
 @pytest.mark.parametrize("name", ["a/b", "..", "été", "a b"])
 def test_a_split_that_no_file_can_be_named_after(new, monkeypatch, name):
-    monkeypatch.setattr(plan, "shared_pool", None)
+    monkeypatch.setattr(estimates, "shared_pool", None)
     found = planned(*new([("k", "a", b"v")], splits=(name,)))
     assert found.verdict.message == (
         f"the input names a split {name!r}, expected letters, digits, _ and -, because files are"

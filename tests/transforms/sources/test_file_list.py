@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.sources.files import file_stat, references
 from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls, number_text
 from recordmill.transforms.sources.rows.file_list import FileList, normal_path
@@ -466,7 +466,8 @@ def test_lines_that_cannot_be_parsed(folder: pathlib.Path) -> None:
 def test_the_type_of_a_column_is_that_of_all_its_rows(
     name: str, values: list[Any], expected: pa.DataType, folder: pathlib.Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(batch, "ROWS", 1)  # a type guessed from the first block would be wrong
+    # A type guessed from the first block would be wrong.
+    monkeypatch.setattr(limits, "BATCH_ROWS", 1)
     listing = _write_table(folder, name, {"path": ["a.jpg"] * 4, "v": values})
     rows, rejects, schema = scan(listing)
     assert (len(rows), rejects) == (4, [])
@@ -483,7 +484,7 @@ def test_nested_json(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> N
         {"path": "a.jpg", "box": [0.5, 2], "odd": "text", "mixed": [], "none": None},
         {"path": "a.jpg", "box": [1, None], "odd": "text", "mixed": [], "none": None},
     ]
-    monkeypatch.setattr(batch, "ROWS", 1)  # types come from all the rows
+    monkeypatch.setattr(limits, "BATCH_ROWS", 1)  # types come from all the rows
     listing = write(folder, "l.jsonl", "\n".join(map(json.dumps, rows)))
     rows, rejects, schema = scan(listing)
     assert [r.detail[:46] for r in rejects] == ["row 4: a null inside the list in column 'box',"]
@@ -636,7 +637,7 @@ def test_each_path_is_queried_once(folder: pathlib.Path, monkeypatch: pytest.Mon
         return stat(path, **options)
 
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\n" * 50)
-    monkeypatch.setattr(batch, "ROWS", 10)
+    monkeypatch.setattr(limits, "BATCH_ROWS", 10)
     monkeypatch.setattr(os, "stat", counted)
     rows, _, _ = scan(listing)
     assert len(rows) == 100
@@ -648,7 +649,7 @@ def test_a_small_path_cache_changes_nothing(
 ) -> None:
     listing = write(folder, "l.csv", "path\n" + "a.jpg\nb.jpg\ngone\n" * 20)
     before = scan(listing)
-    monkeypatch.setattr(batch, "ROWS", 2)
+    monkeypatch.setattr(limits, "BATCH_ROWS", 2)
     monkeypatch.setattr(file_stat, "_CACHED", 3)
     assert scan(listing)[:2] == before[:2]
     assert max(len(p.rows or []) for p in FileList(path=str(listing)).scan()) <= 2

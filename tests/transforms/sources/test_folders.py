@@ -16,7 +16,7 @@ import pytest
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import read_file
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.folders import (
     NOT_IMAGES,
@@ -409,7 +409,7 @@ def test_an_unreadable_root(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "ROWS", 3)
+    monkeypatch.setattr(limits, "BATCH_ROWS", 3)
     fill(tmp_path, *(f"roses/{i}" for i in range(5)), "loose1", "loose2")
     parts = list(FileTree(input=str(tmp_path)).scan())
     sizes = [(0 if p.rows is None else len(p.rows)) + len(p.rejects) for p in parts]

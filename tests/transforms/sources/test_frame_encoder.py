@@ -11,8 +11,8 @@ from PIL import Image
 from recordmill.errors import RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.sources.video.frame_encoder import FrameEncoder
-from tests.films import difference, picture, resized
 from tests.paths import VIDEO
+from tests.video_files import difference, picture, resized
 
 NEAR = 3  # levels that JPEG of quality 90 moves flat colours at most
 

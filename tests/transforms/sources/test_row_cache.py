@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
+from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Layout
-from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.table_rows import TableRows
 
@@ -52,7 +52,7 @@ class Input:
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(references, "PART_BYTES", 120)
+    monkeypatch.setattr(limits, "PART_BYTES", 120)
 
 
 @given(st.lists(st.lists(ROWS, min_size=1, max_size=30), min_size=1, max_size=3), st.booleans())

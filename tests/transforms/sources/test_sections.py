@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats import json_blocks, text_files
 from recordmill.transforms.sources.row_formats.open_rows import (
     infer_types,
@@ -126,7 +126,7 @@ def read_by(file: RowFile, size: int) -> tuple[list[tuple[int, dict[str, Any]]],
     for section in sections:
         for part in file.read(section, wanted, ()):
             assert part.columns.schema == wanted
-            assert len(part.columns) == len(part.numbers) <= batch.ROWS
+            assert len(part.columns) == len(part.numbers) <= limits.BATCH_ROWS
             part.columns.validate(full=True)
             rows += zip(part.numbers.tolist(), part.columns.to_pylist(), strict=True)
             bad += part.bad
@@ -167,7 +167,7 @@ def test_sections_of_tables(
     expected, left_open = fields_of(body, b"," if quotes else None)
     file = opened(path, quoting="on" if quotes else "off")
     with (
-        mock.patch.object(text_files, "READ_BYTES", chunk),
+        mock.patch.object(limits, "BATCH_BYTES", chunk),
         mock.patch.object(text_files, "_FIRST_READ", 8 + chunk),
     ):
         if left_open and quotes:
@@ -223,7 +223,7 @@ def test_sections_of_json_lines(
     path = folder / "t.jsonl"
     path.write_text(end.join(lines) + (end if last else ""), newline="")
     with (
-        mock.patch.object(text_files, "READ_BYTES", chunk),
+        mock.patch.object(limits, "BATCH_BYTES", chunk),
         mock.patch.object(text_files, "_FIRST_READ", chunk),
     ):
         rows, bad = read_by(opened(path), size)
@@ -304,7 +304,7 @@ def test_sections_hold_few_rows(
         header = ["text,n"] if "csv" in name else []
         data = "\n".join([*header, *lines]).encode()
         path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    monkeypatch.setattr(batch, "ROWS", rows_at_most)
+    monkeypatch.setattr(limits, "BATCH_ROWS", rows_at_most)
     file = opened(path)
     rows, _ = read_by(file, 8 << 20)
     assert [number for number, _ in rows] == list(range(1, 51))

@@ -20,11 +20,9 @@ from recordmill.errors import ConfigError, Reason, Reject, RunError
 from recordmill.processes import pool
 from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Layout, RowSource
 from recordmill.transforms.sources.files import references
-from recordmill.transforms.sources.row_formats import text_files
-from recordmill.transforms.sources.row_formats.row_file import READ_BYTES
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.text_folders import TextFolder
@@ -61,8 +59,8 @@ class Read:
                 self.filtered.update(read.filtered)
                 if read.rows is not None:
                     assert read.rows.schema == self.layout.columns
-                    assert 0 < len(read.rows) <= batch.ROWS
-                    assert read.rows.nbytes < 3 * READ_BYTES // 2 or len(read.rows) == 1
+                    assert 0 < len(read.rows) <= limits.BATCH_ROWS
+                    assert read.rows.nbytes < 3 * limits.BATCH_BYTES // 2 or len(read.rows) == 1
                     assert not read.rows["text"].null_count
                     read.rows.validate(full=True)
                     self.rows += read.rows.to_pylist()
@@ -460,7 +458,7 @@ def test_types_hold_all_rows_of_all_files(
         else:
             content = json.dumps({k: v for k, v in row.items() if v is not None})
         write(tmp_path / f"{number}{name}", content)
-    monkeypatch.setattr(references, "_PART_FILES", 2)
+    monkeypatch.setattr(limits, "PART_SECTIONS", 2)
     pattern = tmp_path / "[0-4]*"
     read = read_rows(pattern)
     assert [len(part) for part in read.parts] == [2, 2, 1]
@@ -588,7 +586,7 @@ def test_large_files_have_many_parts(
     write(tmp_path / "b.csv", "text,n\nlast,1\n")
     whole = read_rows(tmp_path, label_column="n")
     assert len(whole.parts) == 1
-    monkeypatch.setattr(references, "PART_BYTES", size)
+    monkeypatch.setattr(limits, "PART_BYTES", size)
     read = read_rows(tmp_path, label_column="n")
     assert len(read.parts) > 8_000 // size
     assert read.rows == whole.rows
@@ -606,7 +604,7 @@ def test_parts_are_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
     read = read_rows(write(tmp_path / "t.jsonl", lines))
     assert [row["n"] for row in read.rows] == list(range(100))
     assert len(read.parts) == 2
-    monkeypatch.setattr(batch, "ROWS", 10)
+    monkeypatch.setattr(limits, "BATCH_ROWS", 10)
     write(tmp_path / "s.csv.gz", gz(b"text\n" + b"x\n" * 35))
     assert len(read_rows(tmp_path / "s.csv.gz").rows) == 35
 
@@ -906,11 +904,11 @@ def test_many_documents_are_read_together(
 ) -> None:
     for number in range(25):
         write(tmp_path / f"{number:02}.txt", "x" * 10)
-    monkeypatch.setattr(references, "PART_BYTES", 95)
+    monkeypatch.setattr(limits, "PART_BYTES", 95)
     assert [len(part) for part in read_tree(tmp_path).parts] == [9, 9, 7]
-    monkeypatch.setattr(references, "_PART_FILES", 8)
+    monkeypatch.setattr(limits, "PART_SECTIONS", 8)
     assert [len(part) for part in read_tree(tmp_path).parts] == [8, 8, 8, 1]
-    monkeypatch.setattr(text_files, "READ_BYTES", 3)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 3)
     assert len(read_tree(tmp_path, documents="line").rows) == 25
 
 

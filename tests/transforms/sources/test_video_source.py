@@ -14,7 +14,7 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
@@ -23,7 +23,7 @@ from recordmill.transforms.sources.video.video_decoder import Packets, VideoFile
 from recordmill.transforms.sources.video.video_source import VideoSource
 from recordmill.transforms.staged.listing import read_part, stage_listing, with_staged_paths
 from recordmill.transforms.staged.row_reader import RowReader
-from tests.films import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
+from tests.video_files import CLOSED_GOP, OPEN_GOP, difference, frames_of, make_film, remuxed, spoil
 
 MAKES: dict[str, dict] = {
     "closed.mp4": {"options": CLOSED_GOP},
@@ -61,10 +61,10 @@ def packets_of(path: pathlib.Path) -> Packets:
 
 
 def source_of(
-    path: pathlib.Path, cut: ClipSampling, pictures: ImageOptions = RAW, **more
+    path: pathlib.Path, cut: ClipSampling, images: ImageOptions = RAW, **more
 ) -> VideoSource:
     return VideoSource(
-        files=FileTree(input=str(path), leave_out=()), cut=cut, pictures=pictures, **more
+        files=FileTree(input=str(path), leave_out=()), cut=cut, images=images, **more
     )
 
 
@@ -323,9 +323,8 @@ def test_a_missing_library_is_a_config_error_with_advice(missing, tmp_path, monk
 
 
 def test_staged_files_are_limited_in_bytes(tmp_path, monkeypatch) -> None:
-    from recordmill.transforms.sources.video import video_source
 
-    monkeypatch.setattr(video_source, "_ROW_BYTES", 100_000)
+    monkeypatch.setattr(limits, "VIDEO_STAGED_BYTES", 100_000)
     path = make_film(tmp_path / "x.mp4", 120)  # 9,216 bytes of pixels a frame
     found = read(source_of(path, ClipSampling(frames=4, stride=1)))
     sizes = [len(one.data) for one in found if one.data is not None]

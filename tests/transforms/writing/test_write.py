@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import Reject, RunError
-from recordmill.format.decode import decode_example
-from recordmill.format.framing import read_frames
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.storage.files import Location, StorageError
-from recordmill.transforms.model import batch
+from recordmill.tfrecord.decode import decode_example
+from recordmill.tfrecord.framing import read_frames
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
-from recordmill.transforms.planning.plan import TASK_BYTES, Estimate, Plan, SplitPlan
+from recordmill.transforms.planning.estimates import Estimate
+from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged import spill
 from recordmill.transforms.writing import shard_writer
 from recordmill.transforms.writing.dataset_manifest import close_ledger
@@ -57,7 +58,7 @@ def plan_for(rows, *, task_rows=2, shards=1):
         before=originals,
         after=collections.Counter(rows[batch.LABEL].to_pylist()),
         shards=shards,
-        estimate=Estimate(record_bytes=TASK_BYTES // task_rows, input_bytes=0, seconds=0),
+        estimate=Estimate(record_bytes=limits.TASK_BYTES // task_rows, input_bytes=0, seconds=0),
     )
     assert split.task_rows == task_rows
     context = Context(seed=5, labels=("a", "b"))
@@ -196,13 +197,13 @@ class LateFuture(Future):
         return super().cancel()
 
 
-def ahead(values, pool, *, record_bytes=TASK_BYTES):
+def ahead(values, pool, *, record_bytes=limits.TASK_BYTES):
     """Encodes rows one by one with a pool."""
     split = SplitPlan(
         before={},
         after={},
         shards=1,
-        estimate=Estimate(record_bytes=record_bytes, input_bytes=TASK_BYTES, seconds=0),
+        estimate=Estimate(record_bytes=record_bytes, input_bytes=limits.TASK_BYTES, seconds=0),
     )
     packed = shard_writer.pack_encoder(TinyEncoder(), Context(seed=0))
     rows = rows_of(values)
@@ -243,7 +244,11 @@ def test_results_come_in_order_though_they_are_ready_in_any():
 
 def test_looking_ahead_has_an_end():
     """Eight tasks a process where results are small, one a process where they are too large."""
-    for record_bytes, expected in ((TASK_BYTES // 64, 16), (TASK_BYTES, 8), (1 << 40, 2)):
+    for record_bytes, expected in (
+        (limits.TASK_BYTES // 64, 16),
+        (limits.TASK_BYTES, 8),
+        (1 << 40, 2),
+    ):
         pool = Late(2)
         chunks = ahead([b"v"] * 50, pool, record_bytes=record_bytes)
         next(chunks)

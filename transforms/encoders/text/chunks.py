@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.flat_arrays import Ints, offsets_of
+from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.subwords import Subwords, load_subwords
 from recordmill.transforms.encoders.tokenization.text_options import FROM_FILE, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, token_starts

@@ -9,8 +9,8 @@ from typing import Literal
 import pyarrow as pa
 import xxhash
 
+from recordmill import unicode_tables
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT
-from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.model.ragged import string_array
 
 

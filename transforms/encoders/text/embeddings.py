@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.flat_arrays import Ints
 from recordmill.storage.files import Location
+from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile, Floats
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.flat_arrays import Ints
+from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.model.ragged import string_array
 
 NAME = "@"  # separates the key of a pack's first text from the position in it

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.features import Feature, Features
-from recordmill.format.flat_arrays import Ints
+from recordmill import unicode_tables
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.text.embeddings import NAME, load_embeddings
 from recordmill.transforms.encoders.text.packing import end_each, pack
@@ -33,7 +34,7 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
     Vocabulary,
     load_vocabulary,
 )
-from recordmill.transforms.model import batch, unicode_tables
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.flat_arrays import Ints, offsets_of
+from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.tokenizers import split_whitespace
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array

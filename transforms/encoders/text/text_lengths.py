@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.flat_arrays import Ints
+from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT

@@ -19,7 +19,7 @@ from recordmill.transforms.encoders.tokenization.subwords import MODEL_FILE, lib
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, split_whitespace
 from recordmill.transforms.encoders.tokenization.vocabulary import TEXT, most_frequent
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import limits
 
 _WORDS = 1 << 20  # distinct words used for training, at most
 _LONGEST = 1000  # bytes: longer words are ignored
@@ -94,6 +94,6 @@ class BpeAnalysis:
 
 
 def _lines(counts: pa.RecordBatch) -> Iterator[str]:
-    for some in pa.Table.from_batches([counts]).to_batches(max_chunksize=batch.ROWS):
+    for some in pa.Table.from_batches([counts]).to_batches(max_chunksize=limits.BATCH_ROWS):
         for word, count in zip(some[_ITEM].to_pylist(), some[_COUNT].to_pylist(), strict=True):
             yield f"{word}\t{count}"

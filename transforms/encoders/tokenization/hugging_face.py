@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.flat_arrays import Ints, offsets_of
+from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.text_pieces import pieces, splits_at_spaces
 from recordmill.transforms.model.ragged import DictionaryStrings, flattened, picked, stretches
 

@@ -16,11 +16,11 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.format.flat_arrays import Ints
 from recordmill.storage.files import Location
+from recordmill.tfrecord.flat_arrays import Ints
+from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.tokenization.hugging_face import HuggingFace
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
-from recordmill.transforms.model.artifacts import read_artifact
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import flattened
 

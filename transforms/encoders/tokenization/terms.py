@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.flat_arrays import Ints, offsets_of
+from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.model.ragged import DictionaryStrings
 
 BETWEEN = " "  # joins the tokens of an n-gram, as in TensorFlow and scikit-learn

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.format.flat_arrays import Ints
+from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.model.ragged import DictionaryStrings, Flat, byte_table, translate
 
 # Normalizers that change characters alone or with the marks after them, and do not strip or add

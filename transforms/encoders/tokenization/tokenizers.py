@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.flat_arrays import Ints, offsets_of
+from recordmill import unicode_tables
+from recordmill.tfrecord.flat_arrays import Ints, offsets_of
 from recordmill.transforms.encoders.tokenization.text_options import Tokenizer, Unicode
 from recordmill.transforms.encoders.tokenization.words import find_words, word_edges
-from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,
     Flat,

@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
-from recordmill.format.flat_arrays import Ints
+from recordmill.tfrecord.flat_arrays import Ints
+from recordmill.transforms.encoders.artifacts import read_artifact
+from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import UNKNOWN, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.artifacts import read_artifact
 from recordmill.transforms.model.data_type import Artifact
-from recordmill.transforms.model.farmhash import fingerprint64
 from recordmill.transforms.model.ragged import string_array
 
 TEXT = "text"  # name of the column

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.flat_arrays import Bytes, Ints
+from recordmill.tfrecord.flat_arrays import Bytes, Ints
 from recordmill.transforms.encoders.tokenization import word_pattern
 from recordmill.transforms.model.ragged import (
     DictionaryStrings,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
 from recordmill.transforms.model.data_type import ListingPart, Source
 from recordmill.transforms.model.label_sets import (
@@ -32,7 +32,6 @@ from recordmill.transforms.model.label_sets import (
 Unannotated = Literal["reject", "keep", "drop"]
 WithoutBoxes = Literal["keep", "drop"]
 
-_PART_BYTES = 8 << 20  # of rows with objects
 _COUNTED = 1 << 12  # images counted at a time
 _NAMED = 5  # images named in a note
 
@@ -47,7 +46,7 @@ class AnnotatedFiles:
     unannotated: whether to reject, keep or drop images without annotations.
     without_boxes: whether to keep or drop images without objects.
     classes: allowed classes in the order of their numbers; by default those of the annotations.
-    picture_class: which class of its objects becomes the class of an image.
+    image_class: which class of its objects becomes the class of an image.
     with_classes: whether rows list all classes of an image, if its class is the rarest.
     stratum_size: minimum number of images of a stratum; None if splits are not stratified.
     """
@@ -58,7 +57,7 @@ class AnnotatedFiles:
     unannotated: Unannotated = "reject"
     without_boxes: WithoutBoxes = "keep"
     classes: tuple[str, ...] | None = None
-    picture_class: ImageClass | None = None
+    image_class: ImageClass | None = None
     with_classes: bool = False
     stratum_size: int | None = None
     _found: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -136,7 +135,7 @@ class AnnotatedFiles:
 
     def _count(self, annotations: AnnotationReader) -> None:
         """Count classes and sets of classes in a pass over the annotations, if options need it."""
-        wanted = self.picture_class == "rarest" or self.stratum_size is not None
+        wanted = self.image_class == "rarest" or self.stratum_size is not None
         if not wanted or OBJECTS not in annotations.fields.names:
             return
         counts = LabelCounts()
@@ -154,15 +153,15 @@ class AnnotatedFiles:
         """
         counts: LabelCounts | None = self._found.get("counts")
         labels: Sequence[str | None] = [None] * len(columns)
-        if self.picture_class == "largest":
+        if self.image_class == "largest":
             labels = largest(columns)
         if counts is None:
             return {batch.LABEL: pa.array(labels, pa.string())}
         sets = sets_of(columns)
-        if self.picture_class == "rarest":
+        if self.image_class == "rarest":
             labels = rarest(sets, counts)
         found = {batch.LABEL: pa.array(labels, pa.string())}
-        if self.with_classes and self.picture_class == "rarest":
+        if self.with_classes and self.image_class == "rarest":
             found[batch.CLASSES] = pa.array(sets, pa.list_(pa.string()))
         alike: Mapping[LabelSet, str] | None = self._found.get("strata")
         if alike is not None:
@@ -176,7 +175,7 @@ class AnnotatedFiles:
         at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
         places = np.array(at, np.int64)
         known = np.flatnonzero(places >= 0)
-        step = batch.ROWS
+        step = limits.BATCH_ROWS
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
         if self.unannotated == "reject":
@@ -232,7 +231,7 @@ class AnnotatedFiles:
         }
 
     def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Yield rows with their annotations, in parts of about `_PART_BYTES`."""
+        """Yield rows with their annotations, in parts of about `limits.PART_BYTES`."""
         if OBJECTS in columns.schema.names:
             for name, values in self._classify(columns).items():  # replaces labels of folders
                 rows = batch.set_column(rows, name, values)
@@ -245,7 +244,7 @@ class AnnotatedFiles:
             joined = joined.filter(some)
             if dropped:
                 yield ListingPart(filtered={"without-boxes": dropped})
-        parts = max(-(-joined.nbytes // _PART_BYTES), 1)
+        parts = max(-(-joined.nbytes // limits.PART_BYTES), 1)
         step = max(-(-len(joined) // parts), 1)
         for start in range(0, len(joined), step):
             yield ListingPart(rows=joined.slice(start, step))

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from recordmill import unicode_tables
 from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.storage.files import Location
-from recordmill.transforms.model import batch, unicode_tables
+from recordmill.transforms.model import batch
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location, is_uri
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.arrays.array_file import Span
@@ -42,8 +42,6 @@ LABELS = (
 )
 
 _DECLARED = b"recordmill.arrays"  # metadata of the column ARRAY: dtype and shape of all records
-_REQUESTS = 32  # concurrent requests to an object store
-_PROBED = 4096  # files probed at a time
 
 _LISTED = (
     pa.field(ARRAY, pa.string()),
@@ -139,8 +137,8 @@ class ArraySource:
                 yield listed
                 continue
             yield dataclasses.replace(listed, rows=None)
-            for start in range(0, len(rows), _PROBED):
-                some = rows.slice(start, _PROBED)
+            for start in range(0, len(rows), limits.PROBED_FILES):
+                some = rows.slice(start, limits.PROBED_FILES)
                 seen += len(some)
                 if self.probe.label_input is not None and seen > 1:
                     raise ConfigError(
@@ -232,12 +230,12 @@ class ArraySource:
         )
 
     def _list(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
-        """Yield the usable files and rejects, in parts of up to `batch.ROWS` records."""
+        """Yield the usable files and rejects, in parts of up to `limits.BATCH_ROWS` records."""
         rows = self.probe.with_name_labels(rows)
         rejects: list[Reject] = []
         at: list[int] = []
         more: list[tuple[str, str | None, int, int]] = []
-        room = batch.ROWS
+        room = limits.BATCH_ROWS
         for row, (key, found) in enumerate(
             zip(rows[batch.KEY].to_pylist(), self._probe_all(rows), strict=True)
         ):
@@ -256,7 +254,7 @@ class ArraySource:
                 first = last
                 if not room:
                     yield ListingPart(rows=_with_arrays(rows, at, more), rejects=rejects)
-                    rejects, at, more, room = [], [], [], batch.ROWS
+                    rejects, at, more, room = [], [], [], limits.BATCH_ROWS
         if at or rejects:
             yield ListingPart(rows=_with_arrays(rows, at, more) if at else None, rejects=rejects)
 
@@ -267,7 +265,7 @@ class ArraySource:
         if not any(is_uri(file[0]) for file in files):
             yield from map(self.probe.inspect, files)
             return
-        with ThreadPoolExecutor(_REQUESTS) as pool:
+        with ThreadPoolExecutor(limits.REQUESTS) as pool:
             yield from pool.map(self.probe.inspect, files)
 
     def _output_dtype(self, stored: StoredArray) -> str:

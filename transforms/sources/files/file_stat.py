@@ -17,9 +17,9 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location, is_uri
 from recordmill.storage.storage_errors import error_code, raise_storage_errors, short_cause
 from recordmill.storage.stores import ArrowFiles
+from recordmill.transforms.model import limits
 
 _CACHED = 1 << 17  # paths, at most
-_REQUESTS = 32  # concurrent requests to an object store
 _SPECIAL = (
     (modes.S_ISFIFO, "a pipe"),
     (modes.S_ISSOCK, "a socket"),
@@ -148,7 +148,7 @@ def _stat_local(path: str) -> FileStat | RejectCause:
 def _stat_remote(places: dict[str, Location]) -> dict[str, FileStat | RejectCause]:
     if not places:
         return {}
-    with concurrent.futures.ThreadPoolExecutor(_REQUESTS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(limits.REQUESTS) as pool:
         return dict(zip(places, pool.map(_stat_object, places.values()), strict=True))
 
 

@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.row_formats.row_file import SECTION_BYTES, FileSection
+from recordmill.transforms.sources.row_formats.row_file import FileSection
 
 Unlabelled = Literal["reject", "keep"]
 LINE_BREAK = re.compile("[\n\r]")
@@ -75,13 +75,10 @@ END = "__end__"
 ROW = "__row__"
 SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START, END, ROW))])
 
-PART_BYTES = SECTION_BYTES  # approximate size of the sections in a part
-_PART_FILES = 1024  # sections in a part, at most
-
 
 @dataclasses.dataclass
 class ReferenceCollector:
-    """Collects references, rejects and filter counts into parts of `batch.ROWS` rows.
+    """Collects references, rejects and filter counts into parts of `limits.BATCH_ROWS` rows.
 
     totals: counts of all parts taken so far, by description.
     """
@@ -116,7 +113,7 @@ class ReferenceCollector:
     @property
     def full(self) -> bool:
         """True if the part should be taken."""
-        return len(self.rows) + len(self.rejects) >= batch.ROWS
+        return len(self.rows) + len(self.rejects) >= limits.BATCH_ROWS
 
     def take(self) -> ListingPart:
         """Return the items collected since the last call."""
@@ -153,7 +150,11 @@ class SectionCollector(ReferenceCollector):
         """Return whether a section of `size` bytes fits into the current part."""
         if not self.rows:
             return True
-        return self.bytes + size <= PART_BYTES and len(self.rows) < _PART_FILES and not self.full
+        return (
+            self.bytes + size <= limits.PART_BYTES
+            and len(self.rows) < limits.PART_SECTIONS
+            and not self.full
+        )
 
     def add_section(
         self, file: File, section: FileSection, *, label: str | None, split: str | None

@@ -11,9 +11,9 @@ import fastavro
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, group_units, split_rows
-from recordmill.transforms.sources.row_formats.row_file import SECTION_BYTES, FileSection
+from recordmill.transforms.sources.row_formats.row_file import FileSection
 
 _SYNC = 16  # bytes of the sync marker after a block
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -39,7 +39,7 @@ _TIMES: Mapping[str, pa.DataType] = {
 class AvroFile(ColumnarFile):
     """Avro file. A section is a range of blocks, given by byte offsets."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+    def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         with self._opened() as (file, _):
             places, units = [file.tell()], []
             while head := _block(file):
@@ -67,7 +67,7 @@ class AvroFile(ColumnarFile):
         with self.origin.parsing():
             for record in reader:
                 records.append(record)
-                if len(records) == batch.ROWS:
+                if len(records) == limits.BATCH_ROWS:
                     yield from _batches(records, fields, names)
                     records = []
             yield from _batches(records, fields, names)

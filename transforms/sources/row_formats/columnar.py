@@ -12,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import (
-    READ_BYTES,
-    SECTION_BYTES,
     BadRow,
     FileSection,
     Origin,
@@ -89,7 +87,7 @@ class ColumnarFile:
 class ParquetFile(ColumnarFile):
     """Parquet file. A section is a range of row groups."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+    def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         with self._opened() as file:
             groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
         yield from group_units([(g.num_rows, g.total_byte_size) for g in groups], size)
@@ -104,7 +102,7 @@ class ParquetFile(ColumnarFile):
             found = [file.metadata.row_group(group) for group in groups]
             each = sum(g.total_byte_size for g in found) / max(sum(g.num_rows for g in found), 1)
             yield from file.iter_batches(
-                batch_size=int(min(max(READ_BYTES / max(each, 1), 1), batch.ROWS)),
+                batch_size=int(min(max(limits.BATCH_BYTES / max(each, 1), 1), limits.BATCH_ROWS)),
                 row_groups=groups,
                 columns=None if list(names) == file.schema_arrow.names else names,
                 use_threads=False,
@@ -120,7 +118,7 @@ class ParquetFile(ColumnarFile):
 class ArrowFile(ColumnarFile):
     """Arrow IPC file. A section is a range of record batches; a stream is one section."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+    def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         total = self.origin.size or 0
         with self._opened(narrow=True) as reader:
             if isinstance(reader, pa.RecordBatchStreamReader):
@@ -166,8 +164,8 @@ class ArrowFile(ColumnarFile):
 
 
 def split_rows(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split rows into parts of up to `batch.ROWS` rows and `READ_BYTES`, but at least one row."""
-    if len(rows) > 1 and (len(rows) > batch.ROWS or rows.nbytes > READ_BYTES):
+    """Split rows into parts of up to `BATCH_ROWS` rows and `BATCH_BYTES`, but at least one row."""
+    if len(rows) > 1 and (len(rows) > limits.BATCH_ROWS or rows.nbytes > limits.BATCH_BYTES):
         half = len(rows) // 2
         yield from split_rows(rows.slice(0, half))
         yield from split_rows(rows.slice(half))
@@ -179,7 +177,7 @@ def group_units(units: Sequence[tuple[int, int]], size: int) -> Iterator[FileSec
     """Group units of (rows, bytes) into sections of about `size` bytes each."""
     start, row, rows, taken = 0, 1, 0, 0
     for unit, (count, weight) in enumerate(units):
-        if unit > start and (taken + weight > size or rows + count > batch.ROWS):
+        if unit > start and (taken + weight > size or rows + count > limits.BATCH_ROWS):
             yield FileSection(start, unit, row, taken)
             start, row, rows, taken = unit, row + rows, 0, 0
         rows, taken = rows + count, taken + weight

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from recordmill.errors import ConfigError
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.csv_blocks import (
     TRAILING,
@@ -19,7 +20,6 @@ from recordmill.transforms.sources.row_formats.csv_blocks import (
 )
 from recordmill.transforms.sources.row_formats.row_boundaries import LargeRow
 from recordmill.transforms.sources.row_formats.row_file import (
-    SECTION_BYTES,
     FileSection,
     Origin,
     QuoteAnomalies,
@@ -49,7 +49,7 @@ class DelimitedFile:
         """Return the names of the columns, without types."""
         return {name: ColumnType() for name in self._names}
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+    def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         begin = self._file.begin if self._shape.columns else self._first_row[1]
         if self._shape.columns:
             self._refuse_header()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import Reason
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnType,
@@ -19,7 +20,6 @@ from recordmill.transforms.sources.row_formats.column_types import (
     unify,
 )
 from recordmill.transforms.sources.row_formats.row_file import (
-    SECTION_BYTES,
     BadRow,
     FileSection,
     Origin,
@@ -49,7 +49,7 @@ class JsonLines:
     def header(self) -> ColumnTypes | None:
         return None
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+    def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
@@ -99,7 +99,7 @@ class PlainLines:
     def header(self) -> ColumnTypes | None:
         return {LINE: ColumnType((pa.string(),), nullable=False)}
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+    def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         return self._file.sections(self._file.begin, size)
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:

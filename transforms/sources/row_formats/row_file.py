@@ -15,10 +15,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-
-SECTION_BYTES = 8 << 20  # approximate size of a section of a splittable file
-READ_BYTES = 8 << 20  # approximate size of the rows in memory at a time
 
 # Errors of pyarrow, of decompressors, and of numbers too large for their column.
 _UNREADABLE = (
@@ -55,7 +53,7 @@ class BadRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Up to `batch.ROWS` rows of a file.
+    """Up to `limits.BATCH_ROWS` rows of a file.
 
     columns: the values. numbers: row numbers, int64[n]. bad: rows that could not be parsed. blank:
     count of rows that were skipped because they have no value.
@@ -104,10 +102,10 @@ class RowFile(Protocol):
     def header(self) -> ColumnTypes | None:
         """Return the columns that the file declares before its rows, None if it declares none."""
 
-    def sections(self, size: int = SECTION_BYTES) -> Iterator[FileSection]:
+    def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         """Yield consecutive sections that cover all rows.
 
-        A section has about `size` bytes and up to `batch.ROWS` rows if the file is splittable.
+        A section has about `size` bytes and up to `BATCH_ROWS` rows if the file is splittable.
         """
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.row_boundaries import (
     Block,
     IntArray,
@@ -26,7 +26,6 @@ from recordmill.transforms.sources.row_formats.row_boundaries import (
     row_ends,
 )
 from recordmill.transforms.sources.row_formats.row_file import (
-    READ_BYTES,
     BadRow,
     FileSection,
     Origin,
@@ -49,7 +48,7 @@ codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ig
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineBlock:
-    """Up to `batch.ROWS` consecutive rows of UTF-8 without blank rows.
+    """Up to `limits.BATCH_ROWS` consecutive rows of UTF-8 without blank rows.
 
     ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. bad: rejected
     rows.
@@ -126,7 +125,7 @@ class TextFile:
             row = 0
             while True:
                 within = int(np.searchsorted(places, at + size, side="right"))
-                cut = min(within, row + batch.ROWS - count)
+                cut = min(within, row + limits.BATCH_ROWS - count)
                 if cut >= len(places):
                     count += len(places) - row
                     break
@@ -315,14 +314,14 @@ class TextFile:
 
 
 def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    size = _FIRST_READ if length is None else READ_BYTES
+    size = _FIRST_READ if length is None else limits.BATCH_BYTES
     while length is None or length:
         data = file.read(size if length is None else min(size, length))
         if not data:
             return
         yield data
         length = None if length is None else length - len(data)
-        size = READ_BYTES
+        size = limits.BATCH_BYTES
 
 
 def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
@@ -340,13 +339,13 @@ def _empty_block(bad: list[BadRow]) -> LineBlock:
 
 
 def _parts(lines: LineBlock) -> Iterator[LineBlock]:
-    """Split a block into blocks of up to `batch.ROWS` rows. The first one has the bad rows."""
-    for row in range(0, max(len(lines.ends), 1), batch.ROWS):
+    """Split a block into blocks of up to `BATCH_ROWS` rows. The first one has the bad rows."""
+    for row in range(0, max(len(lines.ends), 1), limits.BATCH_ROWS):
         start = int(lines.ends[row - 1]) if row else 0
-        ends = lines.ends[row : row + batch.ROWS]
+        ends = lines.ends[row : row + limits.BATCH_ROWS]
         yield LineBlock(
             data=lines.data[start : int(ends[-1])] if len(ends) else b"",
             ends=ends - start,
-            numbers=lines.numbers[row : row + batch.ROWS],
+            numbers=lines.numbers[row : row + limits.BATCH_ROWS],
             bad=() if row else lines.bad,
         )

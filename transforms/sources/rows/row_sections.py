@@ -16,15 +16,13 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
 from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import shown
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import ListingPart
-from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify
 from recordmill.transforms.sources.row_formats.columnar import split_rows
 from recordmill.transforms.sources.row_formats.row_file import (
-    READ_BYTES,
     FileSection,
     QuoteAnomalies,
     Rows,
@@ -54,7 +52,7 @@ def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[ListingPart
             file, split = one
             with _as_config_error(file):
                 opened = rows.open(file)
-                for section in opened.sections(references.PART_BYTES):
+                for section in opened.sections(limits.PART_BYTES):
                     if not found.has_room(section.size):
                         yield found.take()
                     found.add_section(file, section, label=None, split=split)
@@ -158,15 +156,15 @@ def numbered_keys(file: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
-    """Merge and split parts to up to `batch.ROWS` rows and about `READ_BYTES` each."""
+    """Merge and split parts to up to `BATCH_ROWS` rows and about `BATCH_BYTES` each."""
     rows: list[pa.RecordBatch] = []
     rejects: list[Reject] = []
     filtered: collections.Counter[str] = collections.Counter()
     for part in parts:
         for piece in () if part.rows is None else split_rows(part.rows):
             count, size = len(piece), piece.nbytes
-            full = sum(map(len, rows)) + count > batch.ROWS
-            if rows and (full or sum(one.nbytes for one in rows) + size > READ_BYTES):
+            full = sum(map(len, rows)) + count > limits.BATCH_ROWS
+            if rows and (full or sum(one.nbytes for one in rows) + size > limits.BATCH_BYTES):
                 yield ListingPart(rows=batch.concat(rows), rejects=rejects, filtered=filtered)
                 rows, rejects, filtered = [], [], collections.Counter()
             rows.append(piece)

@@ -12,9 +12,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Layout, ListingPart
-from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.folders import (
     ARCHIVES,
@@ -175,7 +174,7 @@ class TextFolder:
             found.bytes += file.size
             return
         try:
-            for section in self._open(file).sections(references.PART_BYTES):
+            for section in self._open(file).sections(limits.PART_BYTES):
                 if not found.has_room(section.size):
                     yield found.take()
                 found.add_section(file, section, label=label, split=split)

@@ -18,9 +18,9 @@ import pyarrow as pa
 import xxhash
 
 from recordmill.errors import Reason, RecordError, Reject, RunError
-from recordmill.format.flat_arrays import offsets_of
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
+from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.ragged import fixed_lists

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from recordmill import unicode_tables
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.transforms.model import unicode_tables
 
 Segment = tuple[float | None, float | None]  # start and end in seconds
 

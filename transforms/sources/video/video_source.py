@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Layout, ListingPart, Source
 from recordmill.transforms.sources.video.clip_plan import (
     Clip,
@@ -42,12 +42,7 @@ SECTION = "__section__"  # string: a `ClipSection`, null for a whole video
 FROM, TO = "__from__", "__to__"  # float64, nullable: start and end of a segment in seconds
 COUNTS = "__counts__"  # int64: number of inputs that a row of the listing counts as
 
-_REQUESTS = 32  # concurrent requests to an object store
 _THREADS = 4  # threads that probe local files
-_PROBED = 64  # videos probed at a time; the times of all frames of long ones are in memory
-_PART_BYTES = 2 << 20  # of the videos of a task
-_PART_ROWS = 256
-_ROW_BYTES = 16 << 20  # of the frames in a staged file
 _NEAR = Fraction(1, 50)  # tolerance for the frame rate of a header
 
 
@@ -95,7 +90,7 @@ class VideoSource:
     """Lists videos with their headers, and reads their clips.
 
     files: source of references.
-    pictures: how frames are resized and encoded.
+    images: how frames are resized and encoded.
     cut: how clips are sampled.
     start, end: columns of the listing with seconds; then a row is a segment of a video.
     max_clip_bytes: maximum size of the encoded frames of a clip.
@@ -106,7 +101,7 @@ class VideoSource:
     """
 
     files: Source
-    pictures: ImageOptions = dataclasses.field(default_factory=ImageOptions)
+    images: ImageOptions = dataclasses.field(default_factory=ImageOptions)
     cut: ClipSampling = dataclasses.field(default_factory=ClipSampling)
     start: str | None = None
     end: str | None = None
@@ -206,7 +201,7 @@ class VideoSource:
                     rate = self._rate(video, section)
                     for clip, frames in self._clips(video, section):
                         found.add(row, clip, frames, rate=rate)
-                        if found.bytes >= _ROW_BYTES:
+                        if found.bytes >= limits.VIDEO_STAGED_BYTES:
                             yield found.take()
                     if section.missing != 0:
                         found.reject_record(row, section.stop, _missing(section.missing))
@@ -264,7 +259,9 @@ class VideoSource:
                     rejects.append(Reject(keys[row], "read", error.reason, error.detail))
                     continue
                 for number, section in enumerate(sections):
-                    if at and (held + weight > _PART_BYTES or len(at) >= _PART_ROWS):
+                    if at and (
+                        held + weight > limits.VIDEO_PART_BYTES or len(at) >= limits.VIDEO_PART_ROWS
+                    ):
                         yield ListingPart(rows=_with_sections(rows, at, more), rejects=rejects)
                         rejects, at, more, held = [], [], [], 0
                     at.append(row)
@@ -282,10 +279,10 @@ class VideoSource:
         for row, (path, size, mtime, *segment) in enumerate(_values(rows, *names)):
             file = files.setdefault(path, _File(path, size, mtime, []))
             file.segments.append((row, (segment[0], segment[1])))
-        threads = _REQUESTS if any(map(is_uri, files)) else _THREADS
+        threads = limits.REQUESTS if any(map(is_uri, files)) else _THREADS
         with ThreadPoolExecutor(threads) as pool:
-            for first in range(0, len(files), _PROBED):
-                some = [*itertools.islice(files.values(), first, first + _PROBED)]
+            for first in range(0, len(files), limits.PROBED_VIDEOS):
+                some = [*itertools.islice(files.values(), first, first + limits.PROBED_VIDEOS)]
                 for file, probed in zip(some, pool.map(self._probe, some), strict=True):
                     if isinstance(probed, _ProbedVideo) and probed.has_sound:
                         self.scan_counts.with_sound += 1
@@ -295,8 +292,8 @@ class VideoSource:
         try:
             with VideoFile(file.path, size=file.size, mtime=file.mtime) as video:
                 height, width = video.pixels
-                if height * width > self.pictures.max_pixels:
-                    raise too_many_pixels(height, width, self.pictures)
+                if height * width > self.images.max_pixels:
+                    raise too_many_pixels(height, width, self.images)
                 self._check_bytes(height * width)
                 packets = video.packets() if file.size > self.section_above else None
                 return _ProbedVideo(video.has_sound, video.unit, packets)
@@ -305,9 +302,9 @@ class VideoSource:
 
     def _check_bytes(self, pixels: int) -> None:
         """Raise RecordError if the size of a clip is known and too large."""
-        if not self.pictures.is_raw or self.pictures.size is not None:
+        if not self.images.is_raw or self.images.size is not None:
             return
-        size = self.cut.frames * pixels * self.pictures.channels
+        size = self.cut.frames * pixels * self.images.channels
         if size > self.max_clip_bytes:
             raise RecordError(
                 Reason.TOO_LARGE,
@@ -334,7 +331,7 @@ class VideoSource:
         """Yield the clips of a section in order. Encodes each frame once."""
         clips = collections.deque(section.clips(self.cut, video.unit))
         needed = {number for clip in clips for number in clip.frames.tolist()}
-        encoder = FrameEncoder(self.pictures, aspect=video.aspect)
+        encoder = FrameEncoder(self.images, aspect=video.aspect)
         held: dict[int, EncodedFrame | RecordError] = {}
         for number, frame in decode_section(video, section):
             if number in needed:

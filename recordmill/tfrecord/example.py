@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.format.checksums import mask_crcs
-from recordmill.format.flat_arrays import Bytes, Ints, offsets_of
-from recordmill.format.framing import FOOTER_BYTES, HEADER_BYTES, frame_headers
-from recordmill.format.row_assembly import (
+from recordmill.tfrecord.checksums import mask_crcs
+from recordmill.tfrecord.flat_arrays import Bytes, Ints, offsets_of
+from recordmill.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, frame_headers
+from recordmill.tfrecord.row_assembly import (
     FieldLayout,
     RowField,
     assemble_rows,
@@ -37,7 +37,7 @@ from recordmill.format.row_assembly import (
     layout_of,
     row_sizes,
 )
-from recordmill.format.varint import encode_varint, encode_varints
+from recordmill.tfrecord.varint import encode_varint, encode_varints
 
 _Number = TypeVar("_Number", bound=np.generic)
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.format.decode import ExampleError, decode_sequence_example
-from recordmill.format.example import encode_frames
-from recordmill.format.framing import frame
 from recordmill.format.schema import feature_spec
 from recordmill.pipelines.cli import main
+from recordmill.tfrecord.decode import ExampleError, decode_sequence_example
+from recordmill.tfrecord.example import encode_frames
+from recordmill.tfrecord.framing import frame
 from tests.image_runs import Made, encoders_kept
 from tests.image_runs import make as make_any
 from tests.pipelines.test_sensor import OPTIONS, windows
-from tests.recordmill.format.test_example import field, kind_of, rows_of
+from tests.recordmill.tfrecord.test_example import field, kind_of, rows_of
 
 VALUES = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),

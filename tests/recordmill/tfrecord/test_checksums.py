@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.format.checksums import crc_changes, crcs_of_similar_rows
+from recordmill.tfrecord.checksums import crc_changes, crcs_of_similar_rows
 
 
 @given(st.data())

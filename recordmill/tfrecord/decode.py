@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.features import Features
-from recordmill.format.varint import decode_varints, read_varint
+from recordmill.tfrecord.features import Features
+from recordmill.tfrecord.varint import decode_varints, read_varint
 
 Value = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float32] | None
 Decode = Callable[[bytes], dict[str, Value]]

@@ -21,8 +21,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.checksums import crcs_of_similar_rows
-from recordmill.format.flat_arrays import Bytes, Ints, offsets_of, stable_order
+from recordmill.tfrecord.checksums import crcs_of_similar_rows
+from recordmill.tfrecord.flat_arrays import Bytes, Ints, offsets_of, stable_order
 
 _MIN_VECTORIZED_ROWS = 32  # with fewer rows a loop takes less time than numpy's overhead
 _MAX_TABLE_BYTES = 128  # with more differing bytes a CRC call per row is faster than tables

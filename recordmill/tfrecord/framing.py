@@ -17,7 +17,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.checksums import crc_changes, mask_crcs, masked_crc32c
+from recordmill.tfrecord.checksums import crc_changes, mask_crcs, masked_crc32c
 
 Compression = Literal["none", "gzip"]
 

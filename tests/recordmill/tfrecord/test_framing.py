@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recordmill.format import framing
-from recordmill.format.checksums import masked_crc32c
-from recordmill.format.framing import (
+from recordmill.tfrecord import framing
+from recordmill.tfrecord.checksums import masked_crc32c
+from recordmill.tfrecord.framing import (
     MAX_PAYLOAD_BYTES,
     FrameError,
     compression_of,

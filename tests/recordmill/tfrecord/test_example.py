@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.format import example
-from recordmill.format.decode import ExampleError, decode_example
-from recordmill.format.example import encode_examples, encode_frames
-from recordmill.format.framing import frame, gzip_member, read_frames
-from recordmill.format.varint import decode_varints, encode_varint, encode_varints, read_varint
+from recordmill.tfrecord import example
+from recordmill.tfrecord.decode import ExampleError, decode_example
+from recordmill.tfrecord.example import encode_examples, encode_frames
+from recordmill.tfrecord.framing import frame, gzip_member, read_frames
+from recordmill.tfrecord.varint import decode_varints, encode_varint, encode_varints, read_varint
 from tests.paths import TFRECORDS
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.errors import did_you_mean
-from recordmill.format.decode import ExampleError, Value, decode_steps, decoder, writable_array
-from recordmill.format.features import Feature, Features
-from recordmill.format.varint import decode_varints, encode_varint, read_varint
+from recordmill.tfrecord.decode import ExampleError, Value, decode_steps, decoder, writable_array
+from recordmill.tfrecord.features import Feature, Features
+from recordmill.tfrecord.varint import decode_varints, encode_varint, read_varint
 
 # bytes, a NumPy scalar, or an array, depending on the feature: too dynamic for a static type.
 Typed = Any

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill import unicode_tables
 from recordmill.pipelines.commands.adopt_input import named_split
 from recordmill.transforms.encoders.text.duplicate_texts import duplicate_hash
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import lower, normalize
-from recordmill.transforms.model import unicode_tables
 from recordmill.transforms.sources.arrays.array_headers import _label_in
 from recordmill.transforms.sources.video.segments import parse_seconds
 from tests.texts import strings

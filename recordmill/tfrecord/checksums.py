@@ -14,7 +14,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.format.flat_arrays import Bytes
+from recordmill.tfrecord.flat_arrays import Bytes
 
 CRCs = npt.NDArray[np.uint32]
 

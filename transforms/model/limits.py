@@ -1,0 +1,41 @@
+"""Limits of the units of work, in one place because together they limit memory and set the pace.
+
+A listing consists of parts; a part is read in batches, and staged. A task is what one encoder
+process gets at a time. None of them changes a byte of a dataset.
+"""
+
+# Listing, reading and staging.
+PART_BYTES = 8 << 20  # of the sections of files, or of the rows, in a part of a listing
+PART_SECTIONS = 1024  # sections in such a part, at most
+BATCH_ROWS = 1 << 16  # rows of a batch, at most
+BATCH_BYTES = 8 << 20  # about the bytes of a batch that is read from a file of rows
+VIDEO_PART_BYTES = 2 << 20  # of the videos in a part: decoding takes much longer than reading
+VIDEO_PART_ROWS = 256
+VIDEO_STAGED_BYTES = 16 << 20  # of the frames in a staged file
+PROBED_FILES = 4096  # array files probed at a time
+PROBED_VIDEOS = 64  # videos probed at a time; the times of all frames of long ones are in memory
+REQUESTS = 32  # concurrent requests to an object store
+
+# Tasks of encoder processes.
+CHECK_ROWS = 256  # rows that one task checks
+TASK_BYTES = 8 << 20  # about the bytes that an encoder task reads and writes
+TASK_ROWS = 1 << 14  # rows of such a task, at most; large tasks look up frequent values only once
+MIN_TASKS = 16  # tasks of a split, at least, if it has more than 1024 rows per task
+SAMPLE_TASK_BYTES = 4 * TASK_BYTES  # of a task of the sample, unless one record exceeds it
+IMAGE_ROWS = 64  # images that one task of `DecodeAndResizeImages` decodes: a few MiB
+WINDOW_BYTES = 4 << 20  # about the bytes of windows that are made at a time
+TFT_ROWS = 1000  # rows that tensorflow-transform analyzes at a time
+
+# Shuffles and aggregations.
+PARTITIONS = 64  # of what is grouped by a hash
+INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle itself, not files
+CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
+SPILL_BYTES = 64 << 20  # that a worker collects before it writes a spill file
+COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
+
+# Writing.
+LOOK_AHEAD_BYTES = 32 << 20  # of results per encoder process, over all writers of this process
+SHARDS_AT_ONCE = 2  # shards of a bundle that are written concurrently
+ROW_BYTES = 128 << 20  # of the rows of all shards in progress; a single shard may exceed it
+DIGEST_ROWS = 1 << 14  # rows are hashed in slices of up to this many rows,
+DIGEST_BYTES = 4 << 20  # and about this many bytes

@@ -1,0 +1,110 @@
+"""Estimates of the size of a split's records and of the time to encode them, from a sample."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.job.staging import Staging, to_json
+from recordmill.processes.pool import shared_pool
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
+from recordmill.transforms.staged.listing import read_part, with_staged_paths
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Means over the sample of a split.
+
+    record_bytes: size of a framed record, compressed if the dataset is. input_bytes: size of its
+    input. seconds: time to encode it.
+    """
+
+    record_bytes: int
+    input_bytes: int
+    seconds: float
+
+
+def sample_size(records: int) -> int:
+    """Return the size of the sample of a split: a hundredth of its records, from 16 to 256."""
+    return min(max(records // 100, 16), 256, records)
+
+
+def measure(
+    samples: Mapping[str, pa.RecordBatch],
+    records: Mapping[str, int],
+    *,
+    context: Context,
+    run: RunSpec,
+) -> dict[str, Estimate]:
+    """Estimate each split by encoding a sample; on resume return the estimate of the earlier run.
+
+    samples: {split: its records of smallest rank}, as in `Survey`. records: {split: number of
+    records}.
+    """
+    staging = run.staging
+    stored = staging.read_json("estimate.json")
+    if stored is not None:
+        return {name: Estimate(**estimate) for name, estimate in stored.items()}
+    pool = shared_pool(run.workers)
+    packed = pack_encoder(run.encoder, context)
+    started = time.perf_counter()
+    chunks = {}
+    sizes = {}
+    for name, sample in samples.items():
+        rows = _fetch(sample.slice(0, sample_size(records[name])), name, staging)
+        rows = with_staged_paths(rows, staging)
+        if batch.SIZE in rows.schema.names:
+            sizes[name] = int(np.mean(np.asarray(rows[batch.SIZE])))
+        else:
+            sizes[name] = rows.nbytes // len(rows)
+        step = max(min(len(rows) // 8, limits.SAMPLE_TASK_BYTES // max(sizes[name], 1)), 1)
+        chunks[name] = collections.deque(
+            pool.submit(encode_chunk, packed, batch.to_bytes(rows.slice(at, step)), run.compression)
+            for at in range(0, len(rows), step)
+        )
+    results = {name: _sizes(futures) for name, futures in chunks.items()}
+    taken = sum(int(sample_size(records[name])) for name in samples)
+    seconds = (time.perf_counter() - started) / max(taken, 1)
+    estimates = {}
+    for name, (kept, total) in results.items():
+        # If no record of the sample could be encoded, estimate by the size of the inputs.
+        each = total // kept if kept else sizes[name] + 64
+        estimates[name] = Estimate(record_bytes=each, input_bytes=sizes[name], seconds=seconds)
+    staging.place("estimate.json").write_bytes(to_json(estimates))
+    return estimates
+
+
+def _sizes(futures: collections.deque[Future[EncodedChunk]]) -> tuple[int, int]:
+    """Return the numbers of kept records and bytes; futures are dropped early to free memory."""
+    kept = total = 0
+    while futures:
+        chunk = futures.popleft().result()
+        kept += len(chunk.kept)
+        total += len(chunk.data)
+    return kept, total
+
+
+def _fetch(sample: pa.RecordBatch, split: str, staging: Staging) -> pa.RecordBatch:
+    """Read the rows of a sample, in its order."""
+    names = sample["part"].to_pylist()
+    at = np.asarray(sample["row"])
+    batches = []
+    positions: list[int] = []
+    for name in sorted(set(names)):
+        chosen = [i for i, other in enumerate(names) if other == name]
+        rows = read_part(name, staging=staging)
+        batches.append(rows.take(pa.array(at[chosen])))
+        positions += chosen
+    joined = batch.concat(batches).take(pa.array(np.argsort(positions)))
+    count = len(joined)
+    joined = batch.set_column(joined, batch.SPLIT, pa.repeat(split, count))
+    return batch.set_column(joined, batch.COPY, pa.array(np.zeros(count, np.int32)))

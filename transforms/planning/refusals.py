@@ -1,0 +1,69 @@
+"""Reasons why nothing is written: too many rejects, nothing left, options that fit no split."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from recordmill.job.staging import Verdict
+
+
+def refusal_of(
+    rejected: int, seen: int, max_fraction: float, *, invalid: int, made: int
+) -> Verdict | None:
+    """Return the verdict if too many inputs, or too many of their records, were rejected.
+
+    rejected: number of rejects: inputs, and `invalid` records of inputs that have several.
+    seen: number of inputs. made: number of records that inputs should have given.
+    """
+    found = refusal(rejected - invalid, seen, max_fraction)
+    if found is None and invalid:
+        found = refusal(invalid, made, max_fraction, noun="records")
+    return found
+
+
+def refusal(
+    rejected: int,
+    seen: int,
+    max_fraction: float,
+    *,
+    option: str = "--max-reject-fraction",
+    noun: str = "inputs",
+) -> Verdict | None:
+    """Return the verdict if more than `max_fraction` of the inputs were rejected, else None.
+
+    option: name of the limit in the message. noun: plural noun for what was rejected.
+    """
+    if rejected <= max_fraction * seen:
+        return None
+    return Verdict(
+        f"{rejected} of {seen} {noun} were rejected ({rejected / seen:.1%}), more than"
+        f" {option} {max_fraction:g} allows: correct the input, or allow more"
+    )
+
+
+def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Verdict:
+    """Return the verdict on a run without a record to write.
+
+    seen: number of inputs. filtered: {option: number of inputs that it excluded}.
+    """
+    reasons = [f"{rejected} were rejected"] if rejected else []
+    reasons += [
+        f"{count} were filtered by --{option}" for option, count in sorted(filtered.items())
+    ]
+    todo = ["correct the input"] if rejected else []
+    todo += [f"relax --{option}" for option in sorted(filtered)]
+    return Verdict(
+        f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
+        f" {', or '.join(todo) or 'check the input'}"
+    )
+
+
+def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection[str]) -> list[str]:
+    """Return a sentence for each split that `num_shards` names and that does not exist."""
+    if not isinstance(num_shards, Mapping):
+        return []
+    return [
+        f"--num-shards names a split {name!r}, expected one of {', '.join(known)}"
+        for name in num_shards
+        if name not in known
+    ]
