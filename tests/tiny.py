@@ -1,6 +1,6 @@
-"""A second kind of data, as small as a kind can be: rows of bytes, made of a source and an encoder.
+"""The smallest data type: rows of bytes, with a source and an encoder.
 
-It shows that nothing on the road knows pictures, and is quick enough to run the road many times.
+It shows that no step depends on images, and it is quick enough to run the road many times.
 Encoder processes import this module, so it must not import Beam.
 """
 
