@@ -1,5 +1,8 @@
 """A small dataset of every kind that can be made, out of real data."""
 
+import atexit
+import functools
+import json
 import pathlib
 import re
 import subprocess
@@ -8,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.image_runs import Made
+from recordmill.pipelines.cli import main
+from tests.image_runs import Made, encoders_kept
 from tests.paths import AIR, BOXES, DEMO, SMS
 from tests.video_files import make_film
 
@@ -172,21 +176,29 @@ def make(kind: str, *, place: pathlib.Path) -> Made:
     """Makes the dataset of that name in a folder."""
     place.mkdir(parents=True, exist_ok=True)
     out = place / "out"
-    command, *options = KINDS[kind](place)
-    # Not in this process: where TensorFlow is, Pillow finds another zlib than in what it starts.
-    subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "recordmill.pipelines.cli",
-                str(command),
-                "--quiet",
-                "--output",
-                str(out),
-            ),
-            *("--seed", "7", *map(str, options)),
-        ],
-        check=True,
-    )
+    options = ("--quiet", "--output", out, "--seed", 7)
+    maker = _maker()
+    maker.stdin.write(json.dumps([*map(str, (*KINDS[kind](place), *options))]) + "\n")
+    maker.stdin.flush()
+    assert maker.stdout.readline() == "0\n", kind
     return Made(out)
+
+
+@functools.cache
+def _maker() -> subprocess.Popen[str]:
+    """A process that runs commands: where TensorFlow is, Pillow would find another zlib."""
+    maker = subprocess.Popen(
+        [sys.executable, "-m", "tests.all_kinds"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    atexit.register(maker.wait)
+    atexit.register(maker.stdin.close)
+    return maker
+
+
+if __name__ == "__main__":
+    with encoders_kept():
+        for line in sys.stdin:
+            print(main(json.loads(line)), flush=True)

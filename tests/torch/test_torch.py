@@ -254,7 +254,7 @@ def test_values_are_those_that_were_declared(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shard": (2, 2)}, r"shard: expected \(hosts, index\), .* index below 2, got \(2, 2\)"),
+        ({"shard": (2, 2)}, r"shard: expected \(hosts, index\) .* index below 2, got \(2, 2\)"),
         ({"shard": (1,)}, r"shard: expected \(hosts, index\), such as \(4, 0\), got \(1,\)"),
         ({"shard": (2, -1)}, "shard: expected 0 or more, got -1"),
         ({"seed": -1}, "seed: expected 0 or more, got -1"),
@@ -281,8 +281,8 @@ def test_the_page_shows_what_runs(tmp_path, monkeypatch) -> None:
     training, by_number = (code for code in python_of("reading.md") if "DataLoader" in code)
     namespace: dict = {}
     exec(training, namespace)
-    assert namespace["pictures"].shape[1:] == (4, 5, 3)
-    assert namespace["pictures"].dtype == torch.uint8
+    assert namespace["images"].shape[1:] == (4, 5, 3)
+    assert namespace["images"].dtype == torch.uint8
     exec(by_number, namespace)
     assert sum(len(batch["image/class/label"]) for batch in namespace["loader"]) == 200
 
