@@ -37,12 +37,13 @@ class _JobConfig:
         None,
         group=_JOB,
         metavar="FOLDER",
-        help="Instead of both: the output folder of a job that was submitted with --detach.",
+        help="Instead of --flink-master and --job: the output folder of a job that was submitted"
+        " with --detach.",
     )
 
     def __post_init__(self) -> None:
         if self.output is None and (self.flink_master is None or self.job is None):
-            raise ConfigError("expected --flink-master and --job, or --output")
+            raise ConfigError("expected --flink-master and --job together, or --output alone")
         if self.job is not None and not re.fullmatch("[0-9a-f]{32}", self.job):
             raise ConfigError(f"--job: expected 32 hexadecimal digits, got {self.job!r}")
 

@@ -134,7 +134,7 @@ def test_inspect_with_a_broken_index(dataset: str) -> None:
     index.write_bytes(b"no index")
     for argv in ([], ["--record=0"]):
         with pytest.raises(
-            RunError, match="an index is damaged; `recordmill verify` lists all damages: it cannot"
+            RunError, match="an index is damaged; `recordmill verify` lists all damage: it cannot"
         ):
             inspect_main(["--dataset", dataset, *argv])
 
