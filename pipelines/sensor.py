@@ -121,9 +121,9 @@ class SensorConfig(ColumnsConfig):
         group=WINDOWS,
         shapes_bytes=True,
         metavar="RULE",
-        help="Class of a window. last: the class of its last row. majority: the most frequent class."
-        " any:CLASS: this class if any row has it, else the class of the last row. ahead:ROWS: the"
-        " class of the row this many rows after the last one.",
+        help="Class of a window. last: the class of its last row. majority: the most frequent"
+        " class. any:CLASS: this class if any row has it, else the class of the last row."
+        " ahead:ROWS: the class of the row this many rows after the last one.",
     )
     sequence_example: bool = option(
         False,

@@ -34,7 +34,9 @@ def test_an_output_whose_job_was_refused(tmp_path, capsys):
 def test_an_output_of_which_nothing_is_known(tmp_path):
     with pytest.raises(RunError, match="no detached job holds it, and it has no dataset"):
         status_main(["--output", str(tmp_path / "out")])
-    with pytest.raises(ConfigError, match="expected --flink-master and --job together, or --output"):
+    with pytest.raises(
+        ConfigError, match="expected --flink-master and --job together, or --output"
+    ):
         status_main([])
 
 
