@@ -188,7 +188,7 @@ def test_limits_of_the_dataset_are_about_the_rows_too(tmp_path, capsys):
     make(tmp_path / "kept", *argv)
     (tmp_path / "s.pbtxt").write_text(f"{feature} dataset_constraints {{ max_examples_count: 9 }}")
     assert run("sensor", *argv, "--output", tmp_path / "out") == 1
-    assert "10 records, where the schema has 0 to 9" in capsys.readouterr().err
+    assert "10 records, but the schema allows 0 to 9" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("step", [(), ("--step", "2min")], ids=["as they are", "means"])
@@ -202,7 +202,7 @@ def test_the_same_rows_are_out_of_a_schema_whatever_becomes_of_them(step, tmp_pa
             "--splits", "train=0.5,test=0.5", "--split-by", "time")  # fmt: skip
     rejected = make(tmp_path / "reject", *argv, "--max-reject-fraction", 1).rejects
     assert rejected == {f"tail.csv#{row}": "out_of_schema" for row in range(481, 491)}
-    why = "1000, where the schema has 0 to 6"
+    why = "1000, but the schema allows 0 to 6"
     told = (
         "10 records violate the schema, by column 'v' of 10, such as"
         f" tail.csv#481: {why}, tail.csv#482: {why}, tail.csv#483: {why}"
