@@ -121,8 +121,8 @@ def test_rows_out_of_a_schema_are_rejects_and_leave_gaps(air, tmp_path):
     for row, (name, how) in zip(itertools.count(100, 230), invalid, strict=False):
         domain = rules.columns[name].domain
         value, said = {
-            "below": (f"{domain.least - 1:g}", f"column '{name}': {domain.least - 1:g}, where the"),
-            "above": (f"{domain.most + 1:g}", f"column '{name}': {domain.most + 1:g}, where the"),
+            "below": (f"{domain.least - 1:g}", f"column '{name}': {domain.least - 1:g}, but the"),
+            "above": (f"{domain.most + 1:g}", f"column '{name}': {domain.most + 1:g}, but the"),
             "text": ("wet", f"row {row}: column '{name}': expected"),
         }[how]
         cells = lines[row].split(";")
