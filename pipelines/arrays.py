@@ -155,7 +155,9 @@ class ArraysConfig(FilesConfig):
         if self.label_input is not None and "--label-pattern" in given:
             given.append("--label-input")
         if len(given) > 1:
-            raise ConfigError(f"expected one source of classes, got {' and '.join(given)}")
+            raise ConfigError(
+                f"expected one source of classes, got {' and '.join(given)}; leave one out"
+            )
 
     def array_options(self) -> ArrayOptions:
         """Return the encoding of the written arrays. Raises ConfigError."""

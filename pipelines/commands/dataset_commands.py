@@ -87,7 +87,7 @@ class InspectConfig:
                 "--compare-with: cannot be combined with --record, because it compares datasets"
             )
         if self.save is not None and self.record is None:
-            raise ConfigError("--save: expected --record N, the record whose image to save")
+            raise ConfigError("--save: requires --record N, the record with the image")
 
 
 def verify_main(argv: Sequence[str]) -> int:

@@ -101,7 +101,9 @@ def status_main(argv: Sequence[str]) -> int:
         output = Location.parse(config.output)
         facts: dict[str, Any] = _in_output(output)
         if not facts:
-            raise RunError(f"{shown(output)}: no detached job holds it, and it has no dataset")
+            raise RunError(
+                f"--output {shown(output)}: no detached job writes to it, and it holds no dataset"
+            )
     else:
         cluster, job = found
         status = cluster.status(job)
@@ -124,7 +126,9 @@ def cancel_main(argv: Sequence[str]) -> int:
     config = parse_command(CancelConfig, argv, cancel_main)
     found = config.find()
     if found is None:
-        raise RunError(f"{config.output}: no detached job holds it; there is nothing to cancel")
+        raise RunError(
+            f"--output {config.output}: no detached job writes to it; there is nothing to cancel"
+        )
     cluster, job = found
     ended = cluster.status(job).ended
     status = cluster.cancel(job)

@@ -294,7 +294,7 @@ def rejects(made: Made) -> dict[str, str]:
 BAD = {
     "plant.csv#7": "row 7: expected a time in 'time' such as 2026-01-31 18:00, or a number"
     " (--time-format names another format), got 'yesterday'",
-    "plant.csv#10": "series 'b' has other values at 2026-01-01 00:10:00 in plant.csv#9",
+    "plant.csv#10": "series 'b' has different values at 2026-01-01 00:10:00 in plant.csv#9",
     "plant.csv#12": "row 12: no series name in 'machine'",
 }
 A, B = "a@2026-01-01T00:", "b@2026-01-01T00:"
@@ -329,7 +329,7 @@ A, B = "a@2026-01-01T00:", "b@2026-01-01T00:"
             {f"{B}00:00": [10, 20, 30]},
             {
                 f"plant.csv#{row}": "series 'a' has a gap between 2026-01-01 00:20:00 and"
-                " 2026-01-01 00:40:00: --gap-policy reject"
+                " 2026-01-01 00:40:00, which --gap-policy reject rejects"
                 for row in (1, 2, 3, 5, 6)
             },
         ),
