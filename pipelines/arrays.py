@@ -50,7 +50,7 @@ class ArraysConfig(FilesConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="NAME",
-        help="Name of the array with the class of each file, or with --per-item of each item.",
+        help="Name of the array with the class of each file or, with --per-item, of each item.",
     )
     label_input: str | None = option(
         None,
@@ -64,7 +64,7 @@ class ArraysConfig(FilesConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="REGEX",
-        help="Regular expression whose first group finds the class in the path of a file.",
+        help="Regular expression whose first group matches the class in the path of a file.",
     )
     per_item: bool = option(
         False,
@@ -155,7 +155,9 @@ class ArraysConfig(FilesConfig):
         if self.label_input is not None and "--label-pattern" in given:
             given.append("--label-input")
         if len(given) > 1:
-            raise ConfigError(f"expected one source of classes, got {' and '.join(given)}")
+            raise ConfigError(
+                f"expected one source of classes, got {' and '.join(given)}; leave one out"
+            )
 
     def array_options(self) -> ArrayOptions:
         """Return the encoding of the written arrays. Raises ConfigError."""

@@ -58,7 +58,7 @@ _TOOLS = {
     "verify": (
         "recordmill.pipelines.commands.dataset_commands",
         "verify_main",
-        "read a whole dataset and list every damage",
+        "read a whole dataset and list what is missing or damaged",
     ),
     "inspect": (
         "recordmill.pipelines.commands.dataset_commands",

@@ -44,8 +44,8 @@ class SensorConfig(ColumnsConfig):
         group=SERIES,
         shapes_bytes=True,
         metavar="FORMAT",
-        help="Format of the times, as for strptime, such as '%d/%m/%Y %H:%M'. Default: ISO 8601, or"
-        " numbers since 1970. Times without a time zone are UTC.",
+        help="Format of the times, as for Python's strptime, such as '%d/%m/%Y %H:%M'. Default: ISO"
+        " 8601, or numbers since 1970. Times without a time zone are UTC.",
     )
     time_unit: Literal["s", "ms", "us", "ns"] = option(
         "s", group=SERIES, shapes_bytes=True, help="Unit of times that are numbers."
@@ -74,7 +74,7 @@ class SensorConfig(ColumnsConfig):
         "mean",
         group=SERIES,
         shapes_bytes=True,
-        help="How the numbers within a step are combined; of other columns the last value counts.",
+        help="How the numbers within a step are combined; other columns keep the last value.",
     )
     max_gap: int | None = option(
         None,
@@ -121,9 +121,9 @@ class SensorConfig(ColumnsConfig):
         group=WINDOWS,
         shapes_bytes=True,
         metavar="RULE",
-        help="Class of a window. last: that of its last row. majority: the most frequent."
-        " any:CLASS: this class if any row has it, else that of the last row. ahead:ROWS: that of"
-        " the row this many rows after the last.",
+        help="Class of a window. last: the class of its last row. majority: the most frequent"
+        " class. any:CLASS: this class if any row has it, else the class of the last row."
+        " ahead:ROWS: the class of the row this many rows after the last one.",
     )
     sequence_example: bool = option(
         False,

@@ -123,7 +123,8 @@ class TextConfig(RowsConfig):
         _DEFAULT.vocab_size,
         group=TEXT,
         shapes_bytes=True,
-        help="Number of tokens to learn from train, the most frequent; special tokens are added.",
+        help="Maximum number of tokens to learn from train; the most frequent are kept. Special"
+        " tokens are added to them.",
     )
     min_frequency: int = option(
         _DEFAULT.min_frequency,
@@ -188,8 +189,8 @@ class TextConfig(RowsConfig):
         _DEFAULT.edge_tokens,
         group=TEXT,
         shapes_bytes=True,
-        help="Whether a tokenizer file adds its begin and end tokens; auto does as its library:"
-        " Hugging Face yes, SentencePiece no.",
+        help="Whether to add the begin and end tokens of a tokenizer file. auto: yes for Hugging"
+        " Face, no for SentencePiece, as in these libraries.",
     )
     pack: int | None = option(
         None,
@@ -225,7 +226,7 @@ class TextConfig(RowsConfig):
         "none",
         group=TEXT,
         shapes_bytes=True,
-        help="Handling of texts that are equal but for case, whitespace and compatibility forms."
+        help="Handling of texts that are equal except for case, whitespace and compatibility forms."
         " drop: keep only one of them. group: keep all of them in the same split.",
     )
     min_chars: int | None = _limit("Drop texts with fewer characters.")

@@ -109,7 +109,7 @@ def without_split(keys: Sequence[str]) -> list[str]:
     if not unnamed or len(unnamed) == len(keys):
         return []
     some = ", ".join(unnamed[:3]) + (f" and {len(unnamed) - 3} more" if len(unnamed) > 3 else "")
-    return [f"put into train, because their names say no split: {some}"]
+    return [f"files put into the split train, because their names contain no split: {some}"]
 
 
 def named_split(key: str) -> str | None:
@@ -193,8 +193,8 @@ def _find_in(text: str, folder: Location) -> list[File | None]:
         found.append(one if _TFRECORD_NAME.search(name) else None)
     if not any(found):
         raise ConfigError(
-            f"--input {text}: no file name in this folder says TFRecord (.tfrecord, .tfrec,"
-            " .record); name the files by a pattern"
+            f"--input {text}: no file in this folder is named as a TFRecord file (.tfrecord,"
+            " .tfrec, .record); name the files with a pattern"
         )
     return found
 

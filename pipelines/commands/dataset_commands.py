@@ -43,8 +43,12 @@ class VerifyConfig:
     )
     deep: bool = option(False, group=_DATASET, help="Also decode every image and frame.")
     workers: int = option(0, group=_DATASET, help="Number of processes; 0 is one per core.")
-    json: bool = option(False, group=_OUTPUT, help="Print all damages as JSON.")
-    quiet: bool = option(False, group=_OUTPUT, help="Print only damages, and no progress.")
+    json: bool = option(
+        False, group=_OUTPUT, help="Print everything that is missing or damaged as JSON."
+    )
+    quiet: bool = option(
+        False, group=_OUTPUT, help="Print only what is missing or damaged, and no progress."
+    )
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -66,14 +70,14 @@ class InspectConfig:
         None,
         group=_RECORD,
         metavar="FILE",
-        help="Write the record's image to a file, whose extension becomes that of the image format."
-        " In an existing folder the file is named after the record's key.",
+        help="Write the record's image to this file; its extension is set to that of the image"
+        " format. In an existing folder the file is named after the record's key.",
     )
     compare_with: str | None = option(
         None,
         group=_DATASET,
         metavar="FOLDER",
-        help="Report the drift from another dataset; both need statistics.",
+        help="Report the drift from another dataset; both datasets need statistics.",
     )
     json: bool = option(False, group=_OUTPUT, help="Print JSON.")
 
@@ -83,7 +87,7 @@ class InspectConfig:
                 "--compare-with: cannot be combined with --record, because it compares datasets"
             )
         if self.save is not None and self.record is None:
-            raise ConfigError("--save: expected --record N, the record whose image to save")
+            raise ConfigError("--save: requires --record N, the record with the image")
 
 
 def verify_main(argv: Sequence[str]) -> int:
@@ -241,7 +245,7 @@ def _reading(on_error: Callable[[Exception], None]) -> Iterator[None]:
 
 def _problem(error: Exception) -> str:
     if isinstance(error, IndexDamagedError):
-        return f"an index is damaged; `recordmill verify` lists all damages: {error}"
+        return f"an index is damaged; `recordmill verify` lists all damage: {error}"
     return str(error)
 
 

@@ -37,12 +37,13 @@ class _JobConfig:
         None,
         group=_JOB,
         metavar="FOLDER",
-        help="Instead of both: the output folder of a job that was submitted with --detach.",
+        help="Instead of --flink-master and --job: the output folder of a job that was submitted"
+        " with --detach.",
     )
 
     def __post_init__(self) -> None:
         if self.output is None and (self.flink_master is None or self.job is None):
-            raise ConfigError("expected --flink-master and --job, or --output")
+            raise ConfigError("expected --flink-master and --job together, or --output alone")
         if self.job is not None and not re.fullmatch("[0-9a-f]{32}", self.job):
             raise ConfigError(f"--job: expected 32 hexadecimal digits, got {self.job!r}")
 
@@ -100,7 +101,9 @@ def status_main(argv: Sequence[str]) -> int:
         output = Location.parse(config.output)
         facts: dict[str, Any] = _in_output(output)
         if not facts:
-            raise RunError(f"{shown(output)}: no detached job holds it, and it has no dataset")
+            raise RunError(
+                f"--output {shown(output)}: no detached job writes to it, and it holds no dataset"
+            )
     else:
         cluster, job = found
         status = cluster.status(job)
@@ -123,7 +126,9 @@ def cancel_main(argv: Sequence[str]) -> int:
     config = parse_command(CancelConfig, argv, cancel_main)
     found = config.find()
     if found is None:
-        raise RunError(f"{config.output}: no detached job holds it; there is nothing to cancel")
+        raise RunError(
+            f"--output {config.output}: no detached job writes to it; there is nothing to cancel"
+        )
     cluster, job = found
     ended = cluster.status(job).ended
     status = cluster.cancel(job)

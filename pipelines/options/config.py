@@ -300,14 +300,14 @@ class CommonConfig(StatisticsConfig):
         if self.balance_target is not None:
             if self.balance not in ("oversample", "undersample"):
                 raise ConfigError(
-                    "--balance-target: expected --balance oversample or undersample with it, "
+                    "--balance-target: requires --balance oversample or undersample, "
                     f"got --balance {self.balance}"
                 )
             if self.repeat_threshold is not None:
                 if self.balance == "undersample":
                     raise ConfigError(
-                        f"--balance-target {self.balance_target}: repeats records; expected"
-                        " --balance oversample with it, got --balance undersample"
+                        f"--balance-target {self.balance_target}: repeats records; requires"
+                        " --balance oversample, got --balance undersample"
                     )
             elif isinstance(self.balance_target, int):
                 _in_range("--balance-target", self.balance_target, least=1)

@@ -237,7 +237,9 @@ class _CommandLine:
         help="Read options from a YAML file; flags override it.",
     )
     print_config: bool = option(
-        False, group=_COMMAND, help="Print all options and their values as such a file, and exit."
+        False,
+        group=_COMMAND,
+        help="Print all options and their values as a file for --config, and exit.",
     )
     help: bool = option(False, group=_COMMAND, help="Print this help and exit.")
 

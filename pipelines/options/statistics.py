@@ -38,13 +38,13 @@ class StatisticsConfig:
         None,
         group=STATISTICS,
         metavar="FILE",
-        help="Write a schema that the input matches, as a start for your own, and no dataset.",
+        help="Infer a schema from the input, write it to this file, and write no dataset.",
     )
     compare_with: str | None = option(
         None,
         group=STATISTICS,
         metavar="FOLDER",
-        help="Report the drift from this earlier dataset, which needs statistics too.",
+        help="Report the drift from this earlier dataset; both datasets need statistics.",
     )
 
     def _check_statistics(self) -> None:

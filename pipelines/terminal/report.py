@@ -274,7 +274,7 @@ def verification(report: VerificationReport, *, dataset: object) -> RenderableTy
     verdict = ("no damage", "green")
     if report.damages:
         count = len(report.damages)
-        verdict = (f"{count:,} damage{'s' if count > 1 else ''}", "bold red")
+        verdict = (f"{count:,} problem{'s' if count > 1 else ''}", "bold red")
     read = count_of(report.records, "record") + f", {count_of(report.shards, 'shard')}"
     last = line(
         f"{clean(dataset)}: {read}, {decimal(report.bytes)}"

@@ -141,14 +141,15 @@ def find_classes(
             notes = (f"no classes: {error}",)
     elif found:
         notes = (
-            f"no classes: both {' and '.join(found)} may hold them; choose one by --label-feature",
+            f"no classes: both {' and '.join(found)} may hold them; choose one with"
+            " --label-feature",
         )
     else:
         notes = tuple(f"no classes: {problem}" for problem in problems.values())
     if names is not None:
         raise LabelError(
             f"--labels-file names classes, but {' and '.join(found) or 'no feature'}"
-            f"{' both' if found else ''} may hold their numbers: choose one by --label-feature"
+            f"{' both' if found else ''} may hold their numbers: choose one with --label-feature"
         )
     return AdoptedClasses(notes=notes)
 

@@ -218,9 +218,9 @@ def _difference(
 ) -> str:
     """Return a message about a feature that has another type, or is another kind, than before."""
     if sequence is None:
-        return f"feature {name!r} holds {dtype}, {where} it holds {before.dtype}"
+        return f"feature {name!r} holds {dtype}, but {where} it holds {before.dtype}"
     kinds = ("a feature", "a feature list")
-    return f"{name!r} is {kinds[sequence]}, {where} it is {kinds[not sequence]}"
+    return f"{name!r} is {kinds[sequence]}, but {where} it is {kinds[not sequence]}"
 
 
 def declare_features(summaries: Mapping[str, FeatureSummary], *, records: int) -> Features:

@@ -200,7 +200,7 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
     ):
         raise ChangedInputError(
             f"{shown(source.place)} changed while it was read: run the same command again when"
-            " it is complete"
+            " the file is complete"
         )
     if task.staging is not None:
         columns.write(task.staging.place(f"scans/{task.name}.arrow"))
@@ -244,7 +244,7 @@ def _format_hint(place: Location) -> str:
     """Return a hint, for the end of a message, at the format of a file without valid records."""
     head = place.read_range(0, 2)
     if head[:1] == b"\x78" and int.from_bytes(head, "big") % 31 == 0:
-        return "; it looks like zlib, which is not supported: only gzip is"
+        return "; the file looks like zlib: expected gzip, or no compression"
     return "; is it a TFRecord file?"
 
 

@@ -85,7 +85,7 @@ def publish(staging: Staging) -> None:
             if not _staged(staging, name, manifest).exists():
                 raise RunError(
                     f"{shown(_staged(staging, name, manifest))} vanished before it was published:"
-                    " run the same command again, it writes the file again"
+                    " run the same command again to write the file anew"
                 )
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
     finish(staging)

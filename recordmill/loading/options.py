@@ -106,16 +106,19 @@ class LoadOptions:
                 if getattr(self, name) is not None:
                     raise ConfigError(f"{name} applies to batches: set batch_size")
             if self.drop_remainder and self.shard is None:
-                raise ConfigError("drop_remainder applies to batches and hosts: set batch_size")
+                raise ConfigError(
+                    "drop_remainder applies to batches and hosts: set batch_size or shard"
+                )
         if self.padding == "ragged" and self.pad_to is not None:
-            raise ConfigError("pad_to contradicts padding='ragged'")
+            raise ConfigError("pad_to contradicts padding='ragged': leave one of them out")
         if self.bucket_boundaries is None:
             return
         for boundary in self.bucket_boundaries:
             _expect_whole("bucket_boundaries", boundary, least=1)
         if self.padding == "ragged":
             raise ConfigError(
-                "padding='ragged' contradicts bucket_boundaries, which pad to the longest record"
+                "padding='ragged' contradicts bucket_boundaries, which pad to the longest record:"
+                " leave one of them out"
             )
         if not self.bucket_boundaries or [*self.bucket_boundaries] != sorted(
             set(self.bucket_boundaries)
@@ -128,7 +131,7 @@ class LoadOptions:
             if getattr(self, name):
                 raise ConfigError(
                     f"{name} contradicts bucket_boundaries: the number of batches depends on the"
-                    " lengths of records"
+                    " lengths of records; leave one of them out"
                 )
 
 

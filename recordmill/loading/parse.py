@@ -86,7 +86,9 @@ def decode_array(value: Any, feature: Feature, shape: Any = None) -> Any:
     name = str(feature.raw_dtype)
     dtype = getattr(tf, name, None)
     if not isinstance(dtype, tf.DType):
-        raise ConfigError(f"TensorFlow has no arrays of {name}")
+        raise ConfigError(
+            f"TensorFlow has no dtype {name}: choose other inputs, or read with recordmill.read"
+        )
     flat = tf.io.decode_raw(value, _BITCAST.get(name, dtype))
     if name in _BITCAST:
         flat = tf.bitcast(flat, dtype)

@@ -292,17 +292,18 @@ class Pipeline:
         for source in self._sources:
             if not source.part.records:
                 raise ConfigError(
-                    f"{source.place} has no records in {options.split} for this host: an endless"
-                    " dataset would wait for them forever"
+                    f"{source.place} has no records in {options.split} for this host, and an"
+                    " endless dataset would wait for them forever: use fewer hosts, or leave the"
+                    " dataset out"
                 )
         if self._is_mix or not options.drop_remainder or options.batch_size is None:
             return
         batches = len(options.bucket_boundaries or ()) + 1
         if self._sources[0].part.records <= (options.batch_size - 1) * batches:
             raise ConfigError(
-                f"the {self._sources[0].part.records} records of {options.split} may fill no batch"
-                f" of {options.batch_size}: with drop_remainder an endless dataset would wait for"
-                " one forever"
+                f"the {self._sources[0].part.records} records of {options.split} may not fill a"
+                f" batch of {options.batch_size}, and with drop_remainder an endless dataset would"
+                " wait for one forever: reduce batch_size, or leave drop_remainder out"
             )
 
     def _check_start(self, epoch: int, skip: int, steps: int | None) -> None:
@@ -318,8 +319,8 @@ class Pipeline:
             raise ConfigError("start: the split has no records")
         if options.repeat is False and skip:
             raise ConfigError(
-                f"start: {options.start} is within an epoch of {steps} steps, which needs"
-                " repeat=True or a number of epochs"
+                f"start: {options.start} is within an epoch of {steps} steps; set repeat=True or a"
+                f" number of epochs, or start at a multiple of {steps}"
             )
         if not isinstance(options.repeat, bool) and epoch >= options.repeat:
             raise ConfigError(
@@ -375,7 +376,7 @@ def _length(*element: Any) -> Any:
     x = element[0]
     lengths = [tf.shape(value)[0] for value in tf.nest.flatten(x) if _varies(value.shape)]
     if not lengths:
-        raise ConfigError("bucket_boundaries: every input has a fixed length")
+        raise ConfigError("bucket_boundaries: every input has a fixed length; leave the option out")
     return tf.reduce_max(tf.stack(lengths))
 
 

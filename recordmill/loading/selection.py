@@ -146,7 +146,7 @@ def _shape_features(name: str, feature: Feature) -> tuple[str, ...]:
     if not feature.shape_features:
         raise ConfigError(
             f"inputs: {name} holds arrays of {_shape_text(feature.raw_shape or ())}, but records"
-            " do not hold their shapes"
+            " do not hold their shapes: choose other inputs"
         )
     return feature.shape_features
 

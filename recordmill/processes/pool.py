@@ -225,7 +225,7 @@ def _describe_death(code: int | None) -> str:
         how = f"signal {-code}, {signal.strsignal(-code)}"
     return (
         f"an encoder process died in the middle of its work ({how}); if the machine ran out of"
-        " memory, use fewer --workers; the same command continues the job"
+        " memory, use fewer --workers; run the same command again to continue"
     )
 
 

@@ -277,7 +277,7 @@ def _value_count(feature: Any) -> tuple[int, int | None]:
         case "shape":
             for dim in feature.shape.dim:
                 if not dim.HasField("size"):
-                    raise ConfigError("shape: expected a size of each dim")
+                    raise ConfigError("shape: expected a size in each dim")
             size = math.prod(dim.size for dim in feature.shape.dim)
             return size, size
         case "value_count":

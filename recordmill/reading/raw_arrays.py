@@ -66,4 +66,4 @@ class RawArray:
         size = len(value[0])
         whole = size % unit == 0 if unit else not size
         if not whole or (None not in self.shape and size != unit):
-            raise ValueError(f"feature {name!r}: {size} bytes are no array of {self}")
+            raise ValueError(f"feature {name!r}: {size} bytes do not fill an array of {self}")

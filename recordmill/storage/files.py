@@ -242,7 +242,9 @@ class Location:
         It can be repeated: if the file is missing and the target exists, nothing happens.
         """
         if (self.root, self.query) != (target.root, target.query):
-            raise ValueError(f"cannot rename {shown(self)} to {shown(target)}: another filesystem")
+            raise ValueError(
+                f"cannot rename {shown(self)} to {shown(target)}: they are on different filesystems"
+            )
         with raise_storage_errors(f"move to {shown(target)} the file", self):
             self.store.rename(self.path, target.path)
 

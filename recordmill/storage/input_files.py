@@ -157,7 +157,7 @@ def _compare(path: str, listed: tuple[int, int], found: tuple[int, int]) -> None
 
 def _changed(path: str, what: str) -> NoReturn:
     raise ChangedInputError(
-        f"{shown(path)} {what}: run the same command again, it lists the input again"
+        f"{shown(path)} {what}: run the same command again to list the input anew"
     )
 
 

@@ -119,7 +119,7 @@ class RecordDecoder:
             try:
                 record[name] = record[name].reshape(shape)
             except ValueError as error:
-                what = f"{record[name].size} values are no array of {_shape_text(shape)}"
+                what = f"{record[name].size} values do not fill the shape {_shape_text(shape)}"
                 raise ExampleError(f"feature {name!r}: {what}") from error
         return {name: record[name] for name in self._selected}
 
@@ -260,7 +260,7 @@ class _FeatureDecoder:
             array = np.frombuffer(value, dtype)
             return array.reshape(shape).copy()
         except ValueError as error:
-            what = f"{len(value)} bytes are no array of {dtype} and {_shape_text(shape)}"
+            what = f"{len(value)} bytes do not fill an array of {dtype} {_shape_text(shape)}"
             raise ExampleError(f"feature {self.name!r}: {what}") from error
 
     def _shaped(self, values: list[Any] | npt.NDArray[Any]) -> Typed:

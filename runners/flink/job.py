@@ -234,8 +234,8 @@ class FlinkJob:
                 cluster.cancel(self.id)
         raise RunError(
             f"the Flink job {self.id} made no progress for {self._options.stall_seconds:g} s and"
-            f" was cancelled: {reason}. The same command continues it; --stall-timeout sets the"
-            " limit"
+            f" was cancelled: {reason}. Run the same command again to continue; --stall-timeout"
+            " sets the limit"
         )
 
     def _clean_up(self) -> None:
@@ -290,7 +290,9 @@ def _check_end(cluster: Cluster, status: JobStatus) -> None:
     if status.state == "FINISHED":
         return
     if status.state == "CANCELED":
-        raise RunError(f"the Flink job {status.id} was cancelled; the same command continues it")
+        raise RunError(
+            f"the Flink job {status.id} was cancelled; run the same command again to continue"
+        )
     raise _job_error(cluster.failure(status.id), source=f"the Flink job {status.id}")
 
 
@@ -299,14 +301,14 @@ def _job_error(text: str, *, source: str) -> RunError:
     if failure is None:
         lines = [line for line in text.splitlines() if line.strip()]
         last = lines[-1].strip() if lines else "no output"
-        return RunError(f"{source} ends with: {last}; the same command continues the job")
+        return RunError(f"{source} ends with: {last}; run the same command again to continue")
     if failure.kind.startswith("recordmill."):  # our own errors have messages for users
         return RunError(failure.message)
     if failure.traceback:
         # A bug: show Python's traceback without the Java stack trace around it.
         print(failure.traceback, file=sys.stderr)
         return RunError(str(failure))
-    return RunError(f"{failure}; the same command continues the job")
+    return RunError(f"{failure}; run the same command again to continue")
 
 
 def _stall_reason(cluster: Cluster, status: JobStatus) -> str:

@@ -203,7 +203,7 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
     size = source.stat().st_size
     assert result.last == (
         f"recordmill images: error: {photos}/a/1.jpg changed while the job ran (was {size} bytes,"
-        f" is {size + 1}): run the same command again, it lists the input again"
+        f" is {size + 1}): run the same command again to list the input anew"
     )
     assert "java" not in result.err
 

@@ -219,7 +219,7 @@ CASES = [
     case(
         "rename of nothing",
         2,
-        "no feature 'image/hight' .did you mean 'image/height'.*there are image/channels, ",
+        "no feature 'image/hight' .did you mean 'image/height'.*the features are image/channels, ",
         *IN,
         *OUT,
         "--rename",

@@ -47,12 +47,11 @@ def common(**given: Any) -> CommonConfig:
         ({"max_reject_fraction": math.nan}, "--max-reject-fraction: expected 0 to 1, got nan"),
         (
             {"balance_target": 5},
-            "--balance-target: expected --balance oversample or undersample with it, "
-            "got --balance none",
+            "--balance-target: requires --balance oversample or undersample, got --balance none",
         ),
         (
             {"balance_target": "median", "balance": "weights"},
-            "--balance-target: expected --balance oversample or undersample with it",
+            "--balance-target: requires --balance oversample or undersample",
         ),
         (
             {"balance_target": 0, "balance": "oversample"},

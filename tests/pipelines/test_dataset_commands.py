@@ -116,7 +116,7 @@ def test_the_name_of_a_picture_in_a_folder(
         (["--record=0", "--save=no/"], RunError, "cannot write no/"),
         (["--record=8"], ConfigError, "expected a record of train from 0 to 5, got 8"),
         (["--record=0", "--split=best"], ConfigError, "got 'best'"),
-        (["--save=a.jpg"], ConfigError, "--save: expected --record N"),
+        (["--save=a.jpg"], ConfigError, "--save: requires --record N"),
         (["--recrd=1"], ConfigError, "unknown option --recrd; did you mean --record"),
         (["--record=0", "--save=no/where/a.jpg"], RunError, "cannot write no/where/a.jpg: No such"),
         (["--dataset=elsewhere"], RunError, "no dataset"),
@@ -134,7 +134,7 @@ def test_inspect_with_a_broken_index(dataset: str) -> None:
     index.write_bytes(b"no index")
     for argv in ([], ["--record=0"]):
         with pytest.raises(
-            RunError, match="an index is damaged; `recordmill verify` lists all damages: it cannot"
+            RunError, match="an index is damaged; `recordmill verify` lists all damage: it cannot"
         ):
             inspect_main(["--dataset", dataset, *argv])
 

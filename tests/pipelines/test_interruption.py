@@ -192,7 +192,7 @@ def test_an_encoder_process_that_dies(argv, tmp_path, complaint, monkeypatch):
         patch.setattr(ProcessPool, "submit", submit_death)
         said = complaint(argv)
     assert "an encoder process died in the middle of its work (signal 9, Killed)" in said
-    assert "the same command continues" in said
+    assert "run the same command again to continue" in said
     assert "while running" not in said
     done = finished(tmp_path / "out")
     # Its bundle ends with what was in hand beside it; where there is another bundle, that goes on.

@@ -226,7 +226,7 @@ def test_verification() -> None:
     assert lines[0] == "f0: is\\nmissing"
     assert lines[20:] == [
         "... and 5 more; --json lists all",
-        "out: 2,000 records, 1 shard, 5.0 MB: 25 damages",
+        "out: 2,000 records, 1 shard, 5.0 MB: 25 problems",
     ]
 
 

@@ -121,8 +121,8 @@ def test_rows_out_of_a_schema_are_rejects_and_leave_gaps(air, tmp_path):
     for row, (name, how) in zip(itertools.count(100, 230), invalid, strict=False):
         domain = rules.columns[name].domain
         value, said = {
-            "below": (f"{domain.least - 1:g}", f"column '{name}': {domain.least - 1:g}, where the"),
-            "above": (f"{domain.most + 1:g}", f"column '{name}': {domain.most + 1:g}, where the"),
+            "below": (f"{domain.least - 1:g}", f"column '{name}': {domain.least - 1:g}, but the"),
+            "above": (f"{domain.most + 1:g}", f"column '{name}': {domain.most + 1:g}, but the"),
             "text": ("wet", f"row {row}: column '{name}': expected"),
         }[how]
         cells = lines[row].split(";")
@@ -188,7 +188,7 @@ def test_limits_of_the_dataset_are_about_the_rows_too(tmp_path, capsys):
     make(tmp_path / "kept", *argv)
     (tmp_path / "s.pbtxt").write_text(f"{feature} dataset_constraints {{ max_examples_count: 9 }}")
     assert run("sensor", *argv, "--output", tmp_path / "out") == 1
-    assert "10 records, where the schema has 0 to 9" in capsys.readouterr().err
+    assert "10 records, but the schema allows 0 to 9" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("step", [(), ("--step", "2min")], ids=["as they are", "means"])
@@ -202,7 +202,7 @@ def test_the_same_rows_are_out_of_a_schema_whatever_becomes_of_them(step, tmp_pa
             "--splits", "train=0.5,test=0.5", "--split-by", "time")  # fmt: skip
     rejected = make(tmp_path / "reject", *argv, "--max-reject-fraction", 1).rejects
     assert rejected == {f"tail.csv#{row}": "out_of_schema" for row in range(481, 491)}
-    why = "1000, where the schema has 0 to 6"
+    why = "1000, but the schema allows 0 to 6"
     told = (
         "10 records violate the schema, by column 'v' of 10, such as"
         f" tail.csv#481: {why}, tail.csv#482: {why}, tail.csv#483: {why}"
@@ -294,7 +294,7 @@ def rejects(made: Made) -> dict[str, str]:
 BAD = {
     "plant.csv#7": "row 7: expected a time in 'time' such as 2026-01-31 18:00, or a number"
     " (--time-format names another format), got 'yesterday'",
-    "plant.csv#10": "series 'b' has other values at 2026-01-01 00:10:00 in plant.csv#9",
+    "plant.csv#10": "series 'b' has different values at 2026-01-01 00:10:00 in plant.csv#9",
     "plant.csv#12": "row 12: no series name in 'machine'",
 }
 A, B = "a@2026-01-01T00:", "b@2026-01-01T00:"
@@ -329,7 +329,7 @@ A, B = "a@2026-01-01T00:", "b@2026-01-01T00:"
             {f"{B}00:00": [10, 20, 30]},
             {
                 f"plant.csv#{row}": "series 'a' has a gap between 2026-01-01 00:20:00 and"
-                " 2026-01-01 00:40:00: --gap-policy reject"
+                " 2026-01-01 00:40:00, which --gap-policy reject rejects"
                 for row in (1, 2, 3, 5, 6)
             },
         ),

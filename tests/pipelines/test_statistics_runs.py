@@ -205,13 +205,13 @@ def broken_rows(rules) -> Iterator[tuple[dict[str, str], tuple[str, str, str]]]:
         whole = name in INTEGERS
         low, high = (f"{int(least)}", f"{int(most)}") if whole else (
             str(np.float32(least)), str(np.float32(most)))  # fmt: skip
-        between = f", where the schema has {low} to {high}"
+        between = f", but the schema allows {low} to {high}"
         below, above = least - 1, most + 1
         for value in (below, above):
             shown = str(int(value)) if whole else f"{value:g}"
             written = shown if whole else f"{value:.6f}".replace(".", ",")
             yield {name: written}, ("check", "out_of_schema", f"column '{name}': {shown}{between}")
-        missing = f"column '{name}': no value, where the schema has min_fraction 1"
+        missing = f"column '{name}': no value, but the schema requires min_fraction 1"
         yield {name: ""}, ("check", "out_of_schema", missing)
         yield {name: "none"}, ("read", "bad_value", f"column '{name}'.*'none'")
         if whole:
@@ -278,8 +278,8 @@ def test_on_violation_fail_names_the_first(tmp_path, capsys):
     assert run("table", *flags, "--output", tmp_path / "out", "--on-violation", "fail") == 1
     error = capsys.readouterr().err
     assert (
-        "2 records violate the schema, by column 'x' of 2, such as t.csv#199: 198, where the"
-        " schema has at most 197, t.csv#200: 199, where the schema has at most 197: correct the"
+        "2 records violate the schema, by column 'x' of 2, such as t.csv#199: 198, but the"
+        " schema allows at most 197, t.csv#200: 199, but the schema allows at most 197: correct the"
         " input, or edit the schema"
     ) in error
     assert not (tmp_path / "out" / "dataset.json").exists()
@@ -308,8 +308,8 @@ def test_a_dataset_is_judged_as_a_whole(tmp_path, capsys):
     flags = small(tmp_path, LINES, schema)
     assert run("table", *flags, "--output", tmp_path / "out") == 1
     assert (
-        "column 'word': 132 of 198 values are in its domain, where the schema has min_domain_mass"
-        " 0.7: correct the input, or edit the schema"
+        "column 'word': 132 of 198 values are in its domain, but the schema requires"
+        " min_domain_mass 0.7: correct the input, or edit the schema"
     ) in capsys.readouterr().err
     flags = small(tmp_path, LINES, schema.replace("0.7", "0.6"))
     assert len(table(tmp_path / "out", *flags).rejects) == 2
@@ -350,11 +350,11 @@ def test_lists_keep_rules_too(tmp_path):
     flags = ("--input", tmp_path / "t.parquet", "--schema", tmp_path / "s.pbtxt")
     made = table(tmp_path / "out", *flags, "--max-reject-fraction", 1)
     assert {key: detail for key, (_, _, detail) in details(made).items()} == {
-        "t.parquet#201": "column 'x': 1 value, where the schema has 2",
+        "t.parquet#201": "column 'x': 1 value, but the schema allows 2",
         "t.parquet#202": "column 'x': nan, which the schema disallows",
         "t.parquet#203": "column 'x': -inf, which the schema disallows",
-        "t.parquet#204": "column 'x': -5, where the schema has at least 0.0",
-        "t.parquet#205": "column 'x': no value, where the schema has min_fraction 1",
+        "t.parquet#204": "column 'x': -5, but the schema allows at least 0.0",
+        "t.parquet#205": "column 'x': no value, but the schema requires min_fraction 1",
     }
 
 
@@ -372,7 +372,7 @@ def test_classes_are_a_column_of_the_schema(tmp_path):
               'feature { name: "label" type: BYTES string_domain { value: "ham" } }')  # fmt: skip
     made = table(tmp_path / "out", *small(tmp_path, lines, schema))
     assert {key: detail for key, (_, _, detail) in details(made).items()} == {
-        "t.csv#1": "column 'label': 'eggs', where the schema has 'ham'"
+        "t.csv#1": "column 'label': 'eggs', but the schema allows 'ham'"
     }
     assert made.manifest.labels == ("ham",)
 
@@ -486,7 +486,7 @@ def test_limits_of_drift_and_skew(tmp_path, capsys, on_violation):
              "--on-violation", on_violation, "--output", tmp_path / "new")  # fmt: skip
     code = main(["table", *map(str, flags)])
     said = capsys.readouterr()
-    drift = "column 'word' has a drift from --compare-with of 1 (infinity_norm), where the schema"
+    drift = "column 'word' has a drift from --compare-with of 1 (infinity_norm), but the schema"
     skew = "column 'n' has a skew between train and test of"
     if on_violation == "fail":
         assert code == 1

@@ -212,7 +212,7 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
             "# made by hand\nn;x\n1,5;a;;\n\n2;b\n# not this\n-1;c;,\n3;d;e\n;;;\n?;f\n",
             ["--delimiter", ";", "--decimal", ",", "--comment", "#", "--missing", "n=-1,?"],
             [1.5, 2, None, None],
-            {"t.csv#4": "row 4: 3 columns, expected 2"},
+            {"t.csv#4": "row 4: expected 2 columns, got 3"},
             id="decimal commas, comments, ragged rows, spellings of nothing",
         ),
         pytest.param(

@@ -32,7 +32,7 @@ _OURS = """\
 java.lang.RuntimeException: Error received from SDK harness for instruction 3: Traceback (most recent call last):
   File "apache_beam/runners/worker/sdk_worker.py", line 312, in _execute
     response = task()
-recordmill.storage.storage_errors.ChangedInputError: photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command again, it lists the input again [while running 'Shards/Write-ptransform-9']
+recordmill.storage.storage_errors.ChangedInputError: photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command again to list the input anew [while running 'Shards/Write-ptransform-9']
 
 \tat org.apache.beam.runners.fnexecution.control.FnApiControlClient.onNext(FnApiControlClient.java:180)
 """  # noqa: E501
@@ -56,7 +56,7 @@ Caused by: java.lang.Exception
             _OURS,
             "recordmill.storage.storage_errors.ChangedInputError",
             "photos/a.jpg changed while the job ran (was 3 bytes, is 4): run the same command"
-            " again, it lists the input again",
+            " again to list the input anew",
             None,
         ),
         (

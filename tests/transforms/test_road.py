@@ -350,7 +350,7 @@ def test_too_many_bad_records_are_refused_and_then_allowed(tmp_path):
     assert refused.status == "refused"
     assert refused.verdict.message == (
         "10 of 200 inputs were rejected (5.0%), more than --max-reject-fraction 0.01 allows:"
-        " correct the input, or allow more"
+        " correct the input, or raise --max-reject-fraction"
     )
     assert [reject.key for reject in refused.rejects] == sorted(f"{i}" for i in range(0, 200, 20))
     assert tree(output) == {}

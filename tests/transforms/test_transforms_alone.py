@@ -134,7 +134,7 @@ def test_assign_splits(run_example):
 
 
 def test_batches_of_your_own(run_example):
-    rows = ast.literal_eval(run_example("Batches of your own"))
+    rows = ast.literal_eval(run_example("Custom batches"))
     assert rows["__key__"] == ["a", "b", "c", "d"]
     assert rows["__split__"] == ["train"] * 4
 

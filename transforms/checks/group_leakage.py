@@ -82,8 +82,9 @@ def _leakage_message(
     )
     return [
         f"expected every group in one split, got {len(groups)}"
-        f"{' or more' if len(groups) >= _MAX_FOUND else ''} whose rows the input puts into several:"
-        f" {shown}{', ...' if len(groups) > 5 else ''}; name one split for each group, or {remedy}"
+        f"{' or more' if len(groups) >= _MAX_FOUND else ''} with rows in several splits of the"
+        f" input: {shown}{', ...' if len(groups) > 5 else ''}; name one split for each"
+        f" group, or {remedy}"
     ]
 
 

@@ -48,7 +48,9 @@ def column_violations(column: pa.Array, rules: ColumnRules) -> Iterator[RuleViol
     """Yield the violations of a column: missing values, number of values, values out of domain."""
     valid, sizes, values = spread(column)
     if rules.required and not valid.all():
-        yield RuleViolation(~valid, lambda row: "no value, where the schema has min_fraction 1", 0)
+        yield RuleViolation(
+            ~valid, lambda row: "no value, but the schema requires min_fraction 1", 0
+        )
     least, most = rules.values
     wrong = valid & (sizes < least)
     if most is not None:
@@ -77,7 +79,7 @@ def _count_message(count: int, least: int, most: int | None) -> str:
         allowed = str(least)
     else:
         allowed = f"{least} or more" if most is None else f"{least} to {most}"
-    return f"{count} value{'' if count == 1 else 's'}, where the schema has {allowed}"
+    return f"{count} value{'' if count == 1 else 's'}, but the schema allows {allowed}"
 
 
 _Domain = NumberDomain | StringDomain | BoolDomain
@@ -167,13 +169,13 @@ def _text_message(value: object, domain: _Domain) -> str:
     words = _words(domain)
     listed = ", ".join(repr(_truncated(word)) for word in words[:_MAX_LISTED])
     more = f" and {len(words) - _MAX_LISTED} others" if len(words) > _MAX_LISTED else ""
-    return f"{shown}, where the schema has {listed or 'no value'}{more}"
+    return f"{shown}, but the schema allows {listed or 'no value'}{more}"
 
 
 def _number_message(value: object, domain: NumberDomain | BoolDomain) -> str:
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     if isinstance(domain, BoolDomain):
-        return f"{shown}, where the schema has 0 and 1"
+        return f"{shown}, but the schema allows 0 and 1"
     if (shown == "nan" and not domain.nan) or (shown[-3:] == "inf" and not domain.infinite):
         return f"{shown}, which the schema disallows"
     if domain.whole and isinstance(value, float) and not value.is_integer():
@@ -183,9 +185,9 @@ def _number_message(value: object, domain: NumberDomain | BoolDomain) -> str:
         for bound in (domain.least, domain.most)
     )
     if least is not None and most is not None:
-        return f"{shown}, where the schema has {least} to {most}"
+        return f"{shown}, but the schema allows {least} to {most}"
     return (
-        f"{shown}, where the schema has at {f'least {least}' if most is None else f'most {most}'}"
+        f"{shown}, but the schema allows at {f'least {least}' if most is None else f'most {most}'}"
     )
 
 

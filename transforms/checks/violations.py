@@ -96,7 +96,7 @@ def dataset_violations(
     """Yield a sentence, without full stop, for each rule on the whole dataset that is violated."""
     least, most = rules.records
     if whole.records < least or (most is not None and whole.records > most):
-        yield f"{whole.records} records, where the schema has {_between(least, most)}"
+        yield f"{whole.records} records, but the schema allows {_between(least, most)}"
     for name, one in rules.columns.items():
         found = whole.columns[name]
         outside = violations.outside.get(name, 0)
@@ -109,21 +109,24 @@ def _column_violations(
 ) -> Iterator[str]:
     if found.records < rules.min_fraction * records and not rules.required:
         yield (
-            f"{found.records} of {records} records have it, where the schema has min_fraction"
-            f" {rules.min_fraction:g}"
+            f"{found.records} of {records} records have a value, but the schema requires"
+            f" min_fraction {rules.min_fraction:g}"
         )
     if found.records < rules.min_count:
-        yield f"{found.records} records have it, where the schema has min_count {rules.min_count}"
+        yield (
+            f"{found.records} records have a value, but the schema requires min_count"
+            f" {rules.min_count}"
+        )
     inside = found.values - outside
     if rules.domain is not None and rules.mass < 1 and inside < rules.mass * found.values:
         yield (
-            f"{inside} of {found.values} values are in its domain, where the schema has"
-            f" min_domain_mass {rules.mass:g}"
+            f"{inside} of {found.values} values are in its domain, but the schema"
+            f" requires min_domain_mass {rules.mass:g}"
         )
     least, most = rules.unique
     distinct = found.distinct.count
     if distinct < least or (most is not None and distinct > most):
-        yield f"{distinct} different values, where the schema has {_between(least, most)}"
+        yield f"{distinct} different values, but the schema allows {_between(least, most)}"
 
 
 def _between(least: int, most: int | None) -> str:
@@ -151,6 +154,6 @@ def _over_limit(one: Distance, limit: DistanceLimit) -> Iterator[str]:
     ):
         if most is not None and found > most:
             yield (
-                f"column {one.column!r} has a {one.kind} {whose} of {found:.3g} ({name}), where the"
-                f" schema has {most:g}"
+                f"column {one.column!r} has a {one.kind} {whose} of {found:.3g} ({name}), but the"
+                f" schema allows at most {most:g}"
             )

@@ -192,13 +192,13 @@ class TableAnalysis:
                 mine = counts.filter(pc.starts_with(counts[_ITEM], prefix))
                 lines = [item.removeprefix(prefix) for item, _ in _pairs(self._most_frequent(mine))]
                 if not lines:
-                    raise self._no_values(transform.column, records)
+                    raise _no_values(transform.column, records, least=self.options.min_frequency)
                 content = "".join(f"{line}\n" for line in lines).encode()
                 files[vocabulary_file(transform.column)] = content
             else:
                 learned = _learn_numbers(transform, found[transform.column])
                 if learned is None:
-                    raise self._no_values(transform.column, records)
+                    raise _no_values(transform.column, records)
                 numbers[transform.column] = dataclasses.asdict(learned)
         if numbers:
             files[NUMBERS_FILE] = json.dumps(numbers, indent=1, sort_keys=True).encode() + b"\n"
@@ -208,12 +208,16 @@ class TableAnalysis:
         options = self.options
         return most_frequent(counts, least=options.min_frequency, at_most=options.vocab_size)
 
-    def _no_values(self, column: str, records: int) -> RunError:
-        often = f" with a count of {self.options.min_frequency} or more"
-        return RunError(
-            f"column {column!r} has no value{often if self.options.min_frequency > 1 else ''} in"
-            f" the {records} records of train: cannot compute its statistics"
-        )
+
+def _no_values(column: str, records: int, *, least: int = 1) -> RunError:
+    """Return the error for a column without values in train that occur `least` times."""
+    often, advice = "", "remove the column from the options"
+    if least > 1:
+        often, advice = f" that occurs {least} times", f"lower --min-frequency, or {advice}"
+    return RunError(
+        f"column {column!r} has no value{often} in the {records} records of train, so its"
+        f" statistics cannot be computed: {advice}"
+    )
 
 
 def _count_values(transform: ColumnTransform, column: pa.Array) -> pa.RecordBatch:

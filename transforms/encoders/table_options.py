@@ -107,7 +107,7 @@ class TableOptions:
         for column, least, most in self.clip:
             if not least < most:
                 raise ConfigError(
-                    f"--clip {column}={least:g}:{most:g}: expected LEAST:MOST, and {least:g} is not"
+                    f"--clip {column}={least:g}:{most:g}: expected MIN:MAX, and {least:g} is not"
                     f" less than {most:g}"
                 )
         for option, value, least in (

@@ -176,7 +176,9 @@ def decode_error(
     if isinstance(error, EOFError) or any(phrase in text for phrase in _END_EARLY):
         return RecordError(Reason.TRUNCATED, f"the {name} ends before the image is complete")
     if "too large" in text or "too much memory" in text:
-        return RecordError(Reason.CORRUPT, f"text or a profile in the {name} inflates to megabytes")
+        return RecordError(
+            Reason.CORRUPT, f"text or a profile in the {name} decompresses to megabytes"
+        )
     if "unsupported" in text:
         return RecordError(Reason.UNSUPPORTED, f"a variant of {name} that Pillow cannot read")
     if not opened:

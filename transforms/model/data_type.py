@@ -215,7 +215,7 @@ def check_renames(rename: Mapping[str, str], features: Collection[str]) -> None:
         if old not in features:
             raise ConfigError(
                 f"--rename {old}={new}: there is no feature {old!r}{did_you_mean(old, features)}; "
-                f"there are {', '.join(sorted(features))}"
+                f"the features are {', '.join(sorted(features))}"
             )
     olds: dict[str, str] = {}
     for old in features:

@@ -37,7 +37,7 @@ def refusal(
         return None
     return Verdict(
         f"{rejected} of {seen} {noun} were rejected ({rejected / seen:.1%}), more than"
-        f" {option} {max_fraction:g} allows: correct the input, or allow more"
+        f" {option} {max_fraction:g} allows: correct the input, or raise {option}"
     )
 
 

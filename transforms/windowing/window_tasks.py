@@ -244,7 +244,7 @@ def _series_with_gaps(
             reasons.setdefault(
                 name,
                 f"series {name!r} has a gap between {shown_time(last)} and"
-                f" {shown_time(following)}: --gap-policy reject",
+                f" {shown_time(following)}, which --gap-policy reject rejects",
             )
     return reasons
 

@@ -80,7 +80,7 @@ def without_repeats(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]
             keys[row].as_py(),
             "check",
             Reason.BAD_VALUE,
-            f"series {rows[SERIES][row].as_py()!r} has other values at"
+            f"series {rows[SERIES][row].as_py()!r} has different values at"
             f" {shown_time(rows[TIME][row].as_py())} in {keys[of].as_py()}",
         )
         for row, of in zip(late[differs].tolist(), first[differs].tolist(), strict=True)

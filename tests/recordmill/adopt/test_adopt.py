@@ -272,7 +272,7 @@ def test_what_is_not_found_out_is_noted(tmp_path):
     for name in ("site/train/a", "site/holdout/b"):
         write(tmp_path / "in" / f"{name}.tfrecord", *numbers(0, 2))
     made = adopt(tmp_path / "split", tmp_path / "in")
-    (note,) = [note for note in made.manifest.notes if "names say no split" in note]
+    (note,) = [note for note in made.manifest.notes if "names contain no split" in note]
     assert note.endswith("holdout/b.tfrecord")
 
 
@@ -484,11 +484,11 @@ SECOND = f"a.tfrecord, record 1, byte {END}: "
         ),
         (
             FRAMES[0] + frame(example({"x": [1.0]})),
-            SECOND + "feature 'x' holds float32, in record 0 it holds int64",
+            SECOND + "feature 'x' holds float32, but in record 0 it holds int64",
         ),
         (
             FRAMES[0] + frame(sequence_example({}, {"x": [[1]]})),
-            SECOND + "'x' is a feature list, in record 0 it is a feature",
+            SECOND + "'x' is a feature list, but in record 0 it is a feature",
         ),
         (
             b"some text, more than one line of it\n" * 3,
@@ -496,7 +496,7 @@ SECOND = f"a.tfrecord, record 1, byte {END}: "
         ),
         (
             b"\x78\x9c" + bytes(30),
-            "it looks like zlib, which is not supported: only gzip is",
+            "the file looks like zlib: expected gzip, or no compression",
         ),
         (
             gzip.compress(WHOLE)[:-9],
@@ -548,7 +548,7 @@ def test_features_that_differ_between_files(tmp_path, capsys):
     assert run("--input", tmp_path / "*.tfrecord", "--output", tmp_path / "out") == 1
     assert capsys.readouterr().err == (
         "recordmill adopt: error: nothing was adopted: b.tfrecord, record 1: feature 'x' holds"
-        " string, in a.tfrecord, record 1 it holds int64\n"
+        " string, but in a.tfrecord, record 1 it holds int64\n"
     )
 
 
@@ -690,8 +690,9 @@ def test_arrays(source, tmp_path, capsys):
     assert one["pixels"].shape == (2, 2)
     argv = ("--input", source, "--output", tmp_path / "other")
     assert run(*argv, "--raw", "pixels=uint8:2x3") == 1
-    assert "a.tfrecord, record 0, byte 0: --raw: feature 'pixels': 4 bytes are no array" in told(
-        capsys
+    assert (
+        "a.tfrecord, record 0, byte 0: --raw: feature 'pixels': 4 bytes do not fill an array"
+        in told(capsys)
     )
     assert run(*argv, "--raw", "y=uint8:4") == 1
     assert "feature 'y': expected the bytes of one array, got no value" in told(capsys)
@@ -704,7 +705,7 @@ def test_arrays(source, tmp_path, capsys):
         (["--input", "no.tfrecord"], 2, "there is no such file or folder; check the path"),
         (["--input", "no-*.tfrecord"], 2, "--input no-*.tfrecord: no file matches"),
         (["--input", "no/*.tfrecord"], 2, "--input no/*.tfrecord: no file matches"),
-        (["--input", "texts"], 2, "no file name in this folder says TFRecord"),
+        (["--input", "texts"], 2, "no file in this folder is named as a TFRecord file"),
         (["--input", "in", "--output", "in/out"], 2, "lies inside --input in: the next run would"),
         (["--input", "in", "--output", "in"], 2, "lies inside --input in"),
         (["--input", "in/**/*tfrecord*", "--output", "in/out"], 2, "matches --input"),

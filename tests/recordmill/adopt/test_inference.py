@@ -91,12 +91,12 @@ def test_a_feature_list(records, shape, dtype):
         (
             example({"x": [1]}),
             example({"x": [1.0]}),
-            "feature 'x' holds float32, in record 0 it holds int64",
+            "feature 'x' holds float32, but in record 0 it holds int64",
         ),
         (
             example({"x": [1]}),
             sequence_example({}, {"x": [[1]]}),
-            "'x' is a feature list, in record 0 it is a feature",
+            "'x' is a feature list, but in record 0 it is a feature",
         ),
     ],
 )
@@ -299,7 +299,7 @@ def test_invalid_array_declarations(text):
         (None, "got no value"),
         ([b"ab", b"cd"], "got 2 values"),
         (np.array([1]), "got int64"),
-        ([b"abc"], "3 bytes are no array of uint8:2x2"),
+        ([b"abc"], "3 bytes do not fill an array of uint8:2x2"),
     ],
 )
 def test_records_without_the_array(value, message):

@@ -83,7 +83,7 @@ def folder(tmp_path_factory):
         ({"batch_size": 2}, "the images in image/encoded have different sizes, or their size is"),
         (
             {"start": 4, "inputs": "size"},
-            "start: 4 is within an epoch of 6 steps, which needs repeat=True",
+            "start: 4 is within an epoch of 6 steps; set repeat=True",
         ),
         (
             {"batch_size": 2, "bucket_boundaries": "32"},
@@ -98,7 +98,7 @@ def folder(tmp_path_factory):
         ({"shuffle": 1000}, "shuffle: expected True or False, got 1000"),
         (
             {"inputs": "size", "batch_size": 7, "drop_remainder": True, "repeat": True},
-            "the 6 records of train may fill no batch of 7: with drop_remainder an endless data",
+            "the 6 records of train may not fill a batch of 7, and with drop_remainder an endless",
         ),
         ({"repeat": 2, "start": 12}, "start: expected a number below 12, the steps of 2 epochs, g"),
     ],

@@ -203,7 +203,7 @@ def test_rename_can_be_repeated(folder: Location) -> None:
     assert (old.exists(), new.read_bytes()) == (False, b"new content")
     with pytest.raises(MissingError):
         old.rename_to(folder / "other")
-    with pytest.raises(ValueError, match="another filesystem"):
+    with pytest.raises(ValueError, match="different filesystems"):
         new.rename_to(Location.parse("s3://bucket/new"))
 
 
@@ -347,8 +347,8 @@ def test_a_changed_input_fails_the_job_by_name(folder: Location) -> None:
         with pytest.raises(ChangedInputError) as caught:
             read(str(file), size=99, mtime=mtime)
         assert str(caught.value) == (
-            f"{file} changed while the job ran (was 99 bytes, is 7): run the same command again, "
-            "it lists the input again"
+            f"{file} changed while the job ran (was 99 bytes, is 7): run the same command again "
+            "to list the input anew"
         )
         with pytest.raises(ChangedInputError, match="modified after it was listed"):
             read(str(file), size=size, mtime=mtime - 10**10)

@@ -36,8 +36,8 @@ def test_groups_that_span_splits_are_named(tmp_path, stratify):
     outcome = run(job)
     assert outcome.status == "refused"
     assert outcome.verdict.message == (
-        "expected every group in one split, got 2 whose rows the input puts into several: 'also"
-        " leaking' (test: key-00007, train: key-00006), 'leaking' (test: key-00001,"
+        "expected every group in one split, got 2 with rows in several splits of the input:"
+        " 'also leaking' (test: key-00007, train: key-00006), 'leaking' (test: key-00001,"
         " train: key-00003); name one split for each group, or leave --group-column out"
     )
     assert tree(tmp_path / "out") == {}

@@ -52,33 +52,36 @@ RULES = {
     "presence": (
         pa.array([1, None, 3]),
         "presence { min_fraction: 1 }",
-        {1: "no value, where the schema has min_fraction 1"},
+        {1: "no value, but the schema requires min_fraction 1"},
     ),
     "no presence": (pa.array([1, None, 3]), "presence { min_fraction: 0.9 }", {}),
     "int_domain": (
         pa.array([-1, 0, 9, 10, None]),
         "int_domain { min: 0 max: 9 }",
-        {0: "-1, where the schema has 0 to 9", 3: "10, where the schema has 0 to 9"},
+        {0: "-1, but the schema allows 0 to 9", 3: "10, but the schema allows 0 to 9"},
     ),
     "beyond float64": (
         pa.array([2**53, 2**53 + 1]),
         f"int_domain {{ max: {2**53} }}",
-        {1: f"{2**53 + 1}, where the schema has at most {2**53}"},
+        {1: f"{2**53 + 1}, but the schema allows at most {2**53}"},
     ),
     "float_domain": (
         floats(0.1, 0.099, 44.6, 44.7, NAN),
         "float_domain { min: 0.1 max: 44.6 }",
-        {1: "0.099, where the schema has 0.1 to 44.6", 3: "44.7, where the schema has 0.1 to 44.6"},
+        {
+            1: "0.099, but the schema allows 0.1 to 44.6",
+            3: "44.7, but the schema allows 0.1 to 44.6",
+        },
     ),
     "one bound": (
         floats(-1, 1, INF),
         "float_domain { min: 0 }",
-        {0: "-1, where the schema has at least 0.0"},
+        {0: "-1, but the schema allows at least 0.0"},
     ),
     "infinity beyond a bound": (
         floats(1, INF),
         "float_domain { max: 2 }",
-        {1: "inf, where the schema has at most 2.0"},
+        {1: "inf, but the schema allows at most 2.0"},
     ),
     "nan": (
         floats(1, NAN),
@@ -93,7 +96,7 @@ RULES = {
     "whole numbers as numbers": (
         pa.array([1, 5]),
         "type: FLOAT float_domain { max: 2.5 }",
-        {1: "5, where the schema has at most 2.5"},
+        {1: "5, but the schema allows at most 2.5"},
     ),
     "numbers as whole ones": (
         floats(1.0, 1.5),
@@ -103,23 +106,23 @@ RULES = {
     "string_domain": (
         pa.array(["a", "b", "A", None, ""]),
         'string_domain { value: "a" value: "b" }',
-        {2: "'A', where the schema has 'a', 'b'", 4: "'', where the schema has 'a', 'b'"},
+        {2: "'A', but the schema allows 'a', 'b'", 4: "'', but the schema allows 'a', 'b'"},
     ),
     "many words": (
         pa.array(["z" * 99]),
         "string_domain { " + " ".join(f'value: "{n}"' for n in range(9)) + " }",
-        {0: "'" + "z" * 59 + "..., where the schema has '0', '1', '2', '3', '4' and 4 others"},
+        {0: "'" + "z" * 59 + "..., but the schema allows '0', '1', '2', '3', '4' and 4 others"},
     ),
     "bytes": (
         pa.array([b"a", b"\xff"]),
         'string_domain { value: "a" }',
-        {1: "b'\\xff', where the schema has 'a'"},
+        {1: "b'\\xff', but the schema allows 'a'"},
     ),
     "integers as texts": (
         pa.array(["3", "-1", "x", "9" * 30, "+2"]),
         "type: BYTES int_domain { min: 0 max: 5 }",
         {
-            1: "-1, where the schema has 0 to 5",
+            1: "-1, but the schema allows 0 to 5",
             2: "'x' is not an integer",
             3: f"'{'9' * 30}' is not an integer",
         },
@@ -127,38 +130,38 @@ RULES = {
     "numbers as texts": (
         pa.array(["3.5", "-1e9", "x"]),
         "float_domain { min: 0 }",
-        {1: "-1e+09, where the schema has at least 0.0", 2: "'x' is not a number"},
+        {1: "-1e+09, but the schema allows at least 0.0", 2: "'x' is not a number"},
     ),
     "bool_domain of numbers": (
         pa.array([0, 1, 2]),
         "bool_domain { }",
-        {2: "2, where the schema has 0 and 1"},
+        {2: "2, but the schema allows 0 and 1"},
     ),
     "bool_domain of texts": (
         pa.array(["yes", "no", "Yes"]),
         'bool_domain { true_value: "yes" false_value: "no" }',
-        {2: "'Yes', where the schema has 'yes', 'no'"},
+        {2: "'Yes', but the schema allows 'yes', 'no'"},
     ),
     "days": (
         pa.array([datetime.date(1970, 1, 1), datetime.date(1970, 2, 1)]),
         "type: INT int_domain { min: 0 max: 9 }",
-        {1: "31, where the schema has 0 to 9"},
+        {1: "31, but the schema allows 0 to 9"},
     ),
     "value_count": (
         pa.array([[1], [], None, [1, 2, 3, 4]]),
         "value_count { min: 1 max: 3 }",
-        {1: "0 values, where the schema has 1 to 3", 3: "4 values, where the schema has 1 to 3"},
+        {1: "0 values, but the schema allows 1 to 3", 3: "4 values, but the schema allows 1 to 3"},
     ),
     "shape": (
         pa.array([[1, 2], [1]]),
         "shape { dim { size: 2 } }",
-        {1: "1 value, where the schema has 2"},
+        {1: "1 value, but the schema allows 2"},
     ),
     "shape of one value": (pa.array([1, None]), "shape { }", {}),
     "values of lists": (
         pa.array([[1, 2], [3, -4, -5], [], None]),
         "int_domain { min: 0 }",
-        {1: "-4, where the schema has at least 0"},
+        {1: "-4, but the schema allows at least 0"},
     ),
     "lists of one length": (
         pa.array([[1.0, NAN], [1.0, 2.0]], pa.list_(pa.float64(), 2)),
@@ -185,8 +188,8 @@ def test_the_first_column_of_the_schema_is_reported():
     rows = rows_of(a=[1, 9], b=[9, 9])
     schema = 'feature { name: "b" int_domain { max: 5 } } feature { name: "a" int_domain {max: 5} }'
     assert rejected(rows, schema) == {
-        "k0": "column 'b': 9, where the schema has at most 5",
-        "k1": "column 'b': 9, where the schema has at most 5",
+        "k0": "column 'b': 9, but the schema allows at most 5",
+        "k1": "column 'b': 9, but the schema allows at most 5",
     }
 
 
@@ -221,13 +224,13 @@ def test_what_stays_is_counted_with_the_smallest_keys():
         assert found.columns["x"][0] == 4
         assert [key for key, _ in found.columns["x"][1]] == ["k0", "k2", "k3"]
         assert found.columns["y"] == (
-            1, (("k5", "no value, where the schema has min_fraction 1"),)
+            1, (("k5", "no value, but the schema requires min_fraction 1"),)
         )  # fmt: skip
         assert found.summary() == (
             "5 records violate the schema, by column 'x' of 4, such as"
-            " k0: 9, where the schema has at most 4, k2: 9, where the schema has at most 4,"
-            " k3: 9, where the schema has at most 4; 'y' of 1, such as"
-            " k5: no value, where the schema has min_fraction 1"
+            " k0: 9, but the schema allows at most 4, k2: 9, but the schema allows at most 4,"
+            " k3: 9, but the schema allows at most 4; 'y' of 1, such as"
+            " k5: no value, but the schema requires min_fraction 1"
         )
     assert Violations.sum([]).summary() is None
 
@@ -235,15 +238,18 @@ def test_what_stays_is_counted_with_the_smallest_keys():
 @pytest.mark.parametrize(
     ("feature", "expected"),
     [
-        ("presence { min_fraction: 0.75 }", "2 of 4 records have it, .* min_fraction 0.75"),
+        ("presence { min_fraction: 0.75 }", "2 of 4 records have a value, .* min_fraction 0.75"),
         ("presence { min_fraction: 0.5 }", None),
-        ("presence { min_count: 3 }", "2 records have it, where the schema has min_count 3"),
+        (
+            "presence { min_count: 3 }",
+            "2 records have a value, but the schema requires min_count 3",
+        ),
         ("presence { min_count: 2 }", None),
-        ("unique_constraints { min: 3 }", "2 different values, where the schema has at least 3"),
-        ("unique_constraints { max: 1 }", "2 different values, where the schema has 0 to 1"),
+        ("unique_constraints { min: 3 }", "2 different values, but the schema allows at least 3"),
+        ("unique_constraints { max: 1 }", "2 different values, but the schema allows 0 to 1"),
         (
             'string_domain { value: "a" } distribution_constraints { min_domain_mass: 0.6 }',
-            "1 of 2 values are in its domain, where the schema has min_domain_mass 0.6",
+            "1 of 2 values are in its domain, but the schema requires min_domain_mass 0.6",
         ),
         (
             'string_domain { value: "a" } distribution_constraints { min_domain_mass: 0.5 }',
@@ -271,7 +277,7 @@ def test_a_dataset_of_too_many_records():
     rows = rows_of(x=[1, 2])
     found = Statistics.of(rows, {"x": rows["x"]}).whole()
     assert list(dataset_violations(found, Violations(), rules)) == [
-        "2 records, where the schema has 0 to 1"
+        "2 records, but the schema allows 0 to 1"
     ]
 
 

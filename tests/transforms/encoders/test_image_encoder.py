@@ -248,7 +248,7 @@ def test_user_columns_that_no_feature_can_hold(folder, column, message):
         ({"image/height": "who"}, "'image/height' and 'who' would both be named 'who'"),
         ({"who": "image/class/text"}, "would both be named 'image/class/text'"),
         ({"image/class/one_hot": "x"}, "there is no feature 'image/class/one_hot'"),
-        ({"whom": "x"}, "no feature 'whom' (did you mean 'who'?); there are image/channels, "),
+        ({"whom": "x"}, "no feature 'whom' (did you mean 'who'?); the features are image/"),
     ],
 )
 def test_renames(folder, rename, problem):

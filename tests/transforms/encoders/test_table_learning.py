@@ -205,7 +205,7 @@ def test_numbers_that_no_feature_holds_are_told():
         ({"zscore": ("x",), "minmax": ("x",)}, "--minmax x: conflicts with --zscore x"),
         ({"one_hot": ("x",), "log": ("x",)}, "--one-hot x: uses values as they are"),
         ({"hash": (("x", 1),)}, "--hash x=1: expected 2 to"),
-        ({"clip": (("x", 3, 3),)}, "--clip x=3:3: expected LEAST:MOST, and 3 is not less than 3"),
+        ({"clip": (("x", 3, 3),)}, "--clip x=3:3: expected MIN:MAX, and 3 is not less than 3"),
         ({"oov_buckets": 0}, "--oov-buckets: expected 1 or more, got 0"),
     ],
 )

@@ -121,7 +121,7 @@ def test_nothing_to_learn(texts):
 
 
 def test_nothing_is_frequent_enough():
-    with pytest.raises(RunError, match="--min-frequency 3 times: lower it"):
+    with pytest.raises(RunError, match="occurs 3 times: lower --min-frequency"):
         learned(["a b"], tokenizer="words", min_frequency=3)
 
 

@@ -90,7 +90,7 @@ def test_text_and_profiles_that_unfold():
     for kind, head in ((b"zTXt", b"t\0\0"), (b"iCCP", b"p\0\0"), (b"iTXt", b"t\0\1\0\0\0")):
         data = saved(photo())
         error = reject(data[:33] + chunk(kind, head + bomb) + data[33:])
-        assert str(error) == "corrupt: text or a profile in the PNG inflates to megabytes"
+        assert str(error) == "corrupt: text or a profile in the PNG decompresses to megabytes"
 
 
 @pytest.mark.parametrize("progressive", [False, True])

@@ -248,7 +248,7 @@ def test_refusal(rejected, seen, fraction, refused):
     if verdict is not None:
         assert verdict.message == (
             "2 of 100 inputs were rejected (2.0%), more than --max-reject-fraction 0.01 allows:"
-            " correct the input, or allow more"
+            " correct the input, or raise --max-reject-fraction"
         )
 
 

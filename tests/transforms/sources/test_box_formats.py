@@ -231,7 +231,7 @@ def test_voc_may_have_a_namespace(tmp_path):
         ),
         (
             f"<annotation><object><name>x</name>{BOX.replace('3', '0')}</object></annotation>",
-            "object 1: the box ends before it begins",
+            "object 1: the box has a maximum below its minimum",
         ),
     ],
 )
@@ -257,7 +257,10 @@ def test_bad_files_of_voc(text, why, tmp_path):
     [
         ("b.jpg,dog,1,2,3,x", "boxes.csv: row 2: expected four numbers, got 1, 2, 3, x"),
         ("b.jpg,dog,1,2", "boxes.csv: row 2: expected four numbers, got 1, 2, , "),
-        ("b.jpg,dog,3,2,1,4", "boxes.csv: row 2: the box ends before it begins: 3, 2, 1, 4"),
+        (
+            "b.jpg,dog,3,2,1,4",
+            "boxes.csv: row 2: the box has a maximum below its minimum: 3, 2, 1, 4",
+        ),
         ("b.jpg,,1,2,3,4", "boxes.csv: row 2: expected a class of one line"),
     ],
 )

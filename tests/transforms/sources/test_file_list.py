@@ -410,11 +410,11 @@ def test_rows_that_cannot_be_parsed(folder: pathlib.Path) -> None:
         "6": '5" disk',
     }
     assert {r.key: (r.reason, r.detail) for r in rejects} == {
-        "l.csv#2": (Reason.BAD_VALUE, "row 2: 1 columns, expected 3"),
+        "l.csv#2": (Reason.BAD_VALUE, "row 2: expected 3 columns, got 1"),
         "l.csv#4": (Reason.BAD_VALUE, "row 4: no path in column 'path'"),
         "l.csv#5": (Reason.BAD_VALUE, "row 5: no key in column 'k'"),
         "l.csv#6": (Reason.BAD_VALUE, "row 6: not UTF-8: save the listing as UTF-8"),
-        "l.csv#7": (Reason.BAD_VALUE, "row 7: 5 columns, expected 3"),
+        "l.csv#7": (Reason.BAD_VALUE, "row 7: expected 3 columns, got 5"),
         "7": (Reason.MISSING, "no such file"),
     }
 

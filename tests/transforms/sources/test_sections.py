@@ -190,7 +190,7 @@ def test_sections_of_tables(
             if re.fullmatch(b",(,[%b]*)?" % STRAY, row) is None:  # else it is as good as blank
                 wanted.append((number, [text.decode() or None for text in fields[:2]]))
         else:
-            invalid.append((number, Reason.BAD_VALUE, f"{len(fields)} columns, expected 2"))
+            invalid.append((number, Reason.BAD_VALUE, f"expected 2 columns, got {len(fields)}"))
     found = [(number, list(row.values())) for number, row in rows]
     assert [number for number, _ in found] == [number for number, _ in wanted]
     for (_, here), (_, there) in zip(found, wanted, strict=True):

@@ -169,7 +169,7 @@ def test_rows_of_one_time():
     assert kept[batch.KEY].to_pylist() == ["f#0", "f#2", "f#3"]
     (reject,) = rejects
     assert reject.key == "f#4"
-    assert reject.detail == "series 's' has other values at 1970-01-01 00:00:00.000003 in f#3"
+    assert reject.detail == "series 's' has different values at 1970-01-01 00:00:00.000003 in f#3"
 
 
 def test_resampling_is_by_series_and_step():

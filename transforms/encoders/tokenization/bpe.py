@@ -61,8 +61,8 @@ class BpeAnalysis:
         selected = self.select(counts)
         if not len(selected):
             raise RunError(
-                f"no word in the {records} records of train occurs --min-frequency "
-                f"{self.options.min_frequency} times: lower it, or check the texts"
+                f"no word in the {records} records of train occurs"
+                f" {self.options.min_frequency} times: lower --min-frequency, or check the texts"
             )
         model = io.BytesIO()
         try:

@@ -217,7 +217,7 @@ class TextOptions:
             if is_given and not counts:
                 wanted = wanting.get(option, "tfidf")
                 raise ConfigError(
-                    f"{option}: has no effect without that feature; add {wanted} to --features"
+                    f"{option}: has no effect without the feature {wanted}; add it to --features"
                 )
         for name in ("vocab_size", "min_frequency", "oov_buckets"):
             can = LEARNING if name == "oov_buckets" else (*LEARNING, "bpe")

@@ -151,8 +151,8 @@ class VocabularyAnalysis:
         learned = selected.filter(pc.invert(pc.is_in(selected[_ITEM], value_set=special)))
         if not len(learned):
             raise RunError(
-                f"no token in the {records} records of train occurs --min-frequency "
-                f"{self.options.min_frequency} times: lower it, or check the texts"
+                f"no token in the {records} records of train occurs"
+                f" {self.options.min_frequency} times: lower --min-frequency, or check the texts"
             )
         lines = pa.concat_arrays([special, learned[_ITEM]])
         files = {TOKENS_FILE: "".join(f"{line}\n" for line in lines.to_pylist()).encode()}

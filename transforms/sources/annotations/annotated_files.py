@@ -179,7 +179,7 @@ class AnnotatedFiles:
         rejects: list[Reject] = []
         blank = [row for row, one in enumerate(at) if one == -1]
         if self.unannotated == "reject":
-            why = f"no annotations in {self.where}; --unannotated keep or drop allows that"
+            why = f"no annotations in {self.where}; --unannotated keep or drop allows this"
             rejects = [Reject(keys[row], "read", Reason.UNLABELLED, why) for row in blank]
         elif blank:
             self._found["count"] = self._found.get("count", 0) + len(blank)

@@ -132,7 +132,7 @@ class VocReader(_AnnotationFolder):
             texts, f"object {number}: a 'bndbox' of four numbers"
         )
         if right < left or bottom < top:
-            raise ValueError(f"object {number}: the box ends before it begins: {texts}")
+            raise ValueError(f"object {number}: the box has a maximum below its minimum: {texts}")
         return left - 1, top - 1, right, bottom
 
 

@@ -100,7 +100,9 @@ def read_boxes(file: Location, *, fractions: bool = False) -> BoxTableReader:
             if fractions and is_out_of_range((left, top, right, bottom)):
                 raise ValueError(fractions_message(what, given))
             if right < left or bottom < top:
-                raise ValueError(f"row {number}: the box ends before it begins: {', '.join(given)}")
+                raise ValueError(
+                    f"row {number}: the box has a maximum below its minimum: {', '.join(given)}"
+                )
             if not row["class"] or len(row["class"].splitlines()) > 1:
                 raise ValueError(f"row {number}: expected a class of one line")
         except ValueError as error:

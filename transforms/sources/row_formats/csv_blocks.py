@@ -83,7 +83,7 @@ class CsvBlockParser:
             BadRow(
                 int(lines.numbers[row]),
                 Reason.BAD_VALUE,
-                f"{count} columns, expected {len(self._names)}",
+                f"expected {len(self._names)} columns, got {count}",
             )
             for part in parts
             for row, count in part.malformed

@@ -141,7 +141,7 @@ class RowFormat:
         found = format_of(name) if self.format == "auto" else self.format
         if found is None:
             raise ConfigError(
-                f"the extension of {path} is not that of a row format: name the format with "
+                f"{path} has no extension of a known format: name the format with "
                 f"--format, one of {', '.join(get_args(Format)[1:])}"
             )
         compression = compression_of(name)
