@@ -20,6 +20,11 @@ class ConfigError(ValueError):
     """Invalid options or input; the message says what was expected, what was found, what to do."""
 
 
+def install_extra(extra: str) -> str:
+    """Return the advice to install recordmill again with an extra, from its folder."""
+    return f"install recordmill with that extra: pip install '/path/to/recordmill[{extra}]'"
+
+
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return " (did you mean 'X'?)" with the most similar known name, or "" if none is similar."""
     nearest = difflib.get_close_matches(name, known, n=1)

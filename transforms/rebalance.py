@@ -3,11 +3,12 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
+from recordmill.errors import ConfigError
 from recordmill.job.staging import to_json
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model.counters import RecordCounters
@@ -91,6 +92,10 @@ class Rebalance(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        if self.balance not in get_args(Balance):
+            raise ConfigError(
+                f"balance: expected one of {', '.join(get_args(Balance))}, got {self.balance!r}"
+            )
 
     def expand(self, analyzed: Any) -> Any:  # AnalyzedBatches -> PlannedBatches
         run = self.run

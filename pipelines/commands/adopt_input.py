@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from recordmill.adopt.file_scan import SourceFile, file_compression
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import shard_name
+from recordmill.format.split_names import is_split_name
 from recordmill.storage.files import Location, StorageError, shown
 from recordmill.tfrecord.framing import Compression
 from recordmill.transforms.sources.files.file_stat import refuse_special
@@ -32,7 +33,6 @@ from recordmill.unicode_tables import mask_later
 _TFRECORD_NAME = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
 # In addition to the names of split folders that `known_split` accepts.
 _SPLIT_WORDS = {"eval": "test", "evaluation": "test", "dev": "validation", "validate": "validation"}
-_SPLIT = re.compile(r"[A-Za-z0-9_-]+")
 _NUMBERED = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
 
 
@@ -136,7 +136,7 @@ def named_split(key: str) -> str | None:
 
 def check_split(name: str | None) -> None:
     """Raise ConfigError for a split name that cannot be part of file names."""
-    if name is not None and not _SPLIT.fullmatch(name):
+    if name is not None and not is_split_name(name):
         raise ConfigError(
             "--split: expected a name of letters, digits, _ and -, because it becomes part of file"
             f" names; got {name!r}"

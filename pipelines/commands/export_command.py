@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from recordmill.errors import ConfigError, RunError
+from recordmill.errors import ConfigError, RunError, install_extra
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.pipelines.options.columns import table_options
@@ -86,7 +86,7 @@ def export_transform_main(argv: Sequence[str]) -> int:
             what = export(dataset, manifest, folder)
         except ImportError as error:
             raise ConfigError(
-                "a SavedModel needs TensorFlow; run pip install 'recordmill[train]'"
+                f"a SavedModel needs TensorFlow, which is not installed: {install_extra('train')}"
             ) from error
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(folder / "model", place)

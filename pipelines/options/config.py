@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.format.split_names import TRAIN, in_order
+from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.statistics import StatisticsConfig
@@ -370,7 +369,7 @@ def _check_splits(splits: Mapping[str, float]) -> None:
 
 
 def _check_split_name(flag: str, name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+    if not is_split_name(name):
         raise ConfigError(
             f"{flag}: expected names of letters, digits, _ and -, because they become file names; "
             f"got {name!r}"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, install_extra
 from recordmill.transforms.encoders.preprocessed import load_function
 
 
@@ -22,7 +22,8 @@ def described(name: str) -> str:
     """
     if importlib.util.find_spec("tensorflow_transform") is None:
         raise ConfigError(
-            "--preprocessing-fn: needs tensorflow-transform; run pip install 'recordmill[tft]'"
+            "--preprocessing-fn: needs tensorflow-transform, which is not installed:"
+            f" {install_extra('tft')}"
         )
     module = sys.modules[load_function(name).__module__]
     source = pathlib.Path(str(module.__file__)).read_bytes()

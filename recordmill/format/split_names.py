@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 TRAIN = "train"  # the split that is balanced, and that statistics and vocabularies come from
 _FIRST = (TRAIN, "validation", "test")
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def is_split_name(name: str) -> bool:
+    """Return whether files can be named after a split of this name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def in_order(splits: Iterable[str]) -> list[str]:

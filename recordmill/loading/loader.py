@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from recordmill.errors import install_extra
 from recordmill.loading.options import (
     LoadOptions,
     Normalize,
@@ -120,8 +121,8 @@ def load(
         import tensorflow as tf
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "recordmill.load returns a tf.data.Dataset: it needs TensorFlow (pip install"
-            " 'recordmill[train]'); recordmill.read does not"
+            "recordmill.load needs TensorFlow, which is not installed; recordmill.read does not:"
+            f" {install_extra('train')}"
         ) from error
     from recordmill.loading.pipeline import Pipeline
 

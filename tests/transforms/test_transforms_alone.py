@@ -333,3 +333,21 @@ def test_an_encoder_that_no_process_could_import():
 def test_shards_are_counted_from_one():
     with pytest.raises(ConfigError, match="num_shards: expected 1 or more, got 0"):
         RunSpec(output="out", encoder=TinyEncoder(), num_shards={"train": 4, "test": 0})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
+        ({"seed": "7"}, "seed: expected an integer, got '7'"),
+        ({"splits": {"tr/ain": 1.0}}, "splits: expected names of letters, digits, _ and -"),
+    ],
+)
+def test_options_are_checked_before_the_run(options, message):
+    with pytest.raises(ConfigError, match=message):
+        RunSpec(output="out", encoder=TinyEncoder(), **options)
+
+
+def test_a_way_to_balance_that_does_not_exist():
+    with pytest.raises(ConfigError, match=r"balance: expected one of none, oversample, .* 'foo'"):
+        Rebalance(RunSpec(output="out", encoder=TinyEncoder()), balance="foo")

@@ -8,12 +8,13 @@ import hashlib
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
+from recordmill.format.split_names import is_split_name
 from recordmill.job.staging import Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
@@ -94,6 +95,18 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         check_fractions(self.splits)
+        for name in self.splits:
+            if not is_split_name(name):
+                raise ConfigError(
+                    f"splits: expected names of letters, digits, _ and -, got {name!r}"
+                )
+        if self.compression not in get_args(Compression):
+            raise ConfigError(
+                f"compression: expected one of {', '.join(get_args(Compression))}, got"
+                f" {self.compression!r}"
+            )
+        if not isinstance(self.seed, int):
+            raise ConfigError(f"seed: expected an integer, got {self.seed!r}")
         counts = self.num_shards if isinstance(self.num_shards, Mapping) else {"": self.num_shards}
         for number in counts.values():
             if number is not None and number < 1:

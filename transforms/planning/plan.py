@@ -7,12 +7,11 @@ get it as a side input. `--dry-run` prints it and stops.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recordmill.format.split_names import TRAIN
+from recordmill.format.split_names import TRAIN, is_split_name
 from recordmill.job.staging import StagedPart, Verdict
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import limits
@@ -23,8 +22,6 @@ from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.refusals import nothing_left, refusal_of, unknown_splits
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing import read_excluded
-
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,7 +200,7 @@ def _unusable_splits(survey: Survey) -> list[str]:
         f"the input names a split {name!r}, expected letters, digits, _ and -, because files are"
         " named after it: rename it in the input"
         for name in sorted(survey.counts)
-        if not _SPLIT_NAME.fullmatch(name)
+        if not is_split_name(name)
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, install_extra
 from recordmill.storage.files import Location
 from recordmill.tfrecord.flat_arrays import Ints
 from recordmill.transforms.encoders.artifacts import read_artifact
@@ -142,8 +142,8 @@ def library(tokenizer: FileTokenizer) -> Any:
         return importlib.import_module(_LIBRARIES[tokenizer])
     except ImportError as error:
         raise ConfigError(
-            f"--tokenizer: requires the package {_LIBRARIES[tokenizer]}: "
-            "pip install 'recordmill[text]'"
+            f"--tokenizer: needs the package {_LIBRARIES[tokenizer]}, which is not installed:"
+            f" {install_extra('text')}"
         ) from error
 
 

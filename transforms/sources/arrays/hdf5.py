@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import ConfigError, Reason, RecordError, install_extra
 from recordmill.storage.files import is_uri
 from recordmill.storage.input_files import InputFile, open_file
 from recordmill.transforms.sources.arrays.array_file import Array, ArrayFile, Span, label_texts
@@ -109,7 +109,7 @@ def _library() -> Any:
         import h5py
     except ImportError as error:
         raise ConfigError(
-            "HDF5 files need h5py, which is not installed: pip install 'recordmill[arrays]'"
+            f"HDF5 files need h5py, which is not installed: {install_extra('arrays')}"
         ) from error
     return h5py
 

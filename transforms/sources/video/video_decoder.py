@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import ConfigError, Reason, RecordError, install_extra
 from recordmill.storage.files import is_uri
 from recordmill.storage.input_files import InputFile, open_file
 
@@ -79,9 +79,7 @@ def _import_needed(name: str, what: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{what}, which is not installed: pip install 'recordmill[video]'"
-        ) from error
+        raise ConfigError(f"{what}, which is not installed: {install_extra('video')}") from error
 
 
 def versions() -> dict[str, str]:
