@@ -223,7 +223,7 @@ def broken_rows(rules) -> Iterator[tuple[dict[str, str], tuple[str, str, str]]]:
                 {name: "inf"},
                 ("check", "bad_value", f"column '{name}': inf is not a finite float32"),
             )
-    yield {"Time": "24.00.00"}, ("check", "out_of_schema", "column 'Time': '24.00.00', where .*'00")
+    yield {"Time": "24.00.00"}, ("check", "out_of_schema", "column 'Time': '24.00.00', but .*'00")
     yield {"Time": ""}, ("check", "out_of_schema", "column 'Time': no value")
 
 
