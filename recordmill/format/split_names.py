@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 TRAIN = "train"  # the split that is balanced, and that statistics and vocabularies come from
 _FIRST = (TRAIN, "validation", "test")
-
-
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 

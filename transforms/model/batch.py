@@ -32,7 +32,6 @@ DATA = "__data__"  # string: name of a staged file; encoders get its `__path__`
 SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 
-
 UInt64Array = npt.NDArray[np.uint64]
 
 

@@ -1,7 +1,8 @@
 """Limits of the units of work, in one place because together they limit memory and set the pace.
 
 A listing consists of parts; a part is read in batches, and staged. A task is what one encoder
-process gets at a time. None of them changes a byte of a dataset.
+process gets at a time. The limits of encoder tasks (TASK_*, MIN_TASKS, SAMPLE_TASK_BYTES) change
+bytes: a member of a gzip shard holds one task, and estimates decide the number of shards.
 """
 
 # Listing, reading and staging.

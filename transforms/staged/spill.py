@@ -72,9 +72,16 @@ def into_buckets(rows: pa.RecordBatch, by: str, staging: Staging) -> list[tuple[
     if not len(rows):
         return []
     buckets = batch.scale(batch.hash_strings(rows[by]), limits.PARTITIONS)
+    return into_pieces(rows, buckets, staging)
+
+
+def into_pieces(
+    rows: pa.RecordBatch, shards: npt.NDArray[np.int64], staging: Staging
+) -> list[tuple[int, Piece]]:
+    """Return [(shard, piece)] of rows, inline up to `INLINE_BYTES`, else in a spill file."""
     if rows.nbytes > limits.INLINE_BYTES:
-        return spill(rows, buckets, staging)
-    return [(bucket, inline(part)) for bucket, part in split_by_shard(rows, buckets)]
+        return spill(rows, shards, staging)
+    return [(shard, inline(part)) for shard, part in split_by_shard(rows, shards)]
 
 
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:

@@ -122,9 +122,7 @@ def into_cells(part: StagedPart, plan: TimePlan, windowing: Windowing) -> list[t
     for bucket in np.unique(buckets).tolist():
         mine = buckets == bucket
         cells[mine] += np.searchsorted(plan.starts[bucket], times[mine], side="right")
-    if rows.nbytes > limits.INLINE_BYTES:
-        return spill.spill(rows, cells, windowing.staging)
-    return [(cell, spill.inline(one)) for cell, one in spill.split_by_shard(rows, cells)]
+    return spill.into_pieces(rows, cells, windowing.staging)
 
 
 def bucket_of(cell: int) -> int:
