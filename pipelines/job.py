@@ -16,6 +16,7 @@ from recordmill.errors import ConfigError, Reject, RunError
 from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
+from recordmill.notes import Note
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
@@ -56,6 +57,7 @@ class JobOutcome:
       cluster.
     resumed: whether this run finished the publishing of an interrupted one.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
+    notes: on the input and the dataset, as they stand in its manifest.
     """
 
     status: Status
@@ -63,6 +65,7 @@ class JobOutcome:
     verdict: Verdict | None = None
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 class Job:
@@ -175,15 +178,18 @@ class Job:
             return JobOutcome(status="detached")
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
+        notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
         if verdict is not None:
-            return JobOutcome(status="refused", verdict=verdict, plan=plan, rejects=rejects)
+            return JobOutcome(
+                status="refused", verdict=verdict, plan=plan, rejects=rejects, notes=notes
+            )
         if self.schema_request.infers:
             self.schema_request.keep_schema(self.staging)
             self.staging.sweep()
-            return JobOutcome(status="inferred")
+            return JobOutcome(status="inferred", notes=notes)
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
-        return JobOutcome(status=status, plan=plan, rejects=rejects)
+        return JobOutcome(status=status, plan=plan, rejects=rejects, notes=notes)
 
     def _layout(self, listing: Listing) -> Layout:
         """Return the layout of the rows, as they were listed or as workers will read them."""
@@ -279,6 +285,12 @@ class Job:
             dry_run=config.dry_run,
         )
 
+    def _notes(self) -> tuple[Note, ...]:
+        """Return the notes on the input as a whole, and on options that have no effect."""
+        source = self.data_type.source
+        found = source.notes if isinstance(source, (RowSource, InformedSource)) else ()
+        return (*found, *self.schema_request.notes)
+
     def _run_spec(self, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
         return RunSpec(
@@ -299,7 +311,8 @@ class Job:
             layout=layout,
             windows=data_type.windows,
             unit=data_type.unit,
-            notes=data_type.source.notes if isinstance(data_type.source, InformedSource) else (),
+            notes=self._notes(),
+            fail_on=config.fail_on,
             job_id=self.id,
             options=self.shaping,
             versions=self.encoders,

@@ -26,7 +26,7 @@ from recordmill.runners.failures import strip_stage
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import shown
 from recordmill.transforms.checks.violations import drift_violations
-from recordmill.transforms.model.data_type import DataType, RowSource
+from recordmill.transforms.model.data_type import DataType
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,9 +73,12 @@ def run(
     with _exit_on_signals(watcher, on_flink, prog), watcher:
         outcome = job.run(run_pipeline, on_listed=progress.listed, is_running=_is_running)
     if not config.quiet:
-        source_notes = data_type.source.notes if isinstance(data_type.source, RowSource) else ()
-        for note in (*source_notes, *job.schema_request.notes):
-            print(f"{prog}: note: {note}", file=sys.stderr)
+        # The closing tables of a dataset end with its notes.
+        if outcome.notes and outcome.status != "published":
+            from recordmill.pipelines.terminal.tables import clean
+
+            for note in outcome.notes:
+                print(f"{prog}: note: {clean(note)}", file=sys.stderr)
         _print_outcome(outcome, job, seconds=time.monotonic() - started)
     if outcome.status == "detached" and on_flink is not None:
         # Printed with --quiet too, because scripts read it.

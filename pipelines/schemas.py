@@ -6,6 +6,7 @@ import dataclasses
 
 from recordmill.errors import ConfigError
 from recordmill.job.staging import Staging
+from recordmill.notes import Note
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.profile import schema_rules
 from recordmill.profile.schema_rules import DistanceLimit, SchemaRules
@@ -56,17 +57,19 @@ class SchemaRequest:
         return self.config.infer_schema is not None
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Parts of the schema that this run does not check, as sentences without a full stop."""
+    def notes(self) -> tuple[Note, ...]:
+        """Notes on parts of the schema that this run does not check."""
         if self.rules is None or self.compared is not None:
             return ()
         limited = [name for name, one in self.rules.columns.items() if one.drift != DistanceLimit()]
         if not limited:
             return ()
-        return (
-            f"the schema limits the drift of {', '.join(map(repr, limited))}, but drift is only"
-            " checked with --compare-with, which names the dataset to compare with",
+        columns = ", ".join(map(repr, limited))
+        text = (
+            f"the schema limits the drift of {columns}, but drift is only checked with"
+            " --compare-with, which names the dataset to compare with"
         )
+        return (Note("schema", text),)
 
     def refuse(self, layout: Layout) -> None:
         """Raise ConfigError for columns that the schema lacks, and for those that it misses."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN, in_order, is_split_name
+from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.statistics import StatisticsConfig
@@ -176,6 +177,15 @@ class CommonConfig(StatisticsConfig):
         0.01,
         group=RUN,
         help="Fail, and publish nothing, if more than this fraction of the input is rejected.",
+    )
+    fail_on: tuple[str, ...] = option(
+        (),
+        group=RUN,
+        parse=values.note_codes,
+        repeat=True,
+        metavar="CODE,...",
+        help="Fail, and publish nothing, if there is a note with one of these codes; all stands for"
+        f" every code: {', '.join(FAILABLE)}.",
     )
     overwrite: bool = option(
         False,

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from recordmill.notes import FAILABLE
+
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _UNITS = {
     "": 1, "b": 1,
@@ -95,6 +97,12 @@ def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
         return tuple(word for word in choices if word in given)
 
     return read
+
+
+def note_codes(texts: Sequence[str]) -> tuple[str, ...]:
+    """Parse repeated flags and comma-separated lists of codes of notes; `all` is every code."""
+    found = some_of("all", *FAILABLE)(texts)
+    return FAILABLE if "all" in found else found
 
 
 def names(texts: Sequence[str]) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ from recordmill.format.shard_index import index_bytes, schema
 from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job.staging import Staging, to_json
+from recordmill.notes import notes_of
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.tfrecord.features import Features
 from recordmill.tfrecord.framing import Compression
@@ -239,7 +240,10 @@ def make_manifest(
         ),
         encoders={},  # the libraries that wrote the files are unknown
         files={name: file_info(content) for name, content in files.items()},
-        notes=(*notes, *contents.classes.notes, *_duplicate_files(scans), *tfds.notes),
+        notes=(
+            *notes_of("adopted", (*notes, *contents.classes.notes, *_duplicate_files(scans))),
+            *tfds.notes,
+        ),
     )
     return manifest, files | {JOB: to_json(job) + b"\n"}
 

@@ -18,6 +18,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.file_info import FileInfo
 from recordmill.format.ledger import Ledger
 from recordmill.format.typed_json import as_object, take, take_mapping, take_texts
+from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.tfrecord.framing import Compression
@@ -146,7 +147,7 @@ class Manifest:
     encoders: {library: version} of the libraries that influence the records' bytes.
     files: the files beside the shards, except dataset.json, job.json and the indexes.
     fill_rates: per split with packed records, the fraction of values that are not padding.
-    notes: sentences for the reader, such as why there are no TFDS files.
+    notes: remarks for the reader, such as why there are no TFDS files.
     """
 
     digest: str
@@ -160,7 +161,7 @@ class Manifest:
     encoders: Mapping[str, str]
     files: Mapping[str, FileInfo]
     fill_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def compression(self) -> Compression:
@@ -212,7 +213,7 @@ class Manifest:
             "encoders": dict(self.encoders),
             "files": {name: dataclasses.asdict(info) for name, info in self.files.items()},
             "fill_rates": dict(self.fill_rates),
-            "notes": list(self.notes),
+            "notes": [note.to_json() for note in self.notes],
         }
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
         return f"{text}\n".encode()
@@ -255,7 +256,7 @@ class Manifest:
                     for name, info in take(data, "files", dict).items()
                 },
                 fill_rates=take_mapping(data, "fill_rates", float),
-                notes=take_texts(data, "notes"),
+                notes=tuple(Note.from_json(as_object(one)) for one in take(data, "notes", list)),
             )
         except KeyError as error:
             raise ManifestError(f"{MANIFEST} lacks {error}") from error

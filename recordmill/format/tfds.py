@@ -15,6 +15,7 @@ import numpy as np
 
 from recordmill.format.manifest import SplitInfo
 from recordmill.format.schema import fixed_shape
+from recordmill.notes import Note, notes_of
 from recordmill.tfrecord.features import Feature, Features
 
 _CLASSES = "tensorflow_datasets.core.features"
@@ -32,7 +33,7 @@ class TfdsFiles:
     """Files by name, and notes on them for the manifest."""
 
     files: Mapping[str, bytes]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def tfds_files(
@@ -49,11 +50,12 @@ def tfds_files(
     """
     if compression != "none":
         return TfdsFiles(
-            files={}, notes=(f"no TFDS files: TFDS cannot read {compression} TFRecords",)
+            files={},
+            notes=notes_of("tfds", [f"no TFDS files: TFDS cannot read {compression} TFRecords"]),
         )
     if any(feature.sequence for feature in features.values()):
         why = "TFDS would leave out the feature lists of SequenceExamples"
-        return TfdsFiles(files={}, notes=(f"no TFDS files: {why}",))
+        return TfdsFiles(files={}, notes=notes_of("tfds", [f"no TFDS files: {why}"]))
     notes = []
     named = bool(labels)
     if named and label_offset != 0:
@@ -88,7 +90,7 @@ def tfds_files(
         "features.json": _json(top),
         **name_files,
     }
-    return TfdsFiles(files=files, notes=tuple(notes))
+    return TfdsFiles(files=files, notes=notes_of("tfds", notes))
 
 
 def _dataset_info(features: Features, splits: Mapping[str, SplitInfo]) -> Json:

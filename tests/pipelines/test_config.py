@@ -99,5 +99,5 @@ def test_what_shapes_bytes() -> None:
         "input", "output", "max_reject_fraction", "overwrite", "dry_run", "quiet",
         "runner", "spill_above", "workers", "infer_schema", "compare_with",
         "flink_master", "environment", "environment_config", "parallelism", "job_name", "detach",
-        "stall_timeout", "flink_job_server_jar",
+        "stall_timeout", "flink_job_server_jar", "fail_on",
     }  # fmt: skip

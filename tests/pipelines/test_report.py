@@ -14,6 +14,7 @@ from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reason, Reject
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import Manifest
+from recordmill.notes import notes_of
 from recordmill.pipelines.terminal import report
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location
@@ -198,7 +199,8 @@ def test_inspection(summary: inspection.Summary) -> None:
 
 
 def test_notes(summary: inspection.Summary) -> None:
-    manifest = dataclasses.replace(summary.manifest, notes=("no TFDS files: gzip",))
+    notes = notes_of("tfds", ["no TFDS files: gzip"])
+    manifest = dataclasses.replace(summary.manifest, notes=notes)
     assert "Note: no TFDS files: gzip" in shown(report.closing(manifest, output="out"))
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
 from recordmill.format.ledger import INPUT
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.window_options import WindowOptions
@@ -84,8 +85,8 @@ class RowSource(Source, Protocol):
     """
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Remarks on the input for the user, known once it is listed; sentences."""
+    def notes(self) -> tuple[Note, ...]:
+        """Remarks on the input for the user, known once it is listed."""
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         """Return the layout of the rows that `read` yields.
@@ -113,8 +114,8 @@ class InformedSource(Source, Protocol):
         """Class names in the order of their numbers; None if they follow from the rows."""
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Remarks on the input for the user; sentences without full stop."""
+    def notes(self) -> tuple[Note, ...]:
+        """Remarks on the input for the user."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
 from recordmill.format.split_names import is_split_name
 from recordmill.job.staging import Staging, to_json
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout
@@ -57,7 +58,7 @@ class RunSpec:
       above which the shuffle goes through files.
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
-      for the manifest.
+      for the manifest. fail_on: codes of the notes that refuse the run.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
       job.json. All four are derived from the rest unless given.
     watched: whether the submitter waits for the job and reports the verdict; otherwise a refused
@@ -86,7 +87,8 @@ class RunSpec:
     layout: Layout | None = None
     windows: WindowOptions | None = None
     unit: str = INPUT
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    fail_on: tuple[str, ...] = ()
     job_id: str | None = None
     options: Mapping[str, Any] | None = None
     versions: Mapping[str, str] | None = None

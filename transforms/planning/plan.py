@@ -13,6 +13,7 @@ from typing import Any
 
 from recordmill.format.split_names import TRAIN, is_split_name
 from recordmill.job.staging import StagedPart, Verdict
+from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
@@ -80,7 +81,7 @@ class Plan:
     rejected: int = 0
     filtered: int = 0
     files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     verdict: Verdict | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -97,7 +98,12 @@ class Plan:
             }
             for name, split in self.splits.items()
         }
-        return {"splits": splits, "labels": self.context.labels, "rejected": self.rejected}
+        return {
+            "splits": splits,
+            "labels": self.context.labels,
+            "rejected": self.rejected,
+            "notes": [note.to_json() for note in self.notes],
+        }
 
 
 def make_plan(
@@ -156,6 +162,12 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
+    notes = (
+        *run.notes,
+        *profiled.notes,
+        *_unseen_label(labels, run),
+        *_empty_splits(survey, run),
+    )
     plan = Plan(
         seed=run.seed,
         splits={},
@@ -165,10 +177,10 @@ def make_plan(
         rejected=rejected,
         filtered=filtered,
         files=profiled.files,
-        notes=(*profiled.notes, *_unseen_label(labels, run), *_empty_splits(survey, run)),
-        verdict=verdict,
+        notes=notes,
+        verdict=verdict or _failing(notes, run),
     )
-    if verdict is not None:
+    if plan.verdict is not None:
         return plan
     present = [name for name in names if name in survey.counts]
     estimates = measure(
@@ -204,19 +216,28 @@ def _unusable_splits(survey: Survey) -> list[str]:
     ]
 
 
-def _unseen_label(labels: Sequence[str], run: RunSpec) -> list[str]:
-    """Return a sentence if an option names a class that no record has; it may be misspelt."""
+def _failing(notes: Sequence[Note], run: RunSpec) -> Verdict | None:
+    message = first_failing(notes, run.fail_on)
+    return None if message is None else Verdict(message)
+
+
+def _unseen_label(labels: Sequence[str], run: RunSpec) -> list[Note]:
+    """Return a note if an option names a class that no record has; it may be misspelt."""
     if run.windows is None or run.windows.label.name in ("", *labels):
         return []
     name = run.windows.label.name
     there = ", ".join(map(repr, labels)) or "none"
-    return [f"no record has the class {name!r} of --window-label; the classes are {there}"]
+    text = f"no record has the class {name!r} of --window-label; the classes are {there}"
+    return [Note("unknown-class", text)]
 
 
-def _empty_splits(survey: Survey, run: RunSpec) -> list[str]:
-    """Return a sentence for each requested split without records."""
+def _empty_splits(survey: Survey, run: RunSpec) -> list[Note]:
+    """Return a note for each requested split without records."""
     return [
-        f"no record is in the split {name!r}, because there are few records or few groups"
+        Note(
+            "empty-split",
+            f"no record is in the split {name!r}, because there are few records or few groups",
+        )
         for name in run.splits
         if name not in survey.counts and not run.presplit
     ]

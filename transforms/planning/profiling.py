@@ -8,6 +8,7 @@ from typing import Literal
 import apache_beam as beam
 
 from recordmill.job.staging import Staging, Verdict
+from recordmill.notes import Note, notes_of
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.profile.statistics_file import STATISTICS
@@ -30,13 +31,12 @@ class ProfileOutcome:
     """Conclusions from the profile of a dataset.
 
     files: files to publish with the dataset, such as statistics. problems: violations of the schema
-    that refuse the input. notes: other remarks for the manifest. Both are sentences without full
-    stop.
+    that refuse the input, as sentences without full stop. notes: other remarks for the manifest.
     """
 
     files: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,9 @@ class Profiling:
         if rules is None:
             return ProfileOutcome(files=files)
         problems, notes = self._judge(rules, profile, content)
-        return ProfileOutcome(files=files, problems=tuple(problems), notes=tuple(notes))
+        return ProfileOutcome(
+            files=files, problems=tuple(problems), notes=notes_of("schema", notes)
+        )
 
     def _judge(
         self, rules: SchemaRules, profile: DataProfile, content: bytes

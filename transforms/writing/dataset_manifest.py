@@ -214,7 +214,7 @@ def build_manifest(
         encoders=run.encoder_versions,
         files={name: file_info(content) for name, content in files.items()},
         fill_rates=_fill_rates(infos),
-        notes=(*run.notes, *plan.notes, *tfds.notes),
+        notes=(*plan.notes, *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
 

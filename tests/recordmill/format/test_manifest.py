@@ -20,6 +20,7 @@ from recordmill.format.manifest import (
     load,
     shard_name,
 )
+from recordmill.notes import notes_of
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import FEATURES, make_dataset
@@ -49,7 +50,7 @@ MANIFESTS = st.builds(
     ledger=LEDGERS,
     encoders=st.dictionaries(NAMES, NAMES, max_size=2),
     files=st.dictionaries(FILES, st.builds(FileInfo, bytes=COUNTS, sha256=SHA256), max_size=2),
-    notes=st.lists(NAMES, max_size=2).map(tuple),
+    notes=st.lists(NAMES, max_size=2).map(lambda texts: notes_of("tfds", texts)),
 )
 
 

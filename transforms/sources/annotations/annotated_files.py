@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.notes import Note, notes_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
 from recordmill.transforms.model.data_type import ListingPart, Source
@@ -76,18 +77,21 @@ class AnnotatedFiles:
         return self.files.unique_keys
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """Notes of the annotations, and on the images without annotations that are not rejected."""
-        notes = tuple(f"{self.where}: {note}" for note in self._found.get("notes", ()))
+        texts = (f"{self.where}: {note}" for note in self._found.get("notes", ()))
+        notes = notes_of("annotations", texts)
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:
             return notes
         became = "were dropped" if self.unannotated == "drop" else "have no boxes"
         more = ", ..." if count > len(names) else ""
+        text = f"{count} images without annotations in {self.where} {became}"
+        text += f": {_quoted(names)}{more}"
         return (
             *notes,
-            f"{count} images without annotations in {self.where} {became}: {_quoted(names)}{more}",
+            Note("annotations", text),
         )
 
     @property

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
@@ -115,12 +116,13 @@ class ArraySource:
         return self.files.unique_keys
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
         if not files:
             return ()
-        return (f"{steps} steps at the ends of {files} arrays fill no chunk and were dropped",)
+        text = f"{steps} steps at the ends of {files} arrays fill no chunk and were dropped"
+        return (Note("steps", text),)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files with their headers.

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, ListingPart
@@ -90,7 +91,7 @@ class RecordRows:
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
-    _notes: dict[str, str] = dataclasses.field(
+    _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -104,7 +105,7 @@ class RecordRows:
         return self.key_column is None
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan` and `layout`."""
         return tuple(self._notes.values())
 
@@ -133,8 +134,9 @@ class RecordRows:
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = roles.user_columns(list(column_types))
         if "" in column_types:
-            self._notes["unnamed"] = (
-                "a column without name is ignored (pandas writes its index as such a column)"
+            self._notes["unnamed"] = Note(
+                "unnamed-column",
+                "a column without name is ignored (pandas writes its index as such a column)",
             )
         kept = None
         if keep is not None and self._infers_nullability:

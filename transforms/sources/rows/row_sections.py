@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, RecordError, Reject, RunError
+from recordmill.notes import Note
 from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
@@ -33,10 +34,10 @@ from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 
 
-def list_sections(rows: RowInput, notes: dict[str, str]) -> Iterator[ListingPart]:
+def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPart]:
     """Yield parts of sections (schema `references.SECTIONS`), with keys such as FILE@START.
 
-    notes: {topic: sentence}, updated after the last section.
+    notes: {topic: note}, updated after the last section.
 
     Raises:
       ConfigError: a file cannot be parsed, or there are no rows.
@@ -212,7 +213,7 @@ def _as_config_error(file: File) -> Iterator[None]:
         ) from error
 
 
-def _quote_notes(anomalies: list[tuple[str, QuoteAnomalies]]) -> dict[str, str]:
+def _quote_notes(anomalies: list[tuple[str, QuoteAnomalies]]) -> dict[str, Note]:
     """Return notes on quotes that may be data, by topic."""
     notes = {}
     for what, is_odd, then in (
@@ -223,7 +224,8 @@ def _quote_notes(anomalies: list[tuple[str, QuoteAnomalies]]) -> dict[str, str]:
         if files:
             count = sum(getattr(one, what) for _, one in files)
             first = f"{files[0][0]}#{getattr(files[0][1], f'first_{what}')}"
-            notes[what] = (
-                f"rows with {is_odd}: {count}, the first is {first}; {then}, pass --quoting off"
+            notes[what] = Note(
+                "quotes",
+                f"rows with {is_odd}: {count}, the first is {first}; {then}, pass --quoting off",
             )
     return notes

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch, limits
@@ -97,7 +98,7 @@ class TextFolder:
         return True
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """No notes."""
         return ()
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
@@ -119,13 +120,14 @@ class VideoSource:
         return self.files.unique_keys
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         found = self.scan_counts
         if not found.with_sound:
             return ()
         videos = "video has" if found.with_sound == 1 else "videos have"
-        return (f"{found.with_sound} {videos} an audio track, which is dropped",)
+        text = f"{found.with_sound} {videos} an audio track, which is dropped"
+        return (Note("audio", text),)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the videos, or sections of them.

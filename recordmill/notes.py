@@ -1,0 +1,71 @@
+"""Notes: remarks for the user on an input or a dataset, each with a code."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Self
+
+CODES: Mapping[str, str] = {
+    "annotations": "annotations were merged or match no image",
+    "adopted": "adopted files are incomplete, or their splits or classes are unclear",
+    "audio": "the audio tracks of videos were dropped",
+    "empty-split": "a split has no records",
+    "quotes": "quotes in CSV or TSV may be data",
+    "schema": "records violate the schema, or a part of it was not checked",
+    "splits": "the names of files can be read as splits, and were not",
+    "steps": "steps at the ends of arrays fill no chunk and were dropped",
+    "tfds": "TFDS cannot show the dataset, or a part of it",
+    "unknown-class": "an option names a class that no record has",
+    "unnamed-column": "a column without name was ignored",
+}
+# Codes of notes that exist only once the dataset is written.
+_AFTER_PLANNING = frozenset(("adopted", "tfds"))
+FAILABLE = tuple(code for code in CODES if code not in _AFTER_PLANNING)
+
+
+class Note(str):
+    """A note: a sentence without full stop, and its code, one of `CODES`."""
+
+    __slots__ = ("code",)
+    code: str
+
+    def __new__(cls, code: str, text: str) -> Self:
+        if code not in CODES:
+            raise ValueError(f"expected a code of recordmill.notes.CODES, got {code!r}")
+        note = super().__new__(cls, text)
+        note.code = code
+        return note
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.code, str(self))
+
+    def to_json(self) -> dict[str, str]:
+        """Return the code and the text as JSON data."""
+        return {"code": self.code, "text": str(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the inverse of `to_json`. A later version may have more codes.
+
+        Raises:
+          ValueError: the code or the text is no string.
+        """
+        code, text = data["code"], data["text"]
+        if not isinstance(code, str) or not isinstance(text, str):
+            raise ValueError(f"expected a note of two strings, got {data!r}")
+        note = str.__new__(cls, text)
+        note.code = code
+        return note
+
+
+def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:
+    """Return notes of one code."""
+    return tuple(Note(code, text) for text in texts)
+
+
+def first_failing(notes: Iterable[Note], codes: Collection[str]) -> str | None:
+    """Return the message for the first note whose code is in `codes`, None if there is none."""
+    for note in notes:
+        if note.code in codes:
+            return f"{note} (an error because of --fail-on {note.code})"
+    return None
