@@ -20,6 +20,7 @@ from recordmill.notes import Note
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
+from recordmill.pipelines.options.values import show_inputs
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
@@ -34,6 +35,7 @@ from recordmill.transforms.model.data_type import (
     RowSource,
     check_renames,
     needs_classes,
+    split_source_of,
 )
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
@@ -105,7 +107,8 @@ class Job:
         Raises:
           ConfigError: the output is a file, lies in the input, or holds other files.
         """
-        _not_nested(Location.parse(self.config.input), self.output)
+        for one in self.config.input:
+            _not_nested(Location.parse(one.path), self.output)
         check_output_folder(self.output)
 
     def run(
@@ -165,6 +168,7 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
+        self._check_splits(layout)
         self.schema_request.refuse(layout)
         records = (
             layout
@@ -199,7 +203,7 @@ class Job:
                 columns=_columns(listing, self.staging),
                 labelled=listing.labelled > 0,
                 grouped=listing.grouped > 0,
-                presplit=listing.presplit > 0,
+                split_source=split_source_of(source, presplit=listing.presplit > 0),
             )
         layout = row_layout(source, listing, self.staging)
         together = self.data_type.chunker is not None or (
@@ -207,9 +211,30 @@ class Job:
         )
         return dataclasses.replace(layout, grouped=layout.grouped or together)
 
+    def _check_splits(self, rows: Layout) -> None:
+        """Raise ConfigError if options and the input both divide the rows into splits."""
+        config, source = self.config, rows.split_source
+        if source is None:
+            return
+        windows = self.data_type.windows
+        if windows is not None and windows.split_by == "time":
+            raise ConfigError(
+                f"--split-by time divides by time, but the split of each row is given by {source}:"
+                " pass --split-from none"
+            )
+        by_column = config.split_column is not None or config.split_from == "column"
+        some = 0 < sum(one.split is None for one in config.input) < len(config.input)
+        if config.splits is not None and not by_column and not some:
+            given = ",".join(f"{name}={x:g}" for name, x in config.splits.items())
+            raise ConfigError(
+                f"--splits {given} divides records, but the split of each is given by {source}:"
+                " leave --splits out, or pass --split-from none to divide them anew"
+            )
+
     def _check_layout(self, layout: Layout) -> None:
         config = self.config
-        if not layout.presplit and (problems := unknown_splits(config.num_shards, config.splits)):
+        problems = unknown_splits(config.num_shards, config.fractions)
+        if problems and not layout.presplit:
             raise ConfigError(problems[0])
         rule = None if self.data_type.windows is None else self.data_type.windows.label.kind
         for flag, wanted in (
@@ -263,7 +288,7 @@ class Job:
                 options=data_type.windows,
                 schema=records.columns,
                 staging=self.staging,
-                splits=config.splits,
+                splits=config.fractions,
                 by_series=data_type.windows.split_by == "series" and not rows.presplit,
                 by_group=data_type.windows.split_by == "series" and rows.grouped,
                 reject_unlabelled=records.labelled and config.unlabelled == "reject",
@@ -296,7 +321,7 @@ class Job:
         return RunSpec(
             output=config.output,
             encoder=data_type.encoder,
-            splits=config.splits,
+            splits=config.fractions,
             seed=config.seed,
             num_shards=config.num_shards,
             shard_bytes=config.shard_size,
@@ -318,7 +343,7 @@ class Job:
             versions=self.encoders,
             job={
                 "fingerprint": fingerprint,
-                "input": config.input,
+                "input": show_inputs(config.input),
                 "options": option_machinery.shaping(config),
                 "python": platform.python_version(),
             },

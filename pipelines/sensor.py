@@ -175,7 +175,7 @@ class SensorConfig(ColumnsConfig):
                 ("split_column", "group_column", "stratify"),
                 "contradicts --split-by time: leave one of them out",
             )
-        if unknown := sorted(set(self.split_times).difference(self.splits)):
+        if unknown := sorted(set(self.split_times).difference(self.fractions)):
             raise ConfigError(
                 f"--split-times {unknown[0]}: expected names of --splits, got {unknown[0]!r}"
             )

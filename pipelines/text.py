@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.ledger import INPUT
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import COLUMNS, refuse_given
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
 from recordmill.pipelines.options.rows import RowsConfig
+from recordmill.pipelines.options.text_inputs import texts_of
 from recordmill.storage.files import Location, StorageError
 from recordmill.transforms.encoders.preprocessed import PreprocessedEncoder
 from recordmill.transforms.encoders.text.chunks import TextChunker
@@ -52,17 +52,12 @@ from recordmill.transforms.model.data_type import (
     DataType,
     Prepared,
     Preprocessing,
-    RowSource,
 )
-from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.rows.row_inputs import holds_rows
-from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
-from recordmill.transforms.sources.rows.text_rows import TextRows
+from recordmill.transforms.sources.rows.text_folders import Documents
 
 TEXT = Group(30, "Text")
 _BY_NAME = ("words", "whitespace", "chars", "bytes", "bpe")
 _DEFAULT = TextOptions()
-_COLUMNS = ("text_column", *COLUMNS)
 _SHAPES = [field.name for field in dataclasses.fields(TextOptions) if field.name != "tokenizer"]
 
 
@@ -299,7 +294,7 @@ def data_type(config: TextConfig) -> DataType:
     text_type = functools.partial(
         DataType,
         name="text",
-        source=_source(config),
+        source=texts_of(config, documents=config.documents, text_column=config.text_column),
         check=TextCheck(options=options) if options.filters else None,
         duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
     )
@@ -367,32 +362,6 @@ def _expect_exists(flag: str, path: str) -> None:
 def _fingerprint(name: str, file: TokenizerFile | None) -> str:
     """Return the identity of a tokenizer: its name, and the sha256 of its file's content."""
     return name if file is None else f"{name} {hashlib.sha256(file.content).hexdigest()}"
-
-
-def _source(config: TextConfig) -> RowSource:
-    place = Location.parse(config.input)
-    refuse_special(place)
-    rows = config.row_format()
-    if not place.is_dir() or rows.format != "auto" or holds_rows(config.input):
-        return TextRows(
-            input=config.input,
-            format=rows,
-            unlabelled=config.unlabelled,
-            **{name: getattr(config, name) for name in _COLUMNS},
-        )
-    refuse_given(
-        config,
-        (*_COLUMNS, "delimiter", "columns"),
-        f"applies to tables, and --input {config.input!r} is a folder of text files: leave the"
-        " option out, or add --format",
-    )
-    return TextFolder(
-        root=config.input,
-        documents=config.documents,
-        encoding=config.encoding,
-        unlabelled=config.unlabelled,
-        max_row_bytes=config.max_row_bytes,
-    )
 
 
 if __name__ == "__main__":

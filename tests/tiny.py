@@ -81,7 +81,7 @@ class TinySections:
         del parts, keep
         fields = [("__key__", pa.string()), *((name, pa.string()) for name in _UNKNOWN)]
         columns = pa.schema([*fields, ("value", pa.binary())])
-        return Layout(columns=columns, labelled=True, grouped=False, presplit=False)
+        return Layout(columns=columns, labelled=True, grouped=False)
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         del layout

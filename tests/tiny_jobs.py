@@ -7,6 +7,7 @@ from recordmill.pipelines.job import Job, JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.runners import direct
 from recordmill.transforms.model.data_type import Analysis, Chunker, DataType, Duplicates, Source
+from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.tiny import TinyCheck, TinyEncoder, TinyPacker
 
 
@@ -23,7 +24,7 @@ def tiny_job(
     **options: Any,
 ) -> Job:
     """A job as the command line would make it; options are those of CommonConfig."""
-    config = CommonConfig(input="/nowhere", output=str(output), **options)
+    config = CommonConfig(input=(InputPath("/nowhere"),), output=str(output), **options)
     kind = DataType(
         name="tiny",
         source=source,

@@ -19,7 +19,7 @@ from recordmill.storage.files import Location, StorageError, shown
 from recordmill.tfrecord.framing import Compression
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import skip_reason
-from recordmill.transforms.sources.files.references import canonical_split
+from recordmill.transforms.sources.files.path_layout import splits_in
 from recordmill.transforms.sources.files.walks import (
     File,
     SkippedPath,
@@ -28,11 +28,8 @@ from recordmill.transforms.sources.files.walks import (
     split_pattern,
     walk,
 )
-from recordmill.unicode_tables import mask_later
 
 _TFRECORD_NAME = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
-# In addition to the names of split folders that `known_split` accepts.
-_SPLIT_WORDS = {"eval": "test", "evaluation": "test", "dev": "validation", "validate": "validation"}
 _NUMBERED = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
 
 
@@ -119,18 +116,15 @@ def named_split(key: str) -> str | None:
       ConfigError: a name contains two splits.
     """
     for part in reversed(key.split("/")):
-        words = [word.lower() for word in re.findall(r"[^\W\d_]+", mask_later(part))]
-        splits = {_SPLIT_WORDS.get(word) or canonical_split(word) for word in words}
-        splits.discard(None)
+        splits = splits_in(part)
         if len(splits) > 1:
-            both = " and ".join(sorted(one for one in splits if one))
+            both = " and ".join(splits)
             raise ConfigError(
                 f"--input: the name {part!r} in {key} names the splits {both}; --split NAME puts"
                 " all files into one split"
             )
-        for one in splits:
-            if one is not None:
-                return one
+        if splits:
+            return splits[0]
     return None
 
 

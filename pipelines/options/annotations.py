@@ -187,4 +187,4 @@ def _place(where: str) -> Location:
 
 def _stratum_size(config: AnnotationsConfig) -> int:
     """Return the minimum number of images of a stratum, so that every split gets one."""
-    return max(len(config.splits), math.ceil(1 / min(config.splits.values())))
+    return max(len(config.fractions), math.ceil(1 / min(config.fractions.values())))

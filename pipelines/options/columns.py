@@ -146,7 +146,7 @@ def reading(config: ColumnsConfig) -> dict[str, Any]:
     """Return the keyword arguments of a source of tables that say how files are read."""
     expected = () if config.schema is None else _expected(schema_rules.load(config.schema))
     return {
-        "input": config.input,
+        "input": config.inputs,
         "format": config.row_format(),
         "types": tuple(config.types.items()),
         "expected": expected,

@@ -13,6 +13,7 @@ from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.statistics import StatisticsConfig
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 
 # Data types insert groups of their own between these; the numbers give the order.
 PLACES = Group(10, "Input and output")
@@ -25,8 +26,14 @@ FLINK = Group(85, "Flink")
 
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
+DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
+
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
+
+
+def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
+    return dict(DEFAULT_FRACTIONS if splits is None else splits)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,11 +44,14 @@ class CommonConfig(StatisticsConfig):
       ConfigError: a value is invalid, or two options contradict each other.
     """
 
-    input: str = option(
+    input: tuple[InputPath, ...] = option(
         group=PLACES,
-        metavar="WHERE",
+        parse=values.input_paths,
+        show=values.show_inputs,
+        repeat=True,
+        metavar="[SPLIT=]WHERE",
         help="File, folder or glob pattern to read: a local path, or s3://, gs://, abfss://,"
-        " hdfs://.",
+        " hdfs://; may be repeated. test=WHERE puts all of its records into the split test.",
     )
     output: str = option(
         group=PLACES, metavar="FOLDER", help="Folder of the dataset; created if missing."
@@ -79,6 +89,14 @@ class CommonConfig(StatisticsConfig):
         metavar="COLUMN,...",
         help="Columns to drop; all other columns become features.",
     )
+    label_from: str = option(
+        "top",
+        group=MEANING,
+        shapes_bytes=True,
+        metavar="top|parent|REGEX",
+        help="Class of a file: its top folder (below the folder of the split), the folder around"
+        " it, or the first group of a regular expression that is searched for in its path.",
+    )
     labels_file: str | None = option(
         None,
         group=MEANING,
@@ -97,13 +115,24 @@ class CommonConfig(StatisticsConfig):
         help="Reject records without a class, or keep them without label features.",
     )
 
-    splits: Mapping[str, float] = option(
-        {"train": 0.8, "validation": 0.1, "test": 0.1},
+    splits: Mapping[str, float] | None = option(
+        None,
         group=SPLITS,
         shapes_bytes=True,
         parse=values.fractions,
+        show=_show_fractions,
         metavar="NAME=X,...",
-        help="Names of the splits, and the fraction of the records in each.",
+        help="Names of the splits, and the fraction of the records in each. Default:"
+        f" {','.join(f'{name}={x:g}' for name, x in DEFAULT_FRACTIONS.items())}.",
+    )
+    split_from: Literal["auto", "folders", "files", "column", "none"] = option(
+        "auto",
+        group=SPLITS,
+        shapes_bytes=True,
+        help="Part of the input that names the splits: its top folders, the names of files of rows"
+        " (train.csv, imdb_test.jsonl), or a column. none: nothing does, all records are divided by"
+        " --splits. auto: a column named split, or else folders or files if all of them are named"
+        " as splits.",
     )
     split_column: str | None = option(
         None,
@@ -283,11 +312,23 @@ class CommonConfig(StatisticsConfig):
             return None
         return float(target.removeprefix("repeat:"))
 
+    @property
+    def fractions(self) -> Mapping[str, float]:
+        """The fraction of the records in each split, as given or by default."""
+        return DEFAULT_FRACTIONS if self.splits is None else self.splits
+
+    @property
+    def inputs(self) -> Inputs:
+        """Everything to read, and what its folders and names mean. Raises ConfigError."""
+        return Inputs(paths=self.input, split_from=self.split_from, label_from=self.label_from)
+
     def __post_init__(self) -> None:
-        _check_splits(self.splits)
-        # Canonical order: the order in which splits are given must not change the dataset.
-        ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
-        object.__setattr__(self, "splits", ordered)
+        if self.splits is not None:
+            _check_splits(self.splits)
+            # Canonical order: the order in which splits are given must not change the dataset.
+            ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
+            object.__setattr__(self, "splits", ordered)
+        self._check_inputs()
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)
@@ -305,6 +346,23 @@ class CommonConfig(StatisticsConfig):
         self._check_statistics()
         _check_renames(self.rename)
 
+    def _check_inputs(self) -> None:
+        paths = self.inputs.paths
+        named = [one for one in paths if one.split is not None]
+        unnamed = [one for one in paths if one.split is None]
+        if named and unnamed and self.splits is None:
+            raise ConfigError(
+                f"--input {unnamed[0]} names no split, but --input {named[0]} does: name the split"
+                f" of each, as in --input train={unnamed[0]}, or pass --splits to divide the"
+                " records of the others"
+            )
+        for one in named:
+            _check_split_name(f"--input {one}", str(one.split))
+        if self.split_column is not None and self.split_from not in ("auto", "column"):
+            raise ConfigError(
+                f"--split-column: contradicts --split-from {self.split_from}; leave one out"
+            )
+
     def _check_balance(self) -> None:
         if self.balance_target is not None:
             if self.balance not in ("oversample", "undersample"):
@@ -320,10 +378,10 @@ class CommonConfig(StatisticsConfig):
                     )
             elif isinstance(self.balance_target, int):
                 _in_range("--balance-target", self.balance_target, least=1)
-        if self.balance != "none" and self.split_column is None and TRAIN not in self.splits:
+        if self.balance != "none" and self.split_column is None and TRAIN not in self.fractions:
             raise ConfigError(
                 f"--balance {self.balance} applies to the split {TRAIN}; "
-                f"expected it in --splits, got {', '.join(self.splits)}"
+                f"expected it in --splits, got {', '.join(self.fractions)}"
             )
 
     def _check_flink(self) -> None:

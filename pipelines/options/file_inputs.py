@@ -13,6 +13,7 @@ from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
+from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 
 _COLUMNS = ("path_column", *COLUMNS)
 _LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, with 1 MiB left for the small features
@@ -51,8 +52,8 @@ def files_of(
     leave_out: Collection[str],
     unlabelled: Unlabelled | None = None,
     columns: Collection[str] = (),
-) -> FileList | FileTree:
-    """Return the source for --input: a listing, by its extension; else a folder, pattern or file.
+) -> FileList | JoinedListings | FileTree:
+    """Return the source for --input: listings, by their extension; else folders, patterns or files.
 
     leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
     the config that apply to listings only.
@@ -61,20 +62,41 @@ def files_of(
       ConfigError: an option for listings is given without a listing, or the input is not a file
         or folder.
     """
-    place = Location.parse(config.input)
-    refuse_special(place)
+    inputs = config.inputs
+    places = [Location.parse(one.path) for one in inputs.paths]
+    for place in places:
+        refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
-    if is_listing(place):
-        return FileList(
-            path=config.input,
+    listings = [is_listing(place) for place in places]
+    if not any(listings):
+        refuse_given(
+            config,
+            (*_COLUMNS, *columns, "input_root"),
+            f"applies to listings (CSV, JSONL, Parquet), and --input {inputs} is not one: leave the"
+            " option out, or pass the listing as --input",
+        )
+        if config.split_from == "column":
+            raise ConfigError(
+                f"--split-from column: applies to listings, and --input {inputs} is not one"
+            )
+        return FileTree(input=inputs, unlabelled=unlabelled, leave_out=tuple(leave_out))
+    if not all(listings):
+        other = inputs.paths[listings.index(False)]
+        raise ConfigError(
+            "expected inputs of one kind, got a listing,"
+            f" {inputs.paths[listings.index(True)].path}, and a folder, pattern or file of data,"
+            f" {other.path}: make two datasets, or name the files of both in listings"
+        )
+    lists = tuple(
+        FileList(
+            path=one.path,
             **{name: getattr(config, name) for name in _COLUMNS},
             input_root=config.input_root,
             unlabelled=unlabelled,
+            finds_split=config.split_from in ("auto", "column"),
         )
-    refuse_given(
-        config,
-        (*_COLUMNS, *columns, "input_root"),
-        f"applies to listings (CSV, JSONL, Parquet), and --input {config.input!r} is not one:"
-        " leave the option out, or pass the listing as --input",
+        for one in inputs.paths
     )
-    return FileTree(input=config.input, unlabelled=unlabelled, leave_out=tuple(leave_out))
+    if len(lists) == 1 and inputs.paths[0].split is None:
+        return lists[0]
+    return JoinedListings(inputs=inputs, lists=lists)

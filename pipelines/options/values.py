@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from recordmill.notes import FAILABLE
+from recordmill.transforms.sources.files.input_paths import InputPath
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _UNITS = {
@@ -97,6 +98,16 @@ def some_of(*choices: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
         return tuple(word for word in choices if word in given)
 
     return read
+
+
+def input_paths(texts: Sequence[str]) -> tuple[InputPath, ...]:
+    """Parse repeated flags into inputs, such as `photos/` or `test=photos/`."""
+    return tuple(InputPath.parse(text(one)) for one in texts)
+
+
+def show_inputs(value: Sequence[InputPath]) -> list[str]:
+    """Return the inverse of `input_paths`."""
+    return [str(one) for one in value]
 
 
 def note_codes(texts: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Names of splits, and their order."""
+"""Names of splits: which are valid, their usual spellings, and their order."""
 
 from __future__ import annotations
 
@@ -8,11 +8,29 @@ from collections.abc import Iterable
 TRAIN = "train"  # the split that is balanced, and that statistics and vocabularies come from
 _FIRST = (TRAIN, "validation", "test")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_SPELLINGS = {
+    "train": TRAIN,
+    "training": TRAIN,
+    "val": "validation",
+    "valid": "validation",
+    "validate": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+    "eval": "test",
+    "evaluation": "test",
+}
 
 
 def is_split_name(name: str) -> bool:
     """Return whether files can be named after a split of this name."""
     return _NAME.fullmatch(name) is not None
+
+
+def canonical_split(name: str) -> str | None:
+    """Return train, validation or test for a usual name of one of them, in any case, else None."""
+    return _SPELLINGS.get(name.lower())
 
 
 def in_order(splits: Iterable[str]) -> list[str]:

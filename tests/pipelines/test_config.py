@@ -9,10 +9,11 @@ import pytest
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import options_of
+from recordmill.transforms.sources.files.input_paths import InputPath
 
 
 def common(**given: Any) -> CommonConfig:
-    return CommonConfig(**{"input": "in", "output": "out", **given})
+    return CommonConfig(**{"input": (InputPath("in"),), "output": "out", **given})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import config, declaration, values
+from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.paths import ROOT
 
 PICTURE = declaration.Group(30, "Pictures")
@@ -165,7 +166,7 @@ def test_bad_command_lines(argv: list[str], message: str) -> None:
         ("seed: 1\nblance: oversample", "job.yaml:2: unknown option blance; did you mean balance?"),
         ("seed: x", "job.yaml:1: seed: expected a whole number, got 'x'"),
         ("seed: [1, 2]", "job.yaml:1: seed: expected one value, got a list"),
-        ("input: {a: b}", "job.yaml:1: input: expected one value, got a list"),
+        ("output: {a: b}", "job.yaml:1: output: expected one value, got a list"),
         ("num-shards: 1\n\nnum_shards: 2", "job.yaml:3: num_shards is given a second time"),
         ("splits: {train: 0.5, train: 0.5}", "job.yaml:1: train is given a second time"),
         ("splits: {train: {a: 1}}", "job.yaml:1: expected a value or a flat list"),
@@ -242,7 +243,9 @@ def test_print_config_without_what_is_required_is_a_form(
     filled = form.replace("# input:", "input: a").replace("# output:", "output: b")
     path = tmp_path / "job.yaml"
     path.write_text(filled)
-    assert declaration.parse(Pictures, ["--config", str(path)], prog="mill").config.input == "a"
+    assert declaration.parse(Pictures, ["--config", str(path)], prog="mill").config.input == (
+        InputPath("a"),
+    )
 
 
 # Line breaks of every kind are what a YAML writer gets wrong; the last is a byte that is not UTF-8.
@@ -257,7 +260,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]) | BREAKS, min_size=1)
 @given(
     given=st.builds(
         Pictures,
-        input=TEXT,
+        input=st.lists(TEXT.map(InputPath.parse), min_size=1, max_size=2).map(tuple),
         output=TEXT,
         key_column=st.none() | TEXT,
         label_offset=st.integers(0, 10**20),

@@ -131,7 +131,7 @@ def test_rows_out_of_a_schema_are_rejects_and_leave_gaps(air, tmp_path):
         broken[row] = said
     source = tmp_path / AIR.name
     source.write_text("\n".join(lines))
-    made = make(tmp_path / "out", *OPTIONS, *options, "--schema", schema, "--input", source)
+    made = make(tmp_path / "out", "--input", source, *OPTIONS[2:], *options, "--schema", schema)
     rejects = (made.folder / "rejects.jsonl").read_text().splitlines()
     found = {one["key"]: one["detail"] for one in map(json.loads, rejects)}
     assert found.keys() == {f"{AIR.name}#{row}" for row in broken}

@@ -178,7 +178,7 @@ def test_bad_files_are_rejects_and_stop_nothing(tmp_path, capfd) -> None:
     assert str(tmp_path) not in told
     inputs = made.manifest.ledger.inputs
     assert (inputs.read, inputs.rejected, inputs.filtered) == (1, 8, 1)
-    assert "1 video has an audio track, which is dropped" in capfd.readouterr().err
+    assert "1 video has an audio track, which is dropped" in capfd.readouterr().out
 
 
 def test_too_many_clips_that_are_spoilt_end_the_job(tmp_path, capfd) -> None:

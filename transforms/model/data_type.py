@@ -68,13 +68,19 @@ class Layout:
 
     columns: schema of the rows, with system columns and the user's columns.
     labelled, grouped: whether any row may have a label, or a group.
-    presplit: whether the input may assign a row to a split.
+    split_source: the part of the input that assigns rows to splits, for messages; None if nothing
+      does.
     """
 
     columns: pa.Schema
     labelled: bool
     grouped: bool
-    presplit: bool
+    split_source: str | None = None
+
+    @property
+    def presplit(self) -> bool:
+        """True if the input may assign a row to a split."""
+        return self.split_source is not None
 
 
 @runtime_checkable
@@ -116,6 +122,26 @@ class InformedSource(Source, Protocol):
     @property
     def notes(self) -> tuple[Note, ...]:
         """Remarks on the input for the user."""
+
+
+@runtime_checkable
+class PresplitSource(Source, Protocol):
+    """A source that can say what part of its input assigns rows to splits."""
+
+    @property
+    def split_source(self) -> str | None:
+        """The part, for messages; None if no row is assigned."""
+
+
+def split_source_of(source: Source, *, presplit: bool) -> str | None:
+    """Return what assigns the rows of a source to splits, for messages; None if nothing does.
+
+    presplit: whether any row is assigned.
+    """
+    if not presplit:
+        return None
+    named = source.split_source if isinstance(source, PresplitSource) else None
+    return named or "the input"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ def window_layout(rows: Layout, options: WindowOptions) -> Layout:
         columns=pa.schema(fields),
         labelled=rows.labelled,
         grouped=rows.grouped or options.split_by == "series",
-        presplit=rows.presplit or options.split_by == "time",
+        split_source="--split-by time" if options.split_by == "time" else rows.split_source,
     )
 
 

@@ -299,7 +299,7 @@ COLUMNS = {
 @pytest.mark.parametrize("what", COLUMNS)
 def test_columns_that_are_not_those_of_the_schema(what):
     columns, expected = COLUMNS[what]
-    layout = Layout(columns=pa.schema(columns), labelled=False, grouped=False, presplit=False)
+    layout = Layout(columns=pa.schema(columns), labelled=False, grouped=False)
     with pytest.raises(ConfigError, match=expected):
         check_columns(parse(SCHEMA), layout, None)
 
@@ -313,7 +313,7 @@ def test_columns_that_are_not_those_of_the_schema(what):
     ],
 )
 def test_columns_that_are_those_of_the_schema(columns):
-    layout = Layout(columns=pa.schema(columns), labelled=True, grouped=False, presplit=False)
+    layout = Layout(columns=pa.schema(columns), labelled=True, grouped=False)
     check_columns(parse(SCHEMA), layout, None)
     later = f'{SCHEMA} feature {{ name: "c" lifecycle_stage: PLANNED }}'
     check_columns(parse(later), layout, None)

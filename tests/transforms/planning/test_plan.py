@@ -26,7 +26,9 @@ from tests.tiny import TinyEncoder, TinySource, tiny_rows
 
 SEED = 6
 FRACTIONS = {"train": 0.8, "test": 0.2}
-PRESPLIT = Layout(columns=pa.schema([]), labelled=True, grouped=False, presplit=True)
+PRESPLIT = Layout(
+    columns=pa.schema([]), labelled=True, grouped=False, split_source="the column 'split'"
+)
 OPTIONS = {
     "seed": SEED,
     "splits": {"train": 0.8, "validation": 0.1, "test": 0.1},

@@ -22,10 +22,7 @@ from recordmill.transforms.sources.files.folders import (
     NOT_IMAGES,
     FileTree,
     has_extension,
-    layout_of,
-    read_layout,
     skip_reason,
-    split_and_label,
 )
 from tests.paths import CLOTHING
 
@@ -48,40 +45,6 @@ def fill(root: pathlib.Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"x")
-
-
-@pytest.mark.parametrize(
-    ("folders", "layout"),
-    [
-        ([], "flat"),
-        (["roses"], "labels"),
-        (["train"], "splits"),
-        (["Train", "VAL", "test"], "splits"),
-        (["training", "validation", "testing"], "splits"),
-        (["train", "roses"], "labels"),
-        (["pretrain"], "labels"),
-    ],
-)
-def test_layout(folders: list[str], layout: str) -> None:
-    assert layout_of(folders) == layout
-
-
-@pytest.mark.parametrize(
-    ("key", "layout", "expected"),
-    [
-        ("1.jpg", "flat", (None, None)),
-        ("1.jpg", "labels", (None, None)),
-        ("roses/1.jpg", "labels", (None, "roses")),
-        ("roses/red/big/1.jpg", "labels", (None, "roses")),
-        ("train/roses/1.jpg", "splits", ("train", "roses")),
-        ("Valid/roses/red/1.jpg", "splits", ("validation", "roses")),
-        ("val/roses/1.jpg", "splits", ("validation", "roses")),
-        ("test/1.jpg", "splits", ("test", None)),
-        ("train", "splits", (None, None)),
-    ],
-)
-def test_split_and_label(key: str, layout: Any, expected: tuple[str | None, str | None]) -> None:
-    assert split_and_label(key, layout) == expected
 
 
 @pytest.mark.parametrize(
@@ -337,7 +300,7 @@ def test_bad_options() -> None:
 @pytest.mark.parametrize(
     ("names", "root", "message"),
     [
-        ((), "gone", "the input folder {} does not exist: check the path"),
+        ((), "gone", "the input {} does not exist: check the path"),
         ((), ".", "found no usable file in {} (it is empty): expected LABEL/FILE"),
         (
             (".x", ".y", "a.txt", "b.CSV", "c.json"),
@@ -356,12 +319,6 @@ def test_unusable_input(
     with pytest.raises(ConfigError) as caught:
         scan(root)
     assert message.format(root) in str(caught.value)
-
-
-def test_a_file_has_no_layout(tmp_path: pathlib.Path) -> None:
-    fill(tmp_path, "a.jpg")
-    with pytest.raises(ConfigError, match="is a file: give the folder around it"):
-        read_layout(Location.parse(str(tmp_path / "a.jpg")))
 
 
 def test_a_single_file(tmp_path: pathlib.Path) -> None:

@@ -23,6 +23,8 @@ from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Layout, RowSource
 from recordmill.transforms.sources.files import references
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.text_folders import TextFolder
@@ -81,7 +83,8 @@ FORMAT = {field.name for field in dataclasses.fields(RowFormat)}
 
 def read_rows(path: object, **options: Any) -> Read:
     given = {name: options.pop(name) for name in list(options) if name in FORMAT}
-    return Read(TextRows(input=str(path), format=RowFormat(**given), **options))
+    where = path if isinstance(path, Inputs) else str(path)
+    return Read(TextRows(input=where, format=RowFormat(**given), **options))
 
 
 def write(path: pathlib.Path, content: str | bytes) -> pathlib.Path:
@@ -426,7 +429,7 @@ def test_labels_and_splits(tmp_path: pathlib.Path) -> None:
     content = 'text,label,split\na,x,Val\nb,,train\nc,"x\ny",test\nd,z,dev\n'
     path = write(tmp_path / "t.csv", content)
     read = read_rows(path)
-    assert [row["__split__"] for row in read.rows] == ["validation", "dev"]
+    assert [row["__split__"] for row in read.rows] == ["validation", "validation"]
     assert [reject.reason for reject in read.rejects] == [Reason.UNLABELLED, Reason.BAD_VALUE]
     read = read_rows(path, unlabelled="keep")
     assert [row["__label__"] for row in read.rows] == ["x", None, "z"]
@@ -564,7 +567,10 @@ def test_a_folder_of_shards_by_split(tmp_path: pathlib.Path) -> None:
     }
     assert read.layout.presplit
     write(tmp_path / "other/0.jsonl", '{"text": "x"}')
-    assert not read_rows(tmp_path).layout.presplit
+    with pytest.raises(ConfigError, match=r"named as splits \(Val, test, train\) beside others"):
+        read_rows(tmp_path)
+    inputs = Inputs(paths=(InputPath(str(tmp_path)),), split_from="none")
+    assert not read_rows(inputs).layout.presplit
 
 
 def test_columns_may_come_in_another_order(tmp_path: pathlib.Path) -> None:
@@ -777,9 +783,10 @@ def test_columns_that_are_not_text(tmp_path: pathlib.Path) -> None:
 def test_content_of_folders(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "a/1.txt", "x")
     write(tmp_path / "a/LICENSE", "x")
-    assert not holds_rows(str(tmp_path))
+    (root,) = find_roots(Inputs.of(str(tmp_path)))
+    assert not holds_rows(root)
     write(tmp_path / "b/x.csv.gz", "x")
-    assert holds_rows(str(tmp_path))
+    assert holds_rows(root)
 
 
 MESSAGES = 5574
@@ -808,7 +815,7 @@ def test_quotes_that_may_be_data_are_noted() -> None:
 
 
 def read_tree(root: pathlib.Path, **options: Any) -> Read:
-    return Read(TextFolder(root=str(root), **options))
+    return Read(TextFolder(input=str(root), **options))
 
 
 def test_folders_by_class(tmp_path: pathlib.Path) -> None:
@@ -913,7 +920,7 @@ def test_many_documents_are_read_together(
 def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> None:
     for documents in ("file", "line"):
         write(tmp_path / "1.txt", "one")
-        source = TextFolder(root=str(tmp_path), documents=documents)  # type: ignore[arg-type]
+        source = TextFolder(input=str(tmp_path), documents=documents)  # type: ignore[arg-type]
         (listed,) = source.scan()
         write(tmp_path / "1.txt", "other")
         with pytest.raises(ChangedInputError):
@@ -921,7 +928,7 @@ def test_a_document_that_changed_since_it_was_listed(tmp_path: pathlib.Path) -> 
 
 
 def test_unusable_folders(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigError, match=r"the input folder .*/gone does not exist"):
+    with pytest.raises(ConfigError, match=r"the input .*/gone does not exist"):
         read_tree(tmp_path / "gone")
     write(tmp_path / "a/x.jpg", "x")
     with pytest.raises(
@@ -929,6 +936,6 @@ def test_unusable_folders(tmp_path: pathlib.Path) -> None:
     ):
         read_tree(tmp_path)
     with pytest.raises(ConfigError, match="--documents: expected one of file, line, got 'page'"):
-        TextFolder(root="x", documents="page")  # type: ignore[arg-type]
+        TextFolder(input="x", documents="page")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="--encoding: expected an encoding"):
-        TextFolder(root="x", encoding="nonsense")
+        TextFolder(input="x", encoding="nonsense")

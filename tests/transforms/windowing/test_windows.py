@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
         pa.field("word", pa.string()),
     ]
 )
-LAYOUT = Layout(columns=SCHEMA, labelled=True, grouped=False, presplit=False)
+LAYOUT = Layout(columns=SCHEMA, labelled=True, grouped=False)
 
 
 def rows_of(moments: list[tuple[str, int]], labels: list[str | None] | None = None):

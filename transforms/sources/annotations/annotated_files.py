@@ -19,7 +19,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note, notes_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
-from recordmill.transforms.model.data_type import ListingPart, Source
+from recordmill.transforms.model.data_type import ListingPart, PresplitSource, Source
 from recordmill.transforms.model.label_sets import (
     ImageClass,
     LabelCounts,
@@ -93,6 +93,11 @@ class AnnotatedFiles:
             *notes,
             Note("annotations", text),
         )
+
+    @property
+    def split_source(self) -> str | None:
+        """The part of the input that assigns images to splits, None if nothing does."""
+        return self.files.split_source if isinstance(self.files, PresplitSource) else None
 
     @property
     def labels(self) -> tuple[str, ...] | None:

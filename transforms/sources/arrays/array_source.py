@@ -24,7 +24,12 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
-from recordmill.transforms.model.data_type import Layout, ListingPart, Source
+from recordmill.transforms.model.data_type import (
+    Layout,
+    ListingPart,
+    Source,
+    split_source_of,
+)
 from recordmill.transforms.sources.arrays.array_file import Span
 from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe, ProbedFile
@@ -189,7 +194,7 @@ class ArraySource:
             columns=pa.schema([*ours, *users]),
             labelled=labelled or self.probe.has_labels,
             grouped=grouped or self._cut.unit == "chunk",
-            presplit=presplit,
+            split_source=split_source_of(self.files, presplit=presplit),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:

@@ -1,4 +1,4 @@
-"""File references: their columns, split names, label problems, and their collectors."""
+"""File references: their columns, problems of labels, and their collectors."""
 
 from __future__ import annotations
 
@@ -31,21 +31,6 @@ COLUMNS = pa.schema(
         pa.field(batch.MTIME, pa.int64()),
     ]
 )
-
-_SPLITS = {
-    "train": "train",
-    "training": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "test": "test",
-    "testing": "test",
-}
-
-
-def canonical_split(name: str) -> str | None:
-    """Return train, validation or test for a usual name of a split, in any case, else None."""
-    return _SPLITS.get(name.lower())
 
 
 def check_unlabelled(value: str) -> None:

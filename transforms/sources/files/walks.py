@@ -120,16 +120,6 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     return bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and matches(names[1:], parts[1:])
 
 
-def top_folders(root: Location, leave_out: SkipRule) -> list[str]:
-    """Return the names of the folders directly in `root` that are not skipped.
-
-    Raises:
-      StorageError: the folder cannot be listed.
-    """
-    names = [entry.name for entry in root.list_dir() if entry.kind == "dir"]
-    return [name for name in names if not leave_out(name)]
-
-
 def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkItem]:
     """Walk depth first, in sorted order. Holds the names of the open folders in memory."""
     base = top.rstrip("/") + "/"

@@ -47,6 +47,7 @@ def find_roles(
     where: str,
     main_names: Sequence[str],
     labels: Sequence[str],
+    splits: Sequence[str] = SPLITS,
 ) -> ColumnRoles:
     """Return the roles of columns: as requested, else by the usual names of columns.
 
@@ -56,6 +57,7 @@ def find_roles(
       where: the input, for messages.
       main_names: usual names of the main column in lower case, the most usual first.
       labels: usual names of the label column in lower case, the most usual first.
+      splits: the same of the split column.
 
     Raises:
       ConfigError: a requested column does not exist, or a name is reserved for system columns.
@@ -76,7 +78,7 @@ def find_roles(
         requested,
         main=requested.main or _first(free, main_names),
         label=requested.label or _first(free, labels),
-        split=requested.split or _first(free, SPLITS),
+        split=requested.split or _first(free, splits),
     )
     for name in roles.user_columns(names):
         if name.startswith("__"):

@@ -33,7 +33,12 @@ from recordmill.transforms.sources.row_formats.open_rows import (
 )
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
+from recordmill.transforms.sources.rows.column_roles import (
+    SPLITS,
+    ColumnRoles,
+    find_roles,
+    quoted,
+)
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
     build_records,
@@ -70,7 +75,7 @@ class FileList:
     input_root: folder of relative paths; by default the folder of the listing.
     path_column: by default a column with a usual name (path, file, filename, image, ...).
     label_column: by default 'label' or 'class', if there is such a column.
-    split_column: by default 'split', if there is such a column.
+    split_column: by default 'split', if there is such a column and `finds_split` is true.
     key_column: column of unique record keys; by default the key is the path (see `normal_path`).
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
@@ -85,6 +90,7 @@ class FileList:
     drop_columns: tuple[str, ...] = ()
     input_root: str | None = None
     unlabelled: Unlabelled = "reject"
+    finds_split: bool = True
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
@@ -96,6 +102,11 @@ class FileList:
     def unique_keys(self) -> bool:
         """False, because a listing may repeat a path or a key."""
         return False
+
+    @property
+    def split_source(self) -> str | None:
+        """The column of splits, for messages."""
+        return f"the column {self.split_column or 'split'!r}"
 
     @property
     def root(self) -> Location:
@@ -118,7 +129,14 @@ class FileList:
             key=self.key_column,
             dropped=self.drop_columns,
         )
-        roles = find_roles(names, requested, where=self.path, main_names=_PATHS, labels=_LABELS)
+        roles = find_roles(
+            names,
+            requested,
+            where=self.path,
+            main_names=_PATHS,
+            labels=_LABELS,
+            splits=SPLITS if self.finds_split else (),
+        )
         if roles.main is None:
             names = [name for name in names if name not in self.drop_columns]
             raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -14,6 +15,8 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, ListingPart
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
 from recordmill.transforms.sources.row_formats.column_types import (
     ColumnTypes,
@@ -25,7 +28,12 @@ from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import type_mismatch
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.column_roles import (
+    SPLITS,
+    ColumnRoles,
+    find_roles,
+    quoted,
+)
 from recordmill.transforms.sources.rows.record_columns import (
     SYSTEM_FIELDS,
     InvalidRows,
@@ -70,16 +78,17 @@ class RecordRows:
     A subclass assigns roles to columns (`_roles`), and may put columns of its own between the
     system columns and the user columns (`_leading_fields`, `_source_columns`).
 
-    input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders) or a folder.
+    input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders) or a folder; or
+      several of them.
     label_column: by default 'label', 'class', 'category' or 'target', if there is such a column.
-    split_column: by default 'split', if there is such a column. Without one, top-level folders that
-      are named as splits give the split.
+    split_column: by default 'split', if there is such a column. Without one, top-level folders or
+      files that are named as splits give the split.
     key_column: column of unique record keys; by default a key is FILE#ROW.
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """
 
-    input: str
+    input: str | Inputs
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
     label_column: str | None = None
     split_column: str | None = None
@@ -97,7 +106,7 @@ class RecordRows:
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
-        Location.parse(self.input)
+        check_paths(self.input)
 
     @property
     def unique_keys(self) -> bool:
@@ -151,7 +160,7 @@ class RecordRows:
             columns=pa.schema([*self._leading_fields, *fields]),
             labelled=roles.label is not None,
             grouped=roles.group is not None,
-            presplit=roles.split is not None or self._rows.has_splits(),
+            split_source=self._split_source(roles),
             roles=roles,
             written=pa.schema(
                 [_written(field, header or column_types, column_types) for field in fields]
@@ -168,9 +177,42 @@ class RecordRows:
         assert isinstance(layout, RowLayout)
         return regroup(self._read(sections, layout))
 
-    @property
+    @functools.cached_property
     def _rows(self) -> RowInput:
         return RowInput(input=self.input, format=self.format)
+
+    def _find_roles(
+        self, names: Sequence[str], requested: ColumnRoles, main_names: Sequence[str]
+    ) -> ColumnRoles:
+        """Return the roles of columns, as requested or by their usual names. Raises ConfigError."""
+        inputs = Inputs.of(self.input)
+        by_column = inputs.split_from in ("auto", "column")
+        return find_roles(
+            names,
+            requested,
+            where=str(inputs),
+            main_names=main_names,
+            labels=LABELS,
+            splits=SPLITS if by_column else (),
+        )
+
+    def _split_source(self, roles: ColumnRoles) -> str | None:
+        """Return what names the splits, for messages. Raises ConfigError."""
+        inputs = Inputs.of(self.input)
+        by_path = self._rows.split_source
+        if roles.split is None:
+            if inputs.split_from == "column":
+                raise ConfigError(
+                    f"--split-from column: found no column 'split' in {inputs}; name it with"
+                    " --split-column"
+                )
+            return by_path
+        if any(one.split for one in inputs.paths):
+            raise ConfigError(
+                f"both {by_path} and the column {roles.split!r} name splits: pass --split-from"
+                " none to ignore the column, or leave the names of splits out of --input"
+            )
+        return f"the column {roles.split!r}"
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         """Return the roles of the columns. Raises ConfigError."""

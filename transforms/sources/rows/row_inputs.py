@@ -1,21 +1,24 @@
-"""Files of rows of an input: one file, the matches of a pattern, or a folder."""
+"""Files of rows of an input: one file, the matches of a pattern, or a folder; or several inputs."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.storage.files import Location, StorageError, shown
-from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.files.folders import (
-    file_problem,
-    read_layout,
-    skip_reason,
-    split_and_label,
+from recordmill.transforms.sources.files.folders import file_problem, list_files, skip_reason
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot
+from recordmill.transforms.sources.files.path_layout import (
+    LaidOutInput,
+    LayoutRules,
+    lay_out,
+    split_source,
 )
-from recordmill.transforms.sources.files.walks import File, SkippedPath, glob, split_pattern, walk
+from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import FileFormat, RowFormat, format_of
@@ -27,40 +30,55 @@ _SAMPLED_FILES = 10_000  # files
 class RowInput:
     """Files of rows, all in one format.
 
-    input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder. If
-      all top-level folders are named as splits, they give the split.
+    input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder; or
+      several of them. Top-level folders that are all named as splits give the split, or else files
+      that are.
     """
 
-    input: str
+    input: str | Inputs
     format: RowFormat
 
     def find(self) -> Iterator[tuple[File, str | None] | SkippedPath | Reject]:
         """Yield the files with their splits, skipped paths and rejects.
 
         Raises:
-          ConfigError: the input does not exist, or its files have several formats.
+          ConfigError: the input does not exist, its files have several formats, or a file names no
+            split beside others that do.
         """
         first: tuple[File, FileFormat] | None = None
-        splits = self.has_splits()
-        for item in self._find():
+        for one, item in self._find():
             if not isinstance(item, File):
                 yield item
-            elif problem := file_problem(item):
+                continue
+            split, _ = one.split_and_label(item.key)
+            if one.layout.splits is not None and split is None:
+                raise ConfigError(
+                    f"{shown(item.path)} names no split, unlike others of {one.root.given}: move"
+                    " it, select files with a pattern, or pass --split-from none"
+                )
+            item = item._replace(key=one.root.prefix + item.key)
+            if problem := file_problem(item):
                 yield Reject(shown(item.key), "read", *problem)
-            else:
-                file_format = self.file_format(item)
-                first = first or (item, file_format)
-                if file_format.format != first[1].format:
-                    raise ConfigError(
-                        f"expected files of one format in {self.input}, got {first[0].key} and "
-                        f"{item.key}: select files with a pattern, such as *.csv"
-                    )
-                yield item, split_and_label(item.key, "splits")[0] if splits else None
+                continue
+            file_format = self.file_format(item)
+            first = first or (item, file_format)
+            if file_format.format != first[1].format:
+                raise ConfigError(
+                    f"expected files of one format in {self.input}, got {first[0].key} and "
+                    f"{item.key}: select files with a pattern, such as *.csv"
+                )
+            yield item, split
 
-    def has_splits(self) -> bool:
-        """Return whether folders give the split."""
-        place = Location.parse(self.input)
-        return split_pattern(place) is None and place.is_dir() and read_layout(place) == "splits"
+    @functools.cached_property
+    def laid_out(self) -> tuple[LaidOutInput, ...]:
+        """The inputs, and the layout of their paths. Raises ConfigError."""
+        rules = LayoutRules(skip=skip_reason, file_names=self._file_names, labelled=False)
+        return lay_out(Inputs.of(self.input), rules)
+
+    @property
+    def split_source(self) -> str | None:
+        """What names the splits, for messages; None if nothing does."""
+        return split_source(self.laid_out)
 
     def file_format(self, file: File) -> FileFormat:
         """Return the format of a file."""
@@ -71,43 +89,35 @@ class RowInput:
         origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
         return open_rows(origin, self.file_format(file))
 
-    def _find(self) -> Iterator[File | SkippedPath | Reject]:
-        place = Location.parse(self.input)
-        refuse_special(place)
-        pattern = split_pattern(place)
-        if pattern is not None:
-            yield from self._match(*pattern)
-            return
-        try:
-            if not place.exists():
-                raise ConfigError(f"the input {shown(place)} does not exist: check the path")
-            if place.is_dir():
-                yield from self._walk(place)
-                return
-            entry = place.stat()
-        except StorageError as error:
-            raise ConfigError(f"the input cannot be used: {error}") from error
-        yield File(place.name, str(place), entry.size, entry.mtime_ns)
+    def _find(self) -> Iterator[tuple[LaidOutInput, File | SkippedPath | Reject]]:
+        for number, one in enumerate(self.laid_out):
+            others = [other.root for other in self.laid_out[:number]]
+            try:
+                for item in list_files(one.root, depth=0, others=others):
+                    yield one, self._skipped(one.root, item)
+            except StorageError as error:
+                raise ConfigError(f"the input cannot be used: {error}") from error
 
-    def _match(self, root: Location, pattern: str) -> Iterator[File | Reject]:
-        if not root.is_dir():
-            raise ConfigError(f"no file matches {self.input}: there is no folder {root}")
-        yield from glob(root, pattern, skip_reason)
+    def _file_names(self, root: InputRoot) -> Iterator[str]:
+        for item in list_files(root, depth=0):
+            if isinstance(item, File) and isinstance(self._skipped(root, item), File):
+                yield item.key
 
-    def _walk(self, root: Location) -> Iterator[File | SkippedPath | Reject]:
-        for item in walk(root, skip_reason, depth=0):
-            if isinstance(item, File) and not self.format.recognizes(_name(item)):
-                yield SkippedPath("extension")
-            else:
-                yield item
+    def _skipped(
+        self, root: InputRoot, item: File | SkippedPath | Reject
+    ) -> File | SkippedPath | Reject:
+        """Return the item, or a skipped path for a file in a folder that is none of rows."""
+        if root.is_folder and isinstance(item, File) and not self.format.recognizes(_name(item)):
+            return SkippedPath("extension")
+        return item
 
 
-def holds_rows(folder: str) -> bool:
-    """Return whether a folder holds files of rows such as CSV or Parquet, by their extensions.
+def holds_rows(root: InputRoot) -> bool:
+    """Return whether an input holds files of rows such as CSV or Parquet, by their extensions.
 
-    Checks the first files of a large folder, always the same ones.
+    Checks the first files of a large folder or pattern, always the same ones.
     """
-    some = itertools.islice(walk(Location.parse(folder), skip_reason, depth=0), _SAMPLED_FILES)
+    some = itertools.islice(list_files(root, depth=0), _SAMPLED_FILES)
     formats = {format_of(_name(one)) for one in some if isinstance(one, File)}
     return not formats <= {None, "lines"}
 

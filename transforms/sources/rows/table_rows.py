@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import user_field
-from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
+from recordmill.transforms.sources.rows.record_rows import RecordRows
 
 TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int64(),
@@ -42,7 +42,7 @@ class TableRows(RecordRows):
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         requested = self._requested_roles(others=self._consumed_columns)
-        roles = find_roles(names, requested, where=self.input, main_names=(), labels=LABELS)
+        roles = self._find_roles(names, requested, ())
         user_columns = roles.user_columns(names)
         declared = [column for column, _ in self.types if column != roles.label]
         for column in (*declared, *self.used):

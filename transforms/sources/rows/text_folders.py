@@ -20,9 +20,19 @@ from recordmill.transforms.sources.files.folders import (
     ARCHIVES,
     SOUND_AND_VIDEO,
     LabelledFile,
+    has_extension,
+    list_files,
     no_files_message,
-    read_layout,
+    skip_reason,
     walk_files,
+)
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, check_paths
+from recordmill.transforms.sources.files.path_layout import (
+    LaidOutInput,
+    LayoutRules,
+    lay_out,
+    split_source,
 )
 from recordmill.transforms.sources.files.references import (
     SectionCollector,
@@ -65,8 +75,9 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFolder:
-    """Lists the text files under a folder, whose folders give label and split as in `FileTree`.
+    """Lists the text files of folders or patterns, whose folders give label and split.
 
+    input: path or URI of a folder or a pattern, or several of them, as of `FileTree`.
     documents: whether a record is a file or a line. Blank lines are skipped. Spaces around a line
       are part of the document, its line break is not.
     encoding: of all files; a byte order mark is dropped.
@@ -75,7 +86,7 @@ class TextFolder:
     max_row_bytes: size above which a document is rejected.
     """
 
-    root: str
+    input: str | Inputs
     documents: Documents = "file"
     encoding: str = UTF8
     unlabelled: Unlabelled = "reject"
@@ -89,7 +100,7 @@ class TextFolder:
                 f"--documents: expected one of {', '.join(get_args(Documents))}, got "
                 f"{self.documents!r}"
             )
-        Location.parse(self.root)
+        check_paths(self.input)
         self._shape  # noqa: B018, it validates the encoding
 
     @property
@@ -108,12 +119,8 @@ class TextFolder:
         Raises:
           ConfigError: there is no such folder, or it has no usable file.
         """
-        root = Location.parse(self.root)
-        layout = read_layout(root)
         found = SectionCollector()
-        for one in walk_files(
-            root, layout=layout, unlabelled=self.unlabelled, leave_out=self.leave_out
-        ):
+        for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
             if isinstance(one, SkippedPath):
                 found.filter(one.reason)
             elif isinstance(one, Reject):
@@ -124,7 +131,7 @@ class TextFolder:
                 yield found.take()
         yield found.take()
         if not found.totals["rows"]:
-            raise ConfigError(no_files_message(root, found))
+            raise ConfigError(no_files_message(Inputs.of(self.input), found))
 
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
         """Return the layout of the documents.
@@ -133,12 +140,11 @@ class TextFolder:
           ConfigError: there is no such folder.
         """
         del parts, keep
-        layout = read_layout(Location.parse(self.root))
         return Layout(
             columns=pa.schema(TEXT_FIELDS),
-            labelled=layout != "flat",
+            labelled=any(one.layout.labels is not None for one in self._laid_out),
             grouped=False,
-            presplit=layout == "splits",
+            split_source=split_source(self._laid_out),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
@@ -151,6 +157,17 @@ class TextFolder:
         return regroup(
             [self._files(sections)] if self.documents == "file" else self._lines(sections)
         )
+
+    @functools.cached_property
+    def _laid_out(self) -> tuple[LaidOutInput, ...]:
+        file_names = self._file_names if self.documents == "line" else None
+        rules = LayoutRules(skip=skip_reason, file_names=file_names)
+        return lay_out(Inputs.of(self.input), rules)
+
+    def _file_names(self, root: InputRoot) -> Iterator[str]:
+        for one in list_files(root, depth=0):
+            if isinstance(one, File) and not has_extension(one.key, self.leave_out):
+                yield one.key
 
     @functools.cached_property
     def _shape(self) -> FileFormat:

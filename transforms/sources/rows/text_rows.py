@@ -12,7 +12,7 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles, find_roles, quoted
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import (
     TEXT,
     TEXT_FIELDS,
@@ -20,7 +20,7 @@ from recordmill.transforms.sources.rows.record_columns import (
     empty_as_null,
     is_null,
 )
-from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
+from recordmill.transforms.sources.rows.record_rows import RecordRows
 
 _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
           "tweet", "description", "title")  # fmt: skip
@@ -40,7 +40,7 @@ class TextRows(RecordRows):
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         requested = self._requested_roles(self.text_column)
-        roles = find_roles(names, requested, where=self.input, main_names=_TEXTS, labels=LABELS)
+        roles = self._find_roles(names, requested, _TEXTS)
         if roles.main is not None:
             return roles
         remaining = roles.user_columns(names)

@@ -22,7 +22,12 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import Layout, ListingPart, Source
+from recordmill.transforms.model.data_type import (
+    Layout,
+    ListingPart,
+    Source,
+    split_source_of,
+)
 from recordmill.transforms.sources.video.clip_plan import (
     Clip,
     ClipSampling,
@@ -174,7 +179,7 @@ class VideoSource:
             columns=clip_schema(self.cut.frames, users),
             labelled=labelled,
             grouped=True,  # clips of a video stay in one split
-            presplit=presplit,
+            split_source=split_source_of(self.files, presplit=presplit),
         )
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:

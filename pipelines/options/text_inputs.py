@@ -1,0 +1,51 @@
+"""The source of texts for --input: rows of tables, or text files in folders."""
+
+from __future__ import annotations
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options.config import COLUMNS, refuse_given
+from recordmill.pipelines.options.rows import RowsConfig
+from recordmill.transforms.model.data_type import RowSource
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import find_roots
+from recordmill.transforms.sources.rows.row_inputs import holds_rows
+from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
+from recordmill.transforms.sources.rows.text_rows import TextRows
+
+
+def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | None) -> RowSource:
+    """Return the source of texts: `TextRows` for files of rows, `TextFolder` for text files.
+
+    Raises:
+      ConfigError: an option is given that does not apply to the input, or inputs are of both kinds.
+    """
+    inputs, rows = config.inputs, config.row_format()
+    columns = {name: getattr(config, name) for name in COLUMNS} | {"text_column": text_column}
+    if rows.format != "auto" or _hold_rows(inputs):
+        return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
+    refuse_given(
+        config,
+        (*columns, "delimiter", "columns"),
+        f"applies to tables, and --input {inputs} holds text files: leave the option out, or add"
+        " --format",
+    )
+    return TextFolder(
+        input=inputs,
+        documents=documents,
+        encoding=config.encoding,
+        unlabelled=config.unlabelled,
+        max_row_bytes=config.max_row_bytes,
+    )
+
+
+def _hold_rows(inputs: Inputs) -> bool:
+    """Return whether inputs are files of rows, not text files. Raises ConfigError if some are."""
+    roots = find_roots(inputs)
+    kinds = [root.file or holds_rows(root) for root in roots]
+    if len(set(kinds)) > 1:
+        one, other = (roots[kinds.index(kind)].given.path for kind in (True, False))
+        raise ConfigError(
+            f"expected inputs of one kind, got files of rows, {one}, and text files, {other}: make"
+            " two datasets"
+        )
+    return kinds[0]

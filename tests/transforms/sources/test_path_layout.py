@@ -1,0 +1,284 @@
+"""The split and the class that paths give, and the errors where they can be read in two ways."""
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.sources.files.folders import RULES, list_files, skip_reason
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
+from recordmill.transforms.sources.files.path_layout import (
+    LayoutRules,
+    PathLayout,
+    lay_out,
+    split_source,
+    splits_in,
+)
+from recordmill.transforms.sources.files.walks import File
+
+
+def names_of(root: InputRoot) -> list[str]:
+    return [one.key for one in list_files(root, depth=0) if isinstance(one, File)]
+
+
+TABLES = LayoutRules(skip=skip_reason, file_names=names_of, labelled=False)
+
+
+@pytest.fixture
+def fill(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(*names: str) -> None:
+        for name in names:
+            pathlib.Path(name).parent.mkdir(parents=True, exist_ok=True)
+            pathlib.Path(name).write_bytes(b"x")
+
+    return write
+
+
+def layout(*paths: str, rules: LayoutRules = RULES, **options: Any) -> list[Any]:
+    inputs = Inputs(paths=tuple(map(InputPath.parse, paths)), **options)
+    return [(one.split, one.layout) for one in lay_out(inputs, rules)]
+
+
+@pytest.mark.parametrize(
+    ("name", "splits"),
+    [
+        ("train.csv", ["train"]),
+        ("imdb_test.jsonl", ["test"]),
+        ("val-00001-of-00002.parquet", ["validation"]),
+        ("validation.txt", ["validation"]),
+        ("DEV.tsv", ["validation"]),
+        ("my eval.csv", ["test"]),
+        ("train_test.csv", ["test", "train"]),
+        ("latest.csv", []),
+        ("contest-trained.csv", []),
+        ("x.csv", []),
+    ],
+)
+def test_splits_in_names(name, splits):
+    assert splits_in(name) == splits
+
+
+@pytest.mark.parametrize(
+    ("key", "layout", "expected"),
+    [
+        ("1.jpg", PathLayout(), (None, None)),
+        ("1.jpg", PathLayout(None, "top"), (None, None)),
+        ("roses/red/big/1.jpg", PathLayout(None, "top"), (None, "roses")),
+        ("roses/red/big/1.jpg", PathLayout(None, "parent"), (None, "big")),
+        ("roses/red/big/1.jpg", PathLayout(None, "/(.*?)/"), (None, "red")),
+        ("roses/red/big/1.jpg", PathLayout(None, "blue(x)?"), (None, None)),
+        ("train/roses/1.jpg", PathLayout("folders", "top"), ("train", "roses")),
+        ("train/roses/red/1.jpg", PathLayout("folders", "parent"), ("train", "red")),
+        ("train/cat_1.jpg", PathLayout("folders", r"^(\w+)_"), ("train", "cat")),
+        ("Valid/roses/red/1.jpg", PathLayout("folders", "top"), ("validation", "roses")),
+        ("dev/roses/1.jpg", PathLayout("folders", "top"), ("validation", "roses")),
+        ("holdout/roses/1.jpg", PathLayout("folders", "top"), ("holdout", "roses")),
+        ("test/1.jpg", PathLayout("folders", "top"), ("test", None)),
+        ("train", PathLayout("folders", "top"), (None, None)),
+        ("pos/train.txt", PathLayout("files", "top"), ("train", "pos")),
+        ("pos/train_test.txt", PathLayout("files", "top"), (None, "pos")),
+    ],
+)
+def test_split_and_label(key, layout, expected):
+    assert layout.split_and_label(key) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("1.jpg",), PathLayout()),
+        (("roses/1.jpg",), PathLayout(None, "top")),
+        (("train/roses/1.jpg",), PathLayout("folders", "top")),
+        (("Train/1", "VAL/1", "test/1"), PathLayout("folders", "top")),
+        (("training/1", "dev/1", "eval/1"), PathLayout("folders", "top")),
+        (("pretrain/1.jpg",), PathLayout(None, "top")),
+        (("train.jpg", "test.jpg"), PathLayout()),
+    ],
+)
+def test_layout_of_files_of_one_record(fill, names, expected):
+    fill(*(f"in/{name}" for name in names))
+    assert layout("in") == [(None, expected)]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("a.csv",), None),
+        (("a/1.csv", "b/2.csv"), None),
+        (("train.csv", "test.csv"), "files"),
+        (("en/train.tsv", "en/dev.tsv", "de/test.tsv"), "files"),
+        (("train/1.csv", "dev/2.csv"), "folders"),
+        (("train/test.csv", "dev/2.csv"), "folders"),
+    ],
+)
+def test_layout_of_files_of_many_records(fill, names, expected):
+    fill(*(f"in/{name}" for name in names))
+    assert layout("in", rules=TABLES) == [(None, PathLayout(expected))]
+    assert layout("in", rules=TABLES, split_from="none") == [(None, PathLayout())]
+    assert layout("in", rules=TABLES, split_from="column") == [(None, PathLayout())]
+
+
+def test_a_pattern_has_the_layout_of_its_matches(fill):
+    fill("in/en/train.tsv", "in/en/test.tsv", "in/de/test.tsv", "in/README.tsv")
+    assert layout("in/*/*.tsv", rules=TABLES) == [(None, PathLayout("files"))]
+    assert layout("in/*/train.tsv", rules=TABLES) == [(None, PathLayout("files"))]
+    assert layout("in/*/*") == [(None, PathLayout(None, "top"))]
+    fill("of/train/a/1", "of/test/a/1")
+    assert layout("of/t*/*/*") == [(None, PathLayout("folders", "top"))]
+
+
+def test_a_single_file_has_no_siblings_that_its_name_tells_apart(fill):
+    fill("test.csv")
+    assert layout("test.csv", rules=TABLES) == [(None, PathLayout())]
+    assert layout("test.csv", rules=TABLES, split_from="files") == [(None, PathLayout("files"))]
+
+
+@pytest.mark.parametrize(
+    ("names", "rules", "message"),
+    [
+        (
+            ("train/a/1", "test/a/1", "val/a/1", "extra/a/1"),
+            RULES,
+            r"in holds folders named as splits \(test, train, val\) beside others \(extra\):"
+            r" --split-from folders makes a split of each of them, --split-from none of none",
+        ),
+        (
+            ("train.csv", "test.csv", "more.csv", "train_test.csv"),
+            TABLES,
+            r"in holds files named as splits \(test.csv, train.csv\) beside others \(more.csv,"
+            r" train_test.csv\): select files with a pattern, or name the split of each with"
+            r" --input train=FILE; --split-from none ignores",
+        ),
+    ],
+)
+def test_names_that_are_splits_beside_others(fill, names, rules, message):
+    fill(*(f"in/{name}" for name in names))
+    with pytest.raises(ConfigError, match=message):
+        layout("in", rules=rules)
+    layout("in", rules=rules, split_from="none")
+
+
+def test_folders_are_splits_where_asked(fill):
+    fill("in/train/a/1", "in/holdout/a/1")
+    assert layout("in", split_from="folders") == [(None, PathLayout("folders", "top"))]
+    fill("in/no split/a/1")
+    with pytest.raises(ConfigError, match="the folder 'no split' of in cannot name a split"):
+        layout("in", split_from="folders")
+    fill("flat/1")
+    with pytest.raises(ConfigError, match="--split-from folders: flat has no folders"):
+        layout("flat", split_from="folders")
+
+
+def test_inputs_name_splits(fill):
+    fill("x/1.csv", "y/2.csv")
+    assert layout("train=x", "dev=y", rules=TABLES) == [
+        ("train", PathLayout()),
+        ("validation", PathLayout()),
+    ]
+    assert layout("holdout=x") == [("holdout", PathLayout())]
+
+
+def test_inputs_whose_own_names_are_splits(fill):
+    fill("in/train/a/1.jpg", "in/test/a/1.jpg", "train.csv", "my_dev.csv", "other.csv")
+    assert layout("in/train", "in/test") == [
+        ("train", PathLayout(None, "top")),
+        ("test", PathLayout(None, "top")),
+    ]
+    assert [split for split, _ in layout("train.csv", "my_dev.csv", rules=TABLES)] == [
+        "train",
+        "validation",
+    ]
+    with pytest.raises(ConfigError, match=r"--input train.csv are named .* --input other.csv is"):
+        layout("train.csv", "other.csv", rules=TABLES)
+    assert layout("train.csv", "other.csv", rules=TABLES, split_from="none") == [
+        (None, PathLayout()),
+        (None, PathLayout()),
+    ]
+
+
+def test_an_input_of_a_split_that_holds_splits(fill):
+    fill("in/train/a/1", "in/test/a/1")
+    with pytest.raises(ConfigError, match="--input train=in is the split train, but its folders"):
+        layout("train=in")
+
+
+def test_a_path_with_an_equals_sign(fill):
+    fill("year=2026/1.csv")
+    assert [InputPath.parse(text) for text in ("year=2026/*", "year=*/1.csv", "a=year=2026")] == [
+        InputPath("year=2026/*"),
+        InputPath("year=*/1.csv"),
+        InputPath("year=2026", "a"),
+    ]
+    assert InputPath.parse("s3://bucket/a=b") == InputPath("s3://bucket/a=b")
+    assert InputPath.parse("test=s3://bucket/a") == InputPath("s3://bucket/a", "test")
+
+
+@pytest.mark.parametrize(
+    ("paths", "prefixes"),
+    [
+        (("a",), [""]),
+        (("a/x", "b"), ["x/", "b/"]),
+        (("a/x", "b/x"), ["a/x/", "b/x/"]),
+        (("a/1.csv", "a/2.csv"), ["", ""]),
+        (("a/1.csv", "b/2.csv"), ["a/", "b/"]),
+        (("a/1*", "a/2*"), ["", ""]),
+    ],
+)
+def test_keys_of_several_inputs(fill, paths, prefixes):
+    fill("a/x/1", "b/x/1", "a/1.csv", "a/2.csv", "b/2.csv")
+    inputs = Inputs(paths=tuple(map(InputPath.parse, paths)))
+    assert [root.prefix for root in find_roots(inputs)] == prefixes
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (("a", "./a"), r"--input ./a is given twice"),
+        (("a", "a/x"), r"--input a/x lies inside --input a: its files would be read twice"),
+        (("a/x/1", "a"), r"--input a/x/1 lies inside --input a"),
+        (("gone", "a"), r"the input .*/gone does not exist"),
+        (("gone/*", "a"), r"no file matches gone/\*: there is no folder"),
+    ],
+)
+def test_inputs_that_cannot_be_read(fill, paths, message):
+    fill("a/x/1")
+    with pytest.raises(ConfigError, match=message):
+        layout(*paths)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split_from": "names"}, "--split-from: expected one of auto, folders"),
+        ({"label_from": "("}, r"--label-from \(: missing \)"),
+        ({"label_from": "a.*"}, "expected top, parent or a regular expression with a group"),
+    ],
+)
+def test_invalid_options(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Inputs(paths=(InputPath("a"),), **options)
+
+
+def test_messages_name_what_gives_the_splits(fill):
+    fill("in/train/a/1", "x/train.csv", "y/test.csv")
+    told = [
+        split_source(lay_out(Inputs(paths=tuple(map(InputPath.parse, paths))), rules))
+        for paths, rules in (
+            (["in"], RULES),
+            (["x"], TABLES),
+            (["train=x", "test=y"], RULES),
+            (["x/train.csv", "y/test.csv"], TABLES),
+            (["x"], RULES),
+        )
+    ]
+    assert told == [
+        "the top folders",
+        "the names of the files",
+        "--input train=x --input test=y",
+        "the names of the inputs",
+        None,
+    ]

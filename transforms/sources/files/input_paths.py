@@ -1,0 +1,98 @@
+"""Inputs of a source as they are given: files, folders and glob patterns, with their splits.
+
+The command line imports this module, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import re
+from typing import Literal, get_args
+
+from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split, is_split_name
+
+SplitFrom = Literal["auto", "folders", "files", "column", "none"]
+_SPLIT_FROM = get_args(SplitFrom)
+
+
+@dataclasses.dataclass(frozen=True)
+class InputPath:
+    """A file, a folder or a glob pattern to read, as a path or URI.
+
+    split: the split of all its records; None if its folders, names or columns tell, or none does.
+    """
+
+    path: str
+    split: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> InputPath:
+        """Parse `photos/` or `test=photos/`. A usual name of a split is taken as `canonical_split`.
+
+        A path that contains `=` is a path if its first folder or file exists: `year=2026/*.csv`.
+        """
+        name, equals, path = text.partition("=")
+        if not equals or not path or not is_split_name(name) or _exists(text):
+            return cls(text)
+        return cls(path, canonical_split(name) or name)
+
+    def __str__(self) -> str:
+        return self.path if self.split is None else f"{self.split}={self.path}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Everything that a source reads.
+
+    paths: one or several inputs.
+    split_from: what names the splits: top-level folders, names of files that hold many records,
+      a column, or nothing; `auto` takes the first of column, folders and files that does.
+    label_from: the folder that is the class of a file: `top`, the first below the split; `parent`,
+      the one around the file; or a regular expression that is searched for in the path below the
+      split, and whose first group is the class.
+
+    Raises:
+      ConfigError: a value is invalid.
+    """
+
+    paths: tuple[InputPath, ...]
+    split_from: SplitFrom = "auto"
+    label_from: str = "top"
+
+    def __post_init__(self) -> None:
+        if self.split_from not in _SPLIT_FROM:
+            raise ConfigError(
+                f"--split-from: expected one of {', '.join(_SPLIT_FROM)}, got {self.split_from!r}"
+            )
+        if self.label_from not in ("top", "parent"):
+            try:
+                groups = re.compile(self.label_from).groups
+            except re.error as error:
+                raise ConfigError(f"--label-from {self.label_from}: {error}") from error
+            if not groups:
+                raise ConfigError(
+                    f"--label-from {self.label_from}: expected top, parent or a regular expression"
+                    " with a group (...), which is the class"
+                )
+
+    @classmethod
+    def of(cls, inputs: str | Inputs) -> Inputs:
+        """Return inputs, given them or a single path."""
+        return cls(paths=(InputPath(inputs),)) if isinstance(inputs, str) else inputs
+
+    def __str__(self) -> str:
+        return ", ".join(one.path for one in self.paths)
+
+    @property
+    def single(self) -> InputPath | None:
+        """The only input, None if there are several."""
+        return self.paths[0] if len(self.paths) == 1 else None
+
+
+def _exists(text: str) -> bool:
+    """Return whether the first folder or file of a local path, or a path of a pattern, exists."""
+    first = text.partition("/")[0]
+    return os.path.lexists(first) or any(glob.iglob(first))

@@ -1,0 +1,126 @@
+"""Inputs on their filesystems, and the prefixes of their keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+from recordmill.errors import ConfigError
+from recordmill.storage.files import Location, StorageError, shown
+from recordmill.transforms.sources.files.file_stat import refuse_special
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.files.walks import matches, split_pattern
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputRoot:
+    """An input on its filesystem.
+
+    root: the folder that keys are relative to. pattern: of paths below `root`, None for a folder or
+    a file. file: whether the input is a file, which lies in `root`. prefix: of its keys, which is
+    empty unless other inputs have other roots.
+    """
+
+    given: InputPath
+    place: Location
+    root: Location
+    pattern: str | None = None
+    file: bool = False
+    prefix: str = ""
+
+    @property
+    def is_folder(self) -> bool:
+        """True for a folder, all of which is read."""
+        return self.pattern is None and not self.file
+
+    def covers(self, place: Location) -> bool:
+        """Return whether the input may hold a file."""
+        inside = _below(place, self.root)
+        if self.file:
+            return place == self.place
+        if inside is None:
+            return self.is_folder and place == self.root
+        return self.pattern is None or matches(inside.split("/"), self.pattern.split("/"))
+
+
+def check_paths(inputs: str | Inputs) -> None:
+    """Raise ConfigError for an invalid path, and for one that is given twice."""
+    seen: set[Location] = set()
+    for one in Inputs.of(inputs).paths:
+        place = Location.parse(one.path)
+        if place in seen:
+            raise ConfigError(f"--input {one} is given twice; leave one out")
+        seen.add(place)
+
+
+def find_roots(inputs: Inputs) -> tuple[InputRoot, ...]:
+    """Find the inputs. If their folders differ, their keys begin with the names of these.
+
+    Raises:
+      ConfigError: an input does not exist or cannot be read, or lies in another one.
+    """
+    check_paths(inputs)
+    roots = [_find_root(one) for one in inputs.paths]
+    for one, other in itertools.permutations(roots, 2):
+        if other.is_folder and other.covers(one.root):
+            raise ConfigError(
+                f"--input {one.given} lies inside --input {other.given}: its files would be read"
+                " twice; leave one of them out"
+            )
+    prefixes = key_prefixes([one.root for one in roots])
+    return tuple(dataclasses.replace(one, prefix=prefixes[one.root]) for one in roots)
+
+
+def _find_root(given: InputPath) -> InputRoot:
+    place = Location.parse(given.path)
+    if not is_utf8(str(place)):
+        raise ConfigError(
+            f"expected an input whose path is UTF-8, got {shown(place)}: rename it, or make a"
+            " symbolic link to it"
+        )
+    refuse_special(place)
+    try:
+        pattern = split_pattern(place)
+        if pattern is not None:
+            root, below = pattern
+            if not root.is_dir():
+                raise ConfigError(f"no file matches {given.path}: there is no folder {root}")
+            return InputRoot(given=given, place=place, root=root, pattern=below)
+        if not place.exists():
+            raise ConfigError(f"the input {shown(place)} does not exist: check the path")
+        if place.is_dir():
+            return InputRoot(given=given, place=place, root=place)
+    except StorageError as error:
+        raise ConfigError(f"the input cannot be used: {error}") from error
+    return InputRoot(given=given, place=place, root=place.parent, file=True)
+
+
+def key_prefixes(roots: Sequence[Location]) -> Mapping[Location, str]:
+    """Return a prefix of keys per folder: as many of its last names as make all of them differ."""
+    distinct = list(dict.fromkeys(roots))
+    if len(distinct) == 1:
+        return {distinct[0]: ""}
+    parts = [[one.root, *(part for part in one.path.split("/") if part)] for one in distinct]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-length:]) for one in parts]
+        if len(set(names)) == len(names):
+            break
+    return {one: f"{name}/" for one, name in zip(distinct, names, strict=True)}
+
+
+def _below(place: Location, folder: Location) -> str | None:
+    """Return the path of a place relative to a folder around it, else None."""
+    if (place.root, place.query) != (folder.root, folder.query):
+        return None
+    start = f"{folder.path.rstrip('/')}/" if folder.path else ""
+    return place.path[len(start) :] if place.path.startswith(start) else None
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text, such as a name of a file, can be encoded as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,264 @@
+"""The split and the class that the paths of an input give.
+
+train/roses/1.jpg test/roses/2.jpg   top folders named as splits: SPLIT/LABEL/FILE
+roses/1.jpg roses/big/2.jpg          other names: LABEL/FILE
+1.jpg 2.jpg                          no folders: no classes
+train.csv test.csv                   files of many records, all of them named as splits
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split, is_split_name
+from recordmill.storage.files import StorageError
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
+from recordmill.unicode_tables import mask_later
+
+_NONE = "--split-from none ignores these names, --split-from column takes a column instead"
+_SHOWN = 3  # names in a message
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class PathLayout:
+    """Meaning of the parts of a path relative to its input.
+
+    splits: `folders` if the first folder is the split, `files` if the name of the file contains it.
+    labels: as `Inputs.label_from`; None if there are no classes.
+    """
+
+    splits: Literal["folders", "files"] | None = None
+    labels: str | None = None
+
+    @property
+    def depth(self) -> int:
+        """Number of levels of folders whose names have a meaning, as far as it is fixed."""
+        return (self.splits == "folders") + (self.labels == "top")
+
+    @property
+    def form(self) -> str:
+        """The form of paths, for messages."""
+        parts = ["SPLIT"] if self.splits == "folders" else []
+        if self.labels in ("top", "parent"):
+            parts.append("LABEL")
+        form = "/".join([*parts, "FILE"])
+        if self.labels is None or self.labels in ("top", "parent"):
+            return form
+        return f"{form} that matches --label-from {self.labels}"
+
+    def split_and_label(self, key: str) -> tuple[str | None, str | None]:
+        """Return (split, label) of a file, given its path relative to the input."""
+        *folders, name = key.split("/")
+        split = None
+        if self.splits == "folders" and folders:
+            first = folders.pop(0)
+            split = canonical_split(first) or first
+        elif self.splits == "files":
+            split = _file_split(name)
+        return split, self._label(folders, name)
+
+    def _label(self, folders: Sequence[str], name: str) -> str | None:
+        if self.labels is None:
+            return None
+        if self.labels in ("top", "parent"):
+            return folders[0 if self.labels == "top" else -1] if folders else None
+        found = re.search(self.labels, "/".join([*folders, name]))
+        return found[1] if found else None
+
+
+class LaidOutInput(NamedTuple):
+    """An input with the layout of its paths. split: of all its files, None if they differ."""
+
+    root: InputRoot
+    layout: PathLayout
+    split: str | None
+
+    def split_and_label(self, key: str) -> tuple[str | None, str | None]:
+        """Return (split, label) of a file, given its path relative to the input."""
+        split, label = self.layout.split_and_label(key)
+        return self.split or split, label
+
+
+ListNames = Callable[[InputRoot], Iterable[str]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayoutRules:
+    """Rules for the layout of a kind of source.
+
+    skip: returns why a folder is skipped because of its name, None if it is not.
+    file_names: yields the paths of files that hold many records, whose names may name a split; None
+      if each file is a record.
+    labelled: whether folders name classes.
+    """
+
+    skip: Callable[[str], str | None]
+    file_names: ListNames | None = None
+    labelled: bool = True
+
+
+def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
+    """Find the inputs and determine the layout of each.
+
+    Raises:
+      ConfigError: an input does not exist or cannot be read, or some names are splits and others,
+        beside them, are not.
+    """
+    roots = find_roots(inputs)
+    splits = _splits_of(roots, inputs, rules)
+    try:
+        return tuple(
+            LaidOutInput(root, _layout_of(root, inputs, rules, split), split)
+            for root, split in zip(roots, splits, strict=True)
+        )
+    except StorageError as error:
+        raise ConfigError(f"the input cannot be used: {error}") from error
+
+
+def splits_in(name: str) -> list[str]:
+    """Return the splits that a file name contains as words, sorted: `test` of imdb_test.csv."""
+    words = _WORD.findall(mask_later(name))
+    return sorted({split for word in words if (split := canonical_split(word)) is not None})
+
+
+def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
+    """Return what names the splits, for messages; None if nothing does."""
+    if any(one.root.given.split for one in laid_out):
+        return " ".join(f"--input {one.root.given}" for one in laid_out)
+    if any(one.split for one in laid_out):
+        return "the names of the inputs"
+    kinds = {one.layout.splits for one in laid_out}
+    names = {"folders": "the top folders", "files": "the names of the files"}
+    return " and ".join(name for kind, name in names.items() if kind in kinds) or None
+
+
+def _splits_of(
+    roots: Sequence[InputRoot], inputs: Inputs, rules: LayoutRules
+) -> Sequence[str | None]:
+    """Return the split of each input that names one, or whose siblings do."""
+    given = [root.given.split for root in roots]
+    if any(given) or len(roots) == 1 or inputs.split_from in ("column", "none"):
+        return given
+    found = [_input_split(root, rules) for root in roots]
+    if any(found) and not all(found):
+        named, unnamed = _divide([str(root.given) for root in roots], found)
+        raise ConfigError(
+            f"--input {named} are named as splits, and --input {unnamed} is not: name the split of"
+            f" each, as in --input train={roots[0].given}; {_NONE}"
+        )
+    return found
+
+
+def _input_split(root: InputRoot, rules: LayoutRules) -> str | None:
+    if not root.file:
+        return canonical_split(root.root.name)
+    return None if rules.file_names is None else _file_split(root.place.name)
+
+
+def _file_split(name: str) -> str | None:
+    found = splits_in(name)
+    return found[0] if len(found) == 1 else None
+
+
+def _layout_of(
+    root: InputRoot, inputs: Inputs, rules: LayoutRules, split: str | None
+) -> PathLayout:
+    folders = [] if root.file else _top_folders(root, rules)
+    splits = _splits_from(root, folders, inputs, rules)
+    if splits is not None and split is not None:
+        raise ConfigError(
+            f"--input {root.given} is the split {split}, but its {splits} are named as splits too:"
+            f" give each of them as an --input; {_NONE}"
+        )
+    labels = inputs.label_from
+    if not rules.labelled or (labels in ("top", "parent") and not folders):
+        return PathLayout(splits)
+    return PathLayout(splits, labels)
+
+
+def _splits_from(
+    root: InputRoot, folders: Sequence[str], inputs: Inputs, rules: LayoutRules
+) -> Literal["folders", "files"] | None:
+    """Return what names the splits of an input."""
+    match inputs.split_from:
+        case "folders":
+            _refuse_folders(root, folders)
+            return "folders"
+        case "files":
+            return "files"
+        case "column" | "none":
+            return None
+    if root.file:  # without others beside it, its name does not say what becomes of its records
+        return None
+    found = [canonical_split(name) for name in folders]
+    if any(found):
+        if not all(found):
+            named, unnamed = _divide(folders, found)
+            raise ConfigError(
+                f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
+                " --split-from folders makes a split of each of them, --split-from none of none"
+            )
+        return "folders"
+    return None if rules.file_names is None else _files_as_splits(root, rules.file_names(root))
+
+
+def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] | None:
+    """Return whether the names of all files contain a split. Raises ConfigError if some do."""
+    named: list[str] = []
+    unnamed: list[str] = []
+    for key in keys:
+        some = named if _file_split(key.rpartition("/")[2]) else unnamed
+        if len(some) <= _SHOWN:
+            some.append(key)
+    if named and unnamed:
+        raise ConfigError(
+            f"{root.given} holds files named as splits ({_some(named)}) beside others"
+            f" ({_some(unnamed)}): select files with a pattern, or name the split of each with"
+            f" --input train=FILE; {_NONE}"
+        )
+    return "files" if named else None
+
+
+def _refuse_folders(root: InputRoot, folders: Sequence[str]) -> None:
+    if not folders:
+        raise ConfigError(f"--split-from folders: {root.given} has no folders")
+    for name in folders:
+        if not is_split_name(name):
+            raise ConfigError(
+                f"--split-from folders: the folder {name!r} of {root.given} cannot name a split:"
+                " expected letters, digits, _ and -; rename it"
+            )
+
+
+def _top_folders(root: InputRoot, rules: LayoutRules) -> list[str]:
+    """Return the names of the top folders of an input that its pattern matches."""
+    first = "**"
+    if root.pattern is not None:
+        first, *rest = root.pattern.split("/")
+        if not rest and first != "**":
+            return []
+    names = [entry.name for entry in root.root.list_dir() if entry.kind == "dir"]
+    return [
+        name
+        for name in sorted(names)
+        if not rules.skip(name) and (first == "**" or fnmatch.fnmatchcase(name, first))
+    ]
+
+
+def _divide(names: Sequence[str], found: Sequence[str | None]) -> tuple[str, str]:
+    """Return the names with a split and those without, for a message."""
+    pairs = list(zip(names, found, strict=True))
+    return _some([name for name, split in pairs if split]), _some(
+        [name for name, split in pairs if not split]
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

@@ -1,0 +1,111 @@
+"""Source of the files that several listings name."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.sources.files.folders import skip_reason
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import key_prefixes
+from recordmill.transforms.sources.files.path_layout import (
+    LaidOutInput,
+    LayoutRules,
+    lay_out,
+    split_source,
+)
+from recordmill.transforms.sources.rows.file_list import FileList
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JoinedListings:
+    """Lists the files of several listings, which have the same columns.
+
+    inputs: the listings; `train=a.csv`, or names such as train.csv of all of them, give the split.
+    lists: a source per listing. If they lie in different folders, keys begin with their names.
+    """
+
+    inputs: Inputs
+    lists: tuple[FileList, ...]
+
+    @property
+    def unique_keys(self) -> bool:
+        """False, because listings may repeat a path or a key."""
+        return False
+
+    @functools.cached_property
+    def _laid_out(self) -> tuple[LaidOutInput, ...]:
+        rules = LayoutRules(skip=skip_reason, file_names=lambda root: [root.place.name])
+        return lay_out(self.inputs, rules)
+
+    @property
+    def split_source(self) -> str | None:
+        """What names the splits, for messages; None if nothing does."""
+        return split_source(self._laid_out) or self.lists[0].split_source
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the files as references.
+
+        Raises:
+          ConfigError: as in `FileList`, the listings have different columns, or both a listing and
+            its name give the split.
+        """
+        prefixes = key_prefixes([one.root for one in self.lists])
+        schemas: dict[str, pa.Schema] = {}
+        for one, laid_out in zip(self.lists, self._laid_out, strict=True):
+            prefix = "" if one.key_column else prefixes[one.root]
+            for listed in one.scan():
+                rows = listed.rows
+                if rows is not None:
+                    _refuse_others(rows.schema, schemas, one.path)
+                    rows = self._with_split(rows, laid_out)
+                    keys = pc.binary_join_element_wise(prefix, rows[batch.KEY], "")
+                    rows = batch.set_column(rows, batch.KEY, keys)
+                rejects = [
+                    dataclasses.replace(reject, key=prefix + reject.key)
+                    for reject in listed.rejects
+                ]
+                yield dataclasses.replace(listed, rows=rows, rejects=rejects)
+
+    def _with_split(self, rows: pa.RecordBatch, laid_out: LaidOutInput) -> pa.RecordBatch:
+        if laid_out.split is None:
+            return rows
+        if rows[batch.SPLIT].null_count < len(rows):
+            raise ConfigError(
+                f"both --input {laid_out.root.given} and a column of it name the split: pass"
+                " --split-from none to ignore the column, or leave the split out of --input"
+            )
+        return batch.set_column(rows, batch.SPLIT, pa.repeat(laid_out.split, len(rows)))
+
+
+def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) -> None:
+    """Raise ConfigError for columns that differ from those of the first listing."""
+    schemas.setdefault(path, schema)
+    where, first = next(iter(schemas.items()))
+    if schema == first:
+        return
+    for names, here, there in (
+        (first.names, where, path),
+        (schema.names, path, where),
+    ):
+        other = schema if there == path else first
+        for name in names:
+            if name not in other.names:
+                raise ConfigError(
+                    f"{there} has no column {name!r}, but {here} has it: give all listings the same"
+                    f" columns, or pass --drop-columns {name}"
+                )
+    for name in first.names:
+        if schema.field(name).type != first.field(name).type:
+            raise ConfigError(
+                f"the column {name!r} is {first.field(name).type} in {where}, but"
+                f" {schema.field(name).type} in {path}: pass --drop-columns {name}, or"
+                " write it alike"
+            )
