@@ -17,6 +17,7 @@ from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
+from recordmill.pipelines.interpretation import interpret
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
@@ -100,6 +101,7 @@ class Job:
             :16
         ]
         self.staging = Staging.of(self.output, self.id)
+        self._interpretation: Mapping[str, str] = {}
 
     def check_output(self) -> None:
         """Check that a dataset can be written to the output.
@@ -116,11 +118,13 @@ class Job:
         run_pipeline: RunPipeline,
         *,
         on_listed: Callable[[int], None],
+        on_interpreted: Callable[[Mapping[str, str]], None] = lambda facts: None,
         is_running: lock.IsRunning | None = None,
     ) -> JobOutcome:
         """Run the job, or the rest of it if an earlier run was interrupted.
 
         run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
+        on_interpreted: called with how the input was understood, before the pipeline runs.
         is_running: returns whether a detached job (cluster, job) of an earlier run still runs.
 
         Raises:
@@ -131,13 +135,18 @@ class Job:
         with lock.hold_lock(self.output / FOLDER, is_running=is_running):
             fresh = not self.staging.root.exists()
             try:
-                return self._run(run_pipeline, on_listed)
+                return self._run(run_pipeline, on_listed, on_interpreted)
             except ConfigError:
                 if fresh:
                     self.staging.root.delete_tree()
                 raise
 
-    def _run(self, run_pipeline: RunPipeline, on_listed: Callable[[int], None]) -> JobOutcome:
+    def _run(
+        self,
+        run_pipeline: RunPipeline,
+        on_listed: Callable[[int], None],
+        on_interpreted: Callable[[Mapping[str, str]], None],
+    ) -> JobOutcome:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
         published = None if self.schema_request.infers else Published.find(self.output)
         if published is not None and not self.config.overwrite:
@@ -168,6 +177,8 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
+        self._interpretation = interpret(self.config, self.data_type, listing, layout)
+        on_interpreted(self._interpretation)
         self._check_splits(layout)
         self.schema_request.refuse(layout)
         records = (
@@ -344,6 +355,7 @@ class Job:
             job={
                 "fingerprint": fingerprint,
                 "input": show_inputs(config.input),
+                "interpretation": self._interpretation,
                 "options": option_machinery.shaping(config),
                 "python": platform.python_version(),
             },

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -71,7 +71,12 @@ def run(
 
     watcher = Watcher(progress.poll, quiet=config.quiet)
     with _exit_on_signals(watcher, on_flink, prog), watcher:
-        outcome = job.run(run_pipeline, on_listed=progress.listed, is_running=_is_running)
+        outcome = job.run(
+            run_pipeline,
+            on_listed=progress.listed,
+            on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
+            is_running=_is_running,
+        )
     if not config.quiet:
         # The closing tables of a dataset end with its notes.
         if outcome.notes and outcome.status != "published":
@@ -125,6 +130,14 @@ def _is_running(cluster: str, job: str) -> bool:
             f" still running: {error}. If that cluster no longer exists, remove {lock.DETACHED}"
             f" from {FOLDER} in the output"
         ) from error
+
+
+def _print_interpretation(facts: Mapping[str, str]) -> None:
+    from recordmill.pipelines.terminal.tables import clean
+
+    width = max(map(len, facts))
+    for name, fact in facts.items():
+        print(f"{name.ljust(width)}  {clean(fact)}", file=sys.stderr)
 
 
 def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:

@@ -19,6 +19,7 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.estimates import Estimate, measure
+from recordmill.transforms.planning.plan_notes import plan_notes
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.refusals import nothing_left, refusal_of, unknown_splits
 from recordmill.transforms.planning.survey import Survey
@@ -162,12 +163,7 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
-    notes = (
-        *run.notes,
-        *profiled.notes,
-        *_unseen_label(labels, run),
-        *_empty_splits(survey, run),
-    )
+    notes = (*run.notes, *profiled.notes, *plan_notes(survey, quotas, labels, run))
     plan = Plan(
         seed=run.seed,
         splits={},
@@ -219,28 +215,6 @@ def _unusable_splits(survey: Survey) -> list[str]:
 def _failing(notes: Sequence[Note], run: RunSpec) -> Verdict | None:
     message = first_failing(notes, run.fail_on)
     return None if message is None else Verdict(message)
-
-
-def _unseen_label(labels: Sequence[str], run: RunSpec) -> list[Note]:
-    """Return a note if an option names a class that no record has; it may be misspelt."""
-    if run.windows is None or run.windows.label.name in ("", *labels):
-        return []
-    name = run.windows.label.name
-    there = ", ".join(map(repr, labels)) or "none"
-    text = f"no record has the class {name!r} of --window-label; the classes are {there}"
-    return [Note("unknown-class", text)]
-
-
-def _empty_splits(survey: Survey, run: RunSpec) -> list[Note]:
-    """Return a note for each requested split without records."""
-    return [
-        Note(
-            "empty-split",
-            f"no record is in the split {name!r}, because there are few records or few groups",
-        )
-        for name in run.splits
-        if name not in survey.counts and not run.presplit
-    ]
 
 
 def _split_plan(

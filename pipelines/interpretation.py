@@ -1,0 +1,99 @@
+"""How a job understood its input: what gives classes, splits, keys and groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from recordmill.job.staging import Listing
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.storage.files import Location
+from recordmill.transforms.model.data_type import DataType, Layout, RowSource
+from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.sources.rows.file_list import is_listing
+from recordmill.transforms.sources.rows.record_columns import TEXT
+from recordmill.transforms.sources.rows.record_rows import LABELS, RowLayout
+from recordmill.transforms.sources.rows.table_rows import TYPES
+
+_SHOWN = 8  # columns in a line
+_KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)
+_GROUPS = re.compile(
+    r"(patient|subject|user|person|speaker|session|group|customer|device|author|site)(_?id)?",
+    re.IGNORECASE,
+)
+
+
+def interpret(
+    config: CommonConfig, data_type: DataType, listing: Listing, layout: Layout
+) -> Mapping[str, str]:
+    """Return {part: what the job took it from}, in the order to show it.
+
+    layout: of the rows of the listing, not of windows.
+    """
+    roles = layout.roles if isinstance(layout, RowLayout) else None
+    fields = [field for field in user_fields(layout.columns) if field.name != TEXT]
+    columns = [field.name for field in fields]
+    files = "" if isinstance(data_type.source, RowSource) else f", {listing.rows:,} files"
+    facts = {
+        "data": f"{data_type.name}, {config.inputs}{files}",
+        "classes": _classes(config, layout, columns),
+        "splits": _splits(config, layout),
+    }
+    if roles is not None:
+        by_row = "FILE#ROW" if data_type.windows is None else "the series and the time"
+        facts["keys"] = _column(roles.key, by_row, "--key-column", _like(columns, _KEYS))
+        facts["groups"] = _column(roles.group, "none", "--group-column", _like(columns, _GROUPS))
+        if fields:
+            names = {kind: name for name, kind in TYPES.items()}
+            facts["columns"] = _some(
+                [f"{field.name} ({names.get(field.type, field.type)})" for field in fields]
+            )
+    elif config.group_column:
+        facts["groups"] = f"the column {config.group_column!r}"
+    return facts
+
+
+def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> str:
+    if isinstance(layout, RowLayout):
+        if layout.roles.label is not None:
+            return f"the column {layout.roles.label!r}"
+        others = f": {_some([repr(name) for name in columns])}" if columns else ""
+        return (
+            f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]} (--label-column"
+            f" names another{others})"
+        )
+    if not layout.labelled:
+        return "none"
+    if getattr(config, "annotations", ()):
+        return "the annotations"
+    if config.label_column:
+        return f"the column {config.label_column!r}"
+    if is_listing(Location.parse(config.input[0].path)):
+        return "the column 'label' or 'class'"
+    return {"top": "the top folders", "parent": "the folders around the files"}.get(
+        config.label_from, f"--label-from {config.label_from}"
+    )
+
+
+def _splits(config: CommonConfig, layout: Layout) -> str:
+    fractions = ",".join(f"{name}={x:g}" for name, x in config.fractions.items())
+    if layout.split_source is None:
+        return f"divided by --splits {fractions}{' (the default)' if config.splits is None else ''}"
+    return layout.split_source
+
+
+def _column(name: str | None, without: str, option: str, others: Sequence[str]) -> str:
+    if name is not None:
+        return f"the column {name!r}"
+    if not others:
+        return without
+    return f"{without} ({option} could be {_some([repr(one) for one in others])})"
+
+
+def _like(columns: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    return [name for name in columns if pattern.fullmatch(name)]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

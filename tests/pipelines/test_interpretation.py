@@ -1,0 +1,125 @@
+"""How a run says, before it starts, what it took its input for; and what its counts reveal."""
+
+import json
+
+import pytest
+
+from recordmill.pipelines.cli import main
+from tests.folders import make_folder
+from tests.image_runs import Made, make
+from tests.paths import BOXES
+
+
+def told(capsys) -> dict[str, str]:
+    """{part: what it was taken from} of the last run."""
+    lines = [line.split("  ", 1) for line in capsys.readouterr().err.splitlines()]
+    return {words[0]: words[1].strip() for words in lines if len(words) == 2}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "a.csv"
+    lines = [f"{n},{n}.5,{'xy'[n % 2]},p{n // 4}" for n in range(40)]
+    path.write_text("\n".join(["id,size,emotion,patient_id", *lines]))
+    return path
+
+
+def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
+    argv = ["table", "--input", str(rows), "--output", str(tmp_path / "out")]
+    assert main(argv) == 0
+    assert told(capsys) == {
+        "data": f"table, {rows}",
+        "classes": "none; no column is named label, class, category or target (--label-column names"
+        " another: 'id', 'size', 'emotion', 'patient_id')",
+        "splits": "divided by --splits train=0.8,validation=0.1,test=0.1 (the default)",
+        "keys": "FILE#ROW (--key-column could be 'id', 'patient_id')",
+        "groups": "none (--group-column could be 'patient_id')",
+        "columns": "id (int), size (float), emotion (string), patient_id (string)",
+    }
+    named = ["--label-column", "emotion", "--key-column", "id", "--group-column", "patient_id"]
+    assert main([*argv, *named, "--splits", "train=0.5,test=0.5", "--overwrite"]) == 0
+    facts = {
+        "data": f"table, {rows}",
+        "classes": "the column 'emotion'",
+        "splits": "divided by --splits train=0.5,test=0.5",
+        "keys": "the column 'id'",
+        "groups": "the column 'patient_id'",
+        "columns": "size (float)",
+    }
+    assert told(capsys) == facts
+    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    assert job["interpretation"] == facts
+
+
+def test_folders(tmp_path, capsys):
+    root = make_folder(tmp_path / "in", {"train/a": 2, "test/a": 1})
+    argv = ["images", "--input", str(root), "--output", str(tmp_path / "out")]
+    assert main([*argv, "--dry-run"]) == 0
+    assert told(capsys) == {
+        "data": f"images, {root}, 3 files",
+        "classes": "the top folders",
+        "splits": "the top folders",
+    }
+    assert main([*argv, "--split-from", "none", "--label-from", "parent", "--quiet"]) == 0
+    assert told(capsys) == {}
+    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    assert job["interpretation"]["classes"] == "the folders around the files"
+
+
+def test_annotations(tmp_path, capsys):
+    argv = ["--input", BOXES / "images", "--annotations", BOXES / "annotations.json"]
+    argv += ["--output", tmp_path / "out", "--dry-run", "--balance", "oversample"]
+    assert main(["images", *map(str, argv)]) == 0
+    assert told(capsys)["classes"] == "the annotations"
+
+
+def test_classes_that_a_split_lacks_are_noted(tmp_path):
+    rows = tmp_path / "a.csv"
+    classes = {"train": "aabbccdd", "validation": "ab", "test": "abce"}
+    lines = [f"1,{label},{split}" for split, labels in classes.items() for label in labels]
+    rows.write_text("\n".join(["x,label,split", *lines]))
+    notes = make(tmp_path / "out", "--input", rows, command="table").manifest.notes
+    assert [(note.code, str(note)) for note in notes if note.code == "empty-class"] == [
+        (
+            "empty-class",
+            "of 5 classes, train lacks 1 ('e'); validation lacks 3 ('c', 'd', 'e'); test lacks 1"
+            " ('d')",
+        )
+    ]
+
+
+def test_records_that_are_repeated_very_often_are_noted(tmp_path):
+    rows = tmp_path / "a.csv"
+    labels = ["common"] * 100 + ["rare"] * 5 + ["single"]
+    rows.write_text("\n".join(["x,label", *(f"{n},{label}" for n, label in enumerate(labels))]))
+    argv = ("--input", rows, "--splits", "train=1", "--balance", "oversample")
+    made = make(tmp_path / "out", *argv, command="table")
+    assert [str(note) for note in made.manifest.notes if note.code == "many-copies"] == [
+        "2 classes are repeated 20 times or more: 'single' has 1 record in train, each written 100"
+        " times; --balance-target limits it"
+    ]
+    argv = (*argv, "--balance-target", 50, "--overwrite")
+    made = make(tmp_path / "out", *argv, command="table")
+    assert [str(note) for note in made.manifest.notes if note.code == "many-copies"] == [
+        "a class is repeated 20 times or more: 'single' has 1 record in train, each written 50"
+        " times; --balance-target limits it"
+    ]
+
+
+def test_an_input_without_train_is_noted(tmp_path):
+    rows = tmp_path / "a.csv"
+    rows.write_text("x,split\n1,test\n2,dev\n")
+    made = make(tmp_path / "out", "--input", rows, command="table")
+    assert [str(note) for note in made.manifest.notes if note.code == "empty-split"] == [
+        "no record is in the split 'train', and the input names other splits"
+    ]
+
+
+def test_a_scheduler_can_refuse_what_is_noted(tmp_path, capsys):
+    rows = tmp_path / "a.csv"
+    rows.write_text("x,split\n1,test\n2,dev\n")
+    argv = ["table", "--input", str(rows), "--output", str(tmp_path / "out")]
+    assert main([*argv, "--fail-on", "empty-split"]) == 1
+    assert "--fail-on empty-split" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    assert Made(tmp_path / "out").folder.exists()

@@ -1,0 +1,85 @@
+"""Notes on a plan: what the counts of splits and classes reveal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from recordmill.format.split_names import TRAIN, in_order
+from recordmill.notes import Note
+from recordmill.transforms.balancing.quotas import Quota
+from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.survey import Survey
+
+_SHOWN = 3  # classes in a note
+_MANY_COPIES = 20  # of a record
+
+
+def plan_notes(
+    survey: Survey, quotas: Mapping[str, Quota], labels: Sequence[str], run: RunSpec
+) -> Iterator[Note]:
+    """Yield the notes. labels: the classes of all records, sorted."""
+    yield from _unknown_class(labels, run)
+    yield from _empty_splits(survey, run)
+    yield from _empty_classes(survey, labels)
+    yield from _many_copies(survey, quotas)
+
+
+def _unknown_class(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
+    """Yield a note if an option names a class that no record has; it may be misspelt."""
+    if run.windows is None or run.windows.label.name in ("", *labels):
+        return
+    name = run.windows.label.name
+    there = ", ".join(map(repr, labels)) or "none"
+    text = f"no record has the class {name!r} of --window-label; the classes are {there}"
+    yield Note("unknown-class", text)
+
+
+def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
+    """Yield a note for each requested split without records, and for train if there is none."""
+    for name in run.splits:
+        if name in survey.counts:
+            continue
+        if not run.presplit:
+            why = "because there are few records or few groups"
+        elif name == TRAIN:
+            why = "and the input names other splits"
+        else:
+            continue
+        yield Note("empty-split", f"no record is in the split {name!r}, {why}")
+
+
+def _empty_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
+    """Yield a note if a split that has classes lacks some of those of the other splits."""
+    lacking = []
+    for name in in_order(survey.counts):
+        there = survey.counts[name]
+        missing = [label for label in labels if label not in there]
+        if missing and len(missing) < len(labels):
+            lacking.append(f"{name} lacks {len(missing)} ({_some(missing)})")
+    if lacking:
+        text = f"of {len(labels)} classes, {'; '.join(lacking)}"
+        yield Note("empty-class", text)
+
+
+def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
+    """Yield a note if balancing copies the records of some class very often."""
+    counts = survey.counts.get(TRAIN, {})
+    copies = {
+        label: quota.size / counts[label]
+        for label, quota in quotas.items()
+        if counts.get(label) and quota.size >= _MANY_COPIES * counts[label]
+    }
+    if not copies:
+        return
+    most = min(copies, key=lambda label: (-copies[label], label))
+    classes = "a class is" if len(copies) == 1 else f"{len(copies)} classes are"
+    records = "record" if counts[most] == 1 else "records"
+    text = (
+        f"{classes} repeated {_MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
+        f" train, each written {copies[most]:.0f} times; --balance-target limits it"
+    )
+    yield Note("many-copies", text)
+
+
+def _some(labels: Sequence[str]) -> str:
+    return ", ".join(map(repr, labels[:_SHOWN])) + (", ..." if len(labels) > _SHOWN else "")
