@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
+from recordmill.notes import Note
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
 from recordmill.transforms.model.data_type import DataType, Layout, RowSource
 from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.sources.files.path_layout import splits_in
 from recordmill.transforms.sources.rows.file_list import is_listing
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_rows import LABELS, RowLayout
@@ -51,6 +54,22 @@ def interpret(
     elif config.group_column:
         facts["groups"] = f"the column {config.group_column!r}"
     return facts
+
+
+def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
+    """Return a note if the name of the only input is that of a split, and was not taken as one."""
+    (first, *others) = config.input
+    if others or layout.split_source is not None or config.split_from != "auto":
+        return ()
+    place = Location.parse(first.path)
+    found = [canonical_split(place.name)] if place.is_dir() else splits_in(place.name)
+    if len(found) != 1 or found[0] is None or not (place.is_dir() or is_listing(place)):
+        return ()
+    text = (
+        f"the records of {place.name} are divided by --splits, though its name is that of a split:"
+        f" --input {found[0]}={first.path} puts all of them into {found[0]}"
+    )
+    return (Note("splits", text),)
 
 
 def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
-from recordmill.pipelines.interpretation import interpret
+from recordmill.pipelines.interpretation import interpret, name_notes
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
@@ -102,6 +102,7 @@ class Job:
         ]
         self.staging = Staging.of(self.output, self.id)
         self._interpretation: Mapping[str, str] = {}
+        self._name_notes: tuple[Note, ...] = ()
 
     def check_output(self) -> None:
         """Check that a dataset can be written to the output.
@@ -178,6 +179,7 @@ class Job:
             )
         layout = self._layout(listing)
         self._interpretation = interpret(self.config, self.data_type, listing, layout)
+        self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
         self._check_splits(layout)
         self.schema_request.refuse(layout)
@@ -325,7 +327,7 @@ class Job:
         """Return the notes on the input as a whole, and on options that have no effect."""
         source = self.data_type.source
         found = source.notes if isinstance(source, (RowSource, InformedSource)) else ()
-        return (*found, *self.schema_request.notes)
+        return (*found, *self._name_notes, *self.schema_request.notes)
 
     def _run_spec(self, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type

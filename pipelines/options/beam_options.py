@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.job_file import Given
 
-_SIMILARITY = 0.8  # of difflib's 0 to 1
+_SIMILARITY = 0.8  # of difflib's 0 to 1, to one of Beam's options
+_NEAR = 0.73  # to one of ours
 
 
 def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:
@@ -48,7 +49,7 @@ def unknown(given: Given, ours: Sequence[str], *, beams: Sequence[str] = ()) -> 
     key = given.key.replace("_", "-")
     spelled = {name.replace("_", "-"): name for name in (*reversed(beams), *reversed(ours))}
     near = [
-        *difflib.get_close_matches(key, [one.replace("_", "-") for one in ours], n=1),
+        *difflib.get_close_matches(key, [one.replace("_", "-") for one in ours], n=1, cutoff=_NEAR),
         *difflib.get_close_matches(
             key, [one.replace("_", "-") for one in beams], n=1, cutoff=_SIMILARITY
         ),

@@ -123,3 +123,35 @@ def test_a_scheduler_can_refuse_what_is_noted(tmp_path, capsys):
     assert "--fail-on empty-split" in capsys.readouterr().err
     assert not (tmp_path / "out" / "dataset.json").exists()
     assert Made(tmp_path / "out").folder.exists()
+
+
+@pytest.mark.parametrize("name", ["train.csv", "my_test.csv"])
+def test_the_name_of_a_single_file_is_noted(name, tmp_path):
+    rows = tmp_path / name
+    rows.write_text("x\n" + "1\n" * 9)
+    split = "test" if "test" in name else "train"
+    made = make(tmp_path / "out", "--input", rows, command="table")
+    assert [str(note) for note in made.manifest.notes if note.code == "splits"] == [
+        f"the records of {name} are divided by --splits, though its name is that of a split:"
+        f" --input {split}={rows} puts all of them into {split}"
+    ]
+    for argv in (["--input", f"{split}={rows}"], ["--input", rows, "--split-from", "none"]):
+        made = make(tmp_path / "out", *argv, "--overwrite", command="table")
+        assert not [note for note in made.manifest.notes if note.code == "splits"]
+
+
+def test_the_name_of_a_single_folder_is_noted(tmp_path):
+    root = make_folder(tmp_path / "train", {"a": 2})
+    made = make(tmp_path / "out", "--input", root)
+    assert [note.code for note in made.manifest.notes if note.code == "splits"] == ["splits"]
+
+
+def test_documents_whose_names_are_splits_are_noted(tmp_path):
+    (tmp_path / "in").mkdir()
+    for split in ("train", "test"):
+        (tmp_path / "in" / f"{split}.txt").write_text("one\ntwo\n")
+    made = make(tmp_path / "out", "--input", tmp_path / "in", command="text")
+    assert [str(note) for note in made.manifest.notes if note.code == "splits"] == [
+        "the names of all 2 text files are those of splits, but each file is one document:"
+        " --documents line makes one of every line, and takes their splits"
+    ]

@@ -134,6 +134,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
     [
         (["--blance", "x"], "unknown option --blance; did you mean --balance?"),
         (["--num_shards=3"], "unknown option --num_shards; did you mean --num-shards?"),
+        (["--max-per-class=3"], "unknown option --max-per-class; --help lists all"),
         (["--strat"], "unknown option --strat; did you mean --stratify?"),
         (["--no-upight"], "unknown option --no-upight; did you mean --upright?"),
         (["--direct_num_worker=2"], "did you mean --direct_num_workers?"),

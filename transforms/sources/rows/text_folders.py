@@ -33,6 +33,7 @@ from recordmill.transforms.sources.files.path_layout import (
     LayoutRules,
     lay_out,
     split_source,
+    splits_in,
 )
 from recordmill.transforms.sources.files.references import (
     SectionCollector,
@@ -92,6 +93,9 @@ class TextFolder:
     unlabelled: Unlabelled = "reject"
     leave_out: tuple[str, ...] = NOT_TEXTS
     max_row_bytes: int = RowFormat.max_row_bytes
+    _notes: list[Note] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
@@ -110,8 +114,8 @@ class TextFolder:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """No notes."""
-        return ()
+        """Notes for the user from `scan`."""
+        return tuple(self._notes)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files, or sections of them.
@@ -120,16 +124,26 @@ class TextFolder:
           ConfigError: there is no such folder, or it has no usable file.
         """
         found = SectionCollector()
+        files = named = 0
         for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
             if isinstance(one, SkippedPath):
                 found.filter(one.reason)
             elif isinstance(one, Reject):
                 found.rejects.append(one)
             else:
+                files += 1
+                named += bool(splits_in(one.file.key.rpartition("/")[2]))
                 yield from self._list(one, found)
             if found.full:
                 yield found.take()
         yield found.take()
+        self._notes[:] = []
+        if self.documents == "file" and named == files > 0 and split_source(self._laid_out) is None:
+            text = (
+                f"the names of all {files} text files are those of splits, but each file is one"
+                " document: --documents line makes one of every line, and takes their splits"
+            )
+            self._notes.append(Note("splits", text))
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(Inputs.of(self.input), found))
 
