@@ -36,6 +36,7 @@ from recordmill.transforms.model.data_type import (
     RowSource,
     check_renames,
     needs_classes,
+    notes_of_source,
     split_source_of,
 )
 from recordmill.transforms.model.label_sets import RepeatFactors
@@ -325,8 +326,7 @@ class Job:
 
     def _notes(self) -> tuple[Note, ...]:
         """Return the notes on the input as a whole, and on options that have no effect."""
-        source = self.data_type.source
-        found = source.notes if isinstance(source, (RowSource, InformedSource)) else ()
+        found = notes_of_source(self.data_type.source)
         return (*found, *self._name_notes, *self.schema_request.notes)
 
     def _run_spec(self, layout: Layout, fingerprint: str) -> RunSpec:

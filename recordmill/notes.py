@@ -18,6 +18,7 @@ CODES: Mapping[str, str] = {
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "unknown-class": "an option names a class that no record has",
+    "unlisted": "files beside those of a listing are named by none of its rows",
     "unnamed-column": "a column without name was ignored",
 }
 # Codes of notes that exist only once the dataset is written.

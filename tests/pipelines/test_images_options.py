@@ -353,10 +353,10 @@ def test_columns(photos, tmp_path):
     assert {"age", "sex", "mass"} & set(made.manifest.features) == {"sex"}
     rows = {
         split: sorted((row["key"], row["label"], row["group"]) for row in made.index(split))
-        for split in ("train", "dev")
+        for split in ("train", "validation")
     }
     assert rows["train"] == [("one", "Formica", "x"), ("two", None, "x")]
-    assert rows["dev"] == [("four", "Bos", None), ("three", "Apis", "y")]
+    assert rows["validation"] == [("four", "Bos", None), ("three", "Apis", "y")]
     labels = {
         key: example.get("image/class/label") for (key, _), example in made.examples().items()
     }
@@ -396,4 +396,5 @@ def test_every_option_is_shown(capsys):
     elsewhere = {  # tests/flink, tests/transforms/encoders/test_boxes.py
         one.key for one in options_of(ImagesConfig).values() if one.group in (FLINK, ANNOTATIONS)
     }
+    elsewhere |= {"fail-on", "label-from", "split-from"}  # test_notes.py, test_input_splits.py
     assert flags == SHOWN | elsewhere

@@ -155,3 +155,20 @@ def test_documents_whose_names_are_splits_are_noted(tmp_path):
         "the names of all 2 text files are those of splits, but each file is one document:"
         " --documents line makes one of every line, and takes their splits"
     ]
+
+
+def test_images_that_no_row_names_are_noted(tmp_path):
+    make_folder(tmp_path / "in", {"a": 3, "b": 2, "c": 1})
+    names = sorted(str(one.relative_to(tmp_path / "in")) for one in (tmp_path / "in").rglob("*.*"))
+    (tmp_path / "in" / "a" / "readme.txt").write_text("of another extension")
+    (tmp_path / "in" / "loose.jpg").write_bytes(b"in a folder that no row names")
+    listing = tmp_path / "in" / "list.csv"
+    listed = [name for name in names if not name.startswith("c")]
+    listing.write_text("\n".join(["path", *listed]))
+    made = make(tmp_path / "out", "--input", listing)
+    assert not [note for note in made.manifest.notes if note.code == "unlisted"]
+    listing.write_text("\n".join(["path", "./" + listed[0], *listed[3:]]))
+    made = make(tmp_path / "out", "--input", listing, "--overwrite")
+    assert [str(note) for note in made.manifest.notes if note.code == "unlisted"] == [
+        f"2 files lie beside those of list.csv, but no row names them: {', '.join(listed[1:3])}"
+    ]

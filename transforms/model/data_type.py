@@ -125,6 +125,20 @@ class InformedSource(Source, Protocol):
 
 
 @runtime_checkable
+class NotedSource(Source, Protocol):
+    """A source that has notes for the user once its input is listed."""
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Remarks on the input for the user."""
+
+
+def notes_of_source(source: Source) -> tuple[Note, ...]:
+    """Return the notes of a source, if it can have any."""
+    return source.notes if isinstance(source, NotedSource) else ()
+
+
+@runtime_checkable
 class PresplitSource(Source, Protocol):
     """A source that can say what part of its input assigns rows to splits."""
 

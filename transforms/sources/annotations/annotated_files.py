@@ -19,7 +19,12 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note, notes_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
-from recordmill.transforms.model.data_type import ListingPart, PresplitSource, Source
+from recordmill.transforms.model.data_type import (
+    ListingPart,
+    PresplitSource,
+    Source,
+    notes_of_source,
+)
 from recordmill.transforms.model.label_sets import (
     ImageClass,
     LabelCounts,
@@ -80,7 +85,7 @@ class AnnotatedFiles:
     def notes(self) -> tuple[Note, ...]:
         """Notes of the annotations, and on the images without annotations that are not rejected."""
         texts = (f"{self.where}: {note}" for note in self._found.get("notes", ()))
-        notes = notes_of("annotations", texts)
+        notes = (*notes_of_source(self.files), *notes_of("annotations", texts))
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:

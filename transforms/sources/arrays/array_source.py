@@ -28,6 +28,7 @@ from recordmill.transforms.model.data_type import (
     Layout,
     ListingPart,
     Source,
+    notes_of_source,
     split_source_of,
 )
 from recordmill.transforms.sources.arrays.array_file import Span
@@ -125,9 +126,9 @@ class ArraySource:
         """Notes for the user from `scan`."""
         files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
         if not files:
-            return ()
+            return notes_of_source(self.files)
         text = f"{steps} steps at the ends of {files} arrays fill no chunk and were dropped"
-        return (Note("steps", text),)
+        return (*notes_of_source(self.files), Note("steps", text))
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files with their headers.

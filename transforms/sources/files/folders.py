@@ -193,7 +193,7 @@ class FileTree:
 
     @property
     def split_source(self) -> str | None:
-        """What names the splits, for messages; None if nothing does."""
+        """The part of the input that names the splits, for messages; None if none does."""
         return split_source(self._laid_out)
 
     def scan(self) -> Iterator[ListingPart]:

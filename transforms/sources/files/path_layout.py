@@ -129,7 +129,7 @@ def splits_in(name: str) -> list[str]:
 
 
 def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
-    """Return what names the splits, for messages; None if nothing does."""
+    """Return the part of the input that names the splits, for messages; None if none does."""
     if any(one.root.given.split for one in laid_out):
         return " ".join(f"--input {one.root.given}" for one in laid_out)
     if any(one.split for one in laid_out):

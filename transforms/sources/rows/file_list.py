@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
@@ -45,6 +46,7 @@ from recordmill.transforms.sources.rows.record_columns import (
     system_columns,
     user_field,
 )
+from recordmill.transforms.sources.rows.unlisted import ListedPaths
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
@@ -91,6 +93,9 @@ class FileList:
     input_root: str | None = None
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
+    _notes: list[Note] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
@@ -102,6 +107,11 @@ class FileList:
     def unique_keys(self) -> bool:
         """False, because a listing may repeat a path or a key."""
         return False
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes for the user from `scan`."""
+        return tuple(self._notes)
 
     @property
     def split_source(self) -> str | None:
@@ -170,6 +180,7 @@ class FileList:
             column_types |= as_nullable(infer_types(file, sections, others))
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
         stats = StatCache(root)
+        named = ListedPaths()
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
@@ -184,12 +195,14 @@ class FileList:
                     file=place.name,
                     unlabelled=self.unlabelled,
                 )
+                named.add(map(normal_path, rows.columns[roles.main].drop_null().to_pylist()))
                 kept += 0 if listed.rows is None else len(listed.rows)
                 rejected.update(reject.reason for reject in listed.rejects)
                 first = first or next(iter(listed.rejects), None)
                 yield listed
         if not kept:
             raise ConfigError(_no_rows_message(place, root, rejected, first))
+        self._notes[:] = named.note(root, place.name)
 
 
 def _open(place: Location) -> RowFile:

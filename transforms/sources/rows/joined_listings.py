@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
+from recordmill.notes import Note
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.sources.files.folders import skip_reason
@@ -46,8 +47,13 @@ class JoinedListings:
         return lay_out(self.inputs, rules)
 
     @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes for the user from `scan`."""
+        return tuple(note for one in self.lists for note in one.notes)
+
+    @property
     def split_source(self) -> str | None:
-        """What names the splits, for messages; None if nothing does."""
+        """The part of the input that names the splits, for messages; None if none does."""
         return split_source(self._laid_out) or self.lists[0].split_source
 
     def scan(self) -> Iterator[ListingPart]:

@@ -77,7 +77,7 @@ class RowInput:
 
     @property
     def split_source(self) -> str | None:
-        """What names the splits, for messages; None if nothing does."""
+        """The part of the input that names the splits, for messages; None if none does."""
         return split_source(self.laid_out)
 
     def file_format(self, file: File) -> FileFormat:

@@ -26,6 +26,7 @@ from recordmill.transforms.model.data_type import (
     Layout,
     ListingPart,
     Source,
+    notes_of_source,
     split_source_of,
 )
 from recordmill.transforms.sources.video.clip_plan import (
@@ -129,10 +130,10 @@ class VideoSource:
         """Notes for the user from `scan`."""
         found = self.scan_counts
         if not found.with_sound:
-            return ()
+            return notes_of_source(self.files)
         videos = "video has" if found.with_sound == 1 else "videos have"
         text = f"{found.with_sound} {videos} an audio track, which is dropped"
-        return (Note("audio", text),)
+        return (*notes_of_source(self.files), Note("audio", text))
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the videos, or sections of them.
