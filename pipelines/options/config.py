@@ -145,7 +145,8 @@ class CommonConfig(StatisticsConfig):
         False,
         group=SPLITS,
         shapes_bytes=True,
-        help="Give every split exactly the same mix of classes.",
+        help="Give every split exactly the same mix of classes. Groups stay whole; each class comes"
+        " as near to the fractions as they allow.",
     )
     seed: int = option(
         0,

@@ -163,7 +163,7 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
-    notes = (*run.notes, *profiled.notes, *plan_notes(survey, quotas, labels, run))
+    notes = (*run.notes, *profiled.notes, *survey.notes, *plan_notes(survey, quotas, labels, run))
     plan = Plan(
         seed=run.seed,
         splits={},
