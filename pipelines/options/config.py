@@ -225,8 +225,8 @@ class CommonConfig(StatisticsConfig):
     dry_run: bool = option(
         False,
         group=RUN,
-        help="Read the input, print the plan (splits, classes, copies, shards, bytes), and write no"
-        " dataset.",
+        help="Read the input, print the plan (splits, classes, copies, shards, bytes), the rejects"
+        " and the notes, and write no dataset.",
     )
     quiet: bool = option(False, group=RUN, help="Print errors only.")
     runner: Literal["direct", "flink"] = option(
