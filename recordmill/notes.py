@@ -24,6 +24,7 @@ CODES: Mapping[str, str] = {
 }
 # Codes of notes that exist only once the dataset is written.
 _AFTER_PLANNING = frozenset(("adopted", "tfds"))
+MANY_COPIES = 20  # of a record: a reason for a note
 FAILABLE = tuple(code for code in CODES if code not in _AFTER_PLANNING)
 
 
@@ -65,6 +66,11 @@ class Note(str):
 def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:
     """Return notes of one code."""
     return tuple(Note(code, text) for text in texts)
+
+
+def repeats_many_times(records: int, originals: int) -> bool:
+    """Return whether so few originals became so many records that a note is due."""
+    return 0 < MANY_COPIES * originals <= records
 
 
 def first_failing(notes: Iterable[Note], codes: Collection[str]) -> str | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from recordmill.format.split_names import TRAIN, in_order
-from recordmill.notes import Note
+from recordmill.notes import MANY_COPIES, Note, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
 
 _SHOWN = 3  # classes in a note
-_MANY_COPIES = 20  # of a record
 
 
 def plan_notes(
@@ -67,7 +66,7 @@ def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
     copies = {
         label: quota.size / counts[label]
         for label, quota in quotas.items()
-        if counts.get(label) and quota.size >= _MANY_COPIES * counts[label]
+        if repeats_many_times(quota.size, counts.get(label, 0))
     }
     if not copies:
         return
@@ -75,7 +74,7 @@ def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
     classes = "a class is" if len(copies) == 1 else f"{len(copies)} classes are"
     records = "record" if counts[most] == 1 else "records"
     text = (
-        f"{classes} repeated {_MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
+        f"{classes} repeated {MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
         f" train, each written {copies[most]:.0f} times; --balance-target limits it"
     )
     yield Note("many-copies", text)
