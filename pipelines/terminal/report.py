@@ -239,7 +239,7 @@ def inspection(
             classes,
             labels=manifest.labels,
             repeated=_repeated(summary),
-            weights={"weight": manifest.class_weights} if manifest.class_weights else None,
+            weights=_weights(manifest),
         ),
         features,
         ledger(manifest),
@@ -285,6 +285,14 @@ def verification(report: VerificationReport, *, dataset: object) -> RenderableTy
         verdict,
     )
     return Group(*damages, last)
+
+
+def _weights(manifest: Manifest) -> dict[str, Mapping[str, float]]:
+    """Return the columns of weights: of what was written, and of the source if it differs."""
+    weights = {"weight": manifest.class_weights, "weight in\nthe source": manifest.source_weights}
+    if not manifest.class_weights or manifest.source_weights == manifest.class_weights:
+        del weights["weight in\nthe source"]
+    return weights if manifest.class_weights else {}
 
 
 def _repeated(summary: Summary) -> set[str]:

@@ -52,7 +52,12 @@ class SplitPlan:
     @property
     def dropped(self) -> int:
         """Number of records that undersampling drops."""
-        return sum(max(self.before[label] - n, 0) for label, n in self.after.items())
+        return sum(self.dropped_classes.values())
+
+    @property
+    def dropped_classes(self) -> dict[str | None, int]:
+        """Number of records of each class that undersampling drops."""
+        return {label: max(self.before[label] - n, 0) for label, n in self.after.items()}
 
     @property
     def task_rows(self) -> int:

@@ -182,10 +182,7 @@ def build_manifest(
         name: SplitInfo.of(info.shard for info in infos if info.split == name)
         for name in dict.fromkeys([*run.splits, *plan.splits])
     }
-    originals: Counter[str] = Counter(dict.fromkeys(labels, 0))
-    for info in infos:
-        if info.split == TRAIN:
-            originals.update(info.originals)
+    in_train = splits[TRAIN].classes if TRAIN in splits else {}
     tfds = tfds_files(
         features=features,
         labels=labels,
@@ -209,7 +206,8 @@ def build_manifest(
         options=run.manifest_options,
         features=features,
         labels=labels,
-        class_weights=class_weights(originals),
+        class_weights=class_weights({label: in_train.get(label, 0) for label in labels}),
+        source_weights=class_weights(_before_balancing(plan, infos, labels)),
         splits=splits,
         ledger=ledger,
         encoders=run.encoder_versions,
@@ -218,6 +216,19 @@ def build_manifest(
         notes=(*plan.notes, *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
+
+
+def _before_balancing(
+    plan: Plan, infos: Iterable[ShardInfo], labels: Sequence[str]
+) -> dict[str, int]:
+    """Return {class: records of train without copies, and with those that balancing dropped}."""
+    counts: Counter[str | None] = Counter()
+    for info in infos:
+        if info.split == TRAIN:
+            counts.update(info.originals)
+    if TRAIN in plan.splits:
+        counts.update(plan.splits[TRAIN].dropped_classes)
+    return {label: counts[label] for label in labels}
 
 
 def tfds_notes(plan: Plan, run: RunSpec) -> tuple[Note, ...]:
