@@ -53,6 +53,7 @@ def _plan(
         artifacts=learned.artifacts,
         profiled=profiled,
         listing_rejects=0 if listing is None else len(listing.rejects),
+        listing_filtered={} if listing is None else listing.filtered,
     )
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)
