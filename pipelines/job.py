@@ -27,7 +27,7 @@ from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.balancing.quotas import Target
-from recordmill.transforms.checks.select_records import Selection
+from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Context,
@@ -325,7 +325,7 @@ class Job:
             check=check,
             duplicates=data_type.duplicates,
             windowing=windowing,
-            selection=Selection(
+            selection=RecordSelection(
                 rules=None if windowing is None else self.rules.of_windows,
                 limit=config.limit,
                 limit_per_class=config.limit_per_class,

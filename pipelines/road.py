@@ -24,7 +24,7 @@ from recordmill.transforms import (
     WriteToTFRecord,
 )
 from recordmill.transforms.balancing.quotas import Balance, Target
-from recordmill.transforms.checks.select_records import Selection
+from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.data_type import Artifact, Duplicates, Preprocessing
 from recordmill.transforms.planning.profiling import Profiling
@@ -47,7 +47,7 @@ class Road:
     check: data_type.RowCheck | None = None
     duplicates: Duplicates | None = None
     windowing: Windowing | None = None
-    selection: Selection = Selection()  # noqa: RUF009, it is frozen
+    selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
     stratify: bool = False
     analysis: data_type.Analysis | Preprocessing | None = None
     profiling: Profiling | None = None

@@ -16,7 +16,7 @@ from recordmill.transforms.balancing.stratify import (
     store_strata,
 )
 from recordmill.transforms.checks.group_leakage import find_group_leakage
-from recordmill.transforms.checks.select_records import Selection, SelectRecords
+from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import SplitByKey
@@ -80,7 +80,7 @@ class AssignSplits(beam.PTransform):
     _: dataclasses.KW_ONLY
     stratify: bool = False
     windowing: Windowing | None = None
-    selection: Selection = Selection()  # noqa: RUF009, it is frozen
+    selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
     keep_source: bool = False
     remedy: str = "leave --group-column out"
 

@@ -1,4 +1,4 @@
-"""Selection of records before they are split: samples, and windows by their class."""
+"""RecordSelection of records before they are split: samples, and windows by their class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SALT = batch.salt(0, "limit")  # not of the run's seed: another seed has the sa
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Selection:
+class RecordSelection:
     """The records that a run keeps.
 
     rules: for windows, whose rows have passed the other rules. limit: number of records.
@@ -43,7 +43,7 @@ class Selection:
     @property
     def is_all(self) -> bool:
         """True if every record is kept."""
-        return self == Selection()
+        return self == RecordSelection()
 
 
 def limit_rows(rows: pa.RecordBatch, *, per_class: bool) -> pa.RecordBatch:
@@ -82,7 +82,7 @@ class SelectRecords(beam.PTransform):
     """
 
     staging: Staging
-    selection: Selection
+    selection: RecordSelection
 
     def __post_init__(self) -> None:
         super().__init__()
