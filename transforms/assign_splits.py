@@ -23,6 +23,7 @@ from recordmill.transforms.model.splits import SplitByKey
 from recordmill.transforms.staged.batches import (
     Element,
     Problem,
+    Remark,
     StagedBatch,
     part_of,
     scan,
@@ -63,7 +64,8 @@ class AssignSplits(beam.PTransform):
     The split is a function of the seed and the key of a record, or its group, so that records added
     later never move old ones. Splits that the input assigns are kept.
 
-    stratify: whether all splits get the same fractions of every class, exactly; needs handles.
+    stratify: whether all splits get the same fractions of every class, exactly, or as near as whole
+      groups allow; needs handles.
     windowing: cuts series into windows, of which none spans two splits; the output is batches of
       windows.
     selection: records to keep, which are chosen before splits are assigned; needs handles.
@@ -100,17 +102,20 @@ class AssignSplits(beam.PTransform):
         found = []
         strata = []
         if self.stratify:
-            thresholds, too_small = find_strata(
+            made = find_strata(
                 functools.partial(scan, batches, staging=run.staging),
                 fractions=run.splits,
                 seed=run.seed,
                 grouped=run.grouped,
             )
-            name = thresholds | "StoreStrata" >> beam.Map(
+            name = made.strata | "StoreStrata" >> beam.Map(
                 store_strata, staging=run.staging
             ).with_output_types(str)
             strata.append(AsSingleton(name, default_value=""))
-            found.append(too_small | "TooSmallStrata" >> _problems())
+            found.append(made.problems | "TooSmallStrata" >> _problems())
+            if made.notes is not None:
+                remarks = beam.Map(Remark).with_output_types(Remark)
+                found.append(made.notes | "StrataRemarks" >> remarks)
             batches |= "SpreadForStrata" >> beam.Reshuffle()
         batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
         if run.grouped and run.presplit:

@@ -146,7 +146,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         False,
         group=SPLITS,
         shapes_bytes=True,
-        help="Give every split exactly the same mix of classes.",
+        help="Give every split exactly the same mix of classes. Groups stay whole; each class comes"
+        " as near to the fractions as they allow.",
     )
     seed: int = option(
         0,
@@ -225,8 +226,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
     dry_run: bool = option(
         False,
         group=RUN,
-        help="Read the input, print the plan (splits, classes, copies, shards, bytes), and write no"
-        " dataset.",
+        help="Read the input, print the plan (splits, classes, copies, shards, bytes), the rejects"
+        " and the notes, and write no dataset.",
     )
     quiet: bool = option(False, group=RUN, help="Print errors only.")
     runner: Literal["direct", "flink"] = option(

@@ -94,8 +94,8 @@ def show(*parts: RenderableType, stream: IO[str] | None = None) -> None:
         console.print(part, crop=False)
 
 
-def plan_table(plan: PlanView) -> RenderableType:
-    """Return the tables of --dry-run."""
+def plan_table(plan: PlanView, *, rejects: Iterable[Reject] = ()) -> RenderableType:
+    """Return the tables of --dry-run. rejects: those that reading and checks found."""
     table = new_table("split", "records", "of them copies", "shards", "approx. size")
     for name in in_order(plan.splits):
         split = plan.splits[name]
@@ -111,7 +111,7 @@ def plan_table(plan: PlanView) -> RenderableType:
         name: _stages(found=_counts(split.classes, 0), balanced=_counts(split.classes, 1))
         for name, split in plan.splits.items()
     }
-    return stack(table, _classes_table(classes), last)
+    return stack(table, _classes_table(classes), rejects_table(sum_up(rejects)), last)
 
 
 def closing(

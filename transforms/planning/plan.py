@@ -176,7 +176,12 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
-    notes = (*run.notes, *profiled.notes, *plan_notes(survey, quotas, labels, left_out, run))
+    notes = (
+        *run.notes,
+        *profiled.notes,
+        *survey.notes,
+        *plan_notes(survey, quotas, labels, left_out, run),
+    )
     plan = Plan(
         seed=run.seed,
         splits={},

@@ -24,7 +24,7 @@ from recordmill.transforms.planning.part_task import (
     run_part_task,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.batches import Element, Problem
+from recordmill.transforms.staged.batches import Element, Problem, Remark
 from recordmill.transforms.staged.listing import described_columns
 
 _COUNTERS = RecordCounters("Analyze")
@@ -73,6 +73,8 @@ class PlanningPass:
         """
         if isinstance(element, Problem):
             return PartSummary(problems=(element.message,))
+        if isinstance(element, Remark):
+            return PartSummary(survey=Survey(notes=(element.note,)))
         part = element.part
         rows = element.read(self.staging)
         if element.role == "source":

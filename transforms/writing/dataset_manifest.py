@@ -30,6 +30,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job import publishing
 from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.run_spec import RunSpec
@@ -217,6 +218,19 @@ def build_manifest(
         notes=(*plan.notes, *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
+
+
+def tfds_notes(plan: Plan, run: RunSpec) -> tuple[Note, ...]:
+    """Return the notes on TFDS files that the manifest of a planned dataset will have."""
+    features = run.encoder.features(_columns(plan, run), plan.context)
+    labelled = any(feature.kind == "label" for feature in features.values())
+    return tfds_files(
+        features={plan.context.name(name): feature for name, feature in features.items()},
+        labels=plan.context.labels if labelled else (),
+        label_offset=plan.context.label_offset,
+        compression=run.compression,
+        splits={},
+    ).notes
 
 
 def _columns(plan: Plan, run: RunSpec) -> pa.Schema:
