@@ -11,6 +11,7 @@ CODES: Mapping[str, str] = {
     "audio": "the audio tracks of videos were dropped",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
+    "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "many-copies": "balancing repeats the records of a class very often",
     "quotes": "quotes in CSV or TSV may be data",
     "schema": "records violate the schema, or a part of it was not checked",

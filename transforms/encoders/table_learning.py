@@ -2,7 +2,7 @@
 
 All statistics are counts, so the result does not depend on how rows are divided into parts: sums of
 values and of squares as integers (`statistics.moments`), histograms of values by their first bits,
-and counts of texts.
+and counts of texts. A second pass finds medians and boundaries of buckets (`table_ranks`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import json
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
+from recordmill.notes import Note
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.table_options import (
     LEARNED_VALUES,
@@ -29,12 +30,21 @@ from recordmill.transforms.encoders.table_options import (
     ColumnTransform,
     TableOptions,
 )
+from recordmill.transforms.encoders.table_ranks import (
+    RankQuestion,
+    boundary_questions,
+    find,
+    in_bins,
+    median_question,
+)
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary, most_frequent
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import string_array
+from recordmill.transforms.model.second_look import QUESTION
 from recordmill.transforms.model.user_columns import flat
-from recordmill.transforms.statistics.bit_histogram import FirstBits, prefixes_of
+from recordmill.transforms.statistics.bit_histogram import FirstBits
+from recordmill.transforms.statistics.exact_ranks import add_up, values_of_keys
 from recordmill.transforms.statistics.moments import Moments, digits, from_digits
 
 Floats = npt.NDArray[np.float64]
@@ -43,14 +53,16 @@ NUMBERS_FILE = "learned.json"
 
 _ITEM, _COUNT = "item", "count"
 _SEPARATOR = "\0"
-_MISSING, _TOTAL, _SQUARES, _PREFIX, _EXTREME, _VALUE = (
+_MISSING, _TOTAL, _SQUARES, _PREFIX, _EXTREME, _VALUE, _RANKED = (
     "missing",
     "total",
     "squares",
     "prefix",
     "extreme",
     "value",
+    "ranked",
 )
+_RANK_KEY = "key"
 _RAW, _COMPUTED = "raw", "computed"  # before and after clip and log
 _LINE_BREAK = "[\r\n]"  # not allowed in a vocabulary, which TensorFlow reads line by line
 
@@ -181,11 +193,7 @@ class TableAnalysis:
         """
         files: dict[str, bytes] = {}
         numbers: dict[str, Any] = {}
-        found: dict[str, dict[tuple[str, ...], int]] = collections.defaultdict(dict)
-        values = pc.match_substring(counts[_ITEM], f"{_SEPARATOR}{_VALUE}{_SEPARATOR}")
-        for item, count in _pairs(counts.filter(pc.invert(values))):
-            column, *statistic = item.split(_SEPARATOR)
-            found[column][tuple(statistic)] = count
+        found = _by_column(counts)
         for transform in self._transforms:
             if transform.last in LEARNED_VALUES:
                 prefix = _value_prefix(transform.column)
@@ -204,9 +212,94 @@ class TableAnalysis:
             files[NUMBERS_FILE] = json.dumps(numbers, indent=1, sort_keys=True).encode() + b"\n"
         return files
 
+    @property
+    def read_again(self) -> tuple[str, ...]:
+        """Names of the columns whose medians or boundaries need a second pass."""
+        return tuple(one.column for one in self._transforms if _has_median(one) or _has_buckets(one))
+
+    def ask(self, counts: pa.RecordBatch) -> Sequence[RankQuestion]:
+        """Return the questions for medians and boundaries."""
+        found = _by_column(counts)
+        asked: list[RankQuestion] = []
+        for transform in self._transforms:
+            if transform.column in self.read_again:
+                asked += _questions(transform, found[transform.column])
+        return asked
+
+    def collect(self, rows: pa.RecordBatch, questions: Sequence[RankQuestion]) -> pa.RecordBatch:
+        """Return the values in the bins of the questions: `question`, `key` and `count`, int64."""
+        by_values: dict[tuple[str, bool], list[int]] = collections.defaultdict(list)
+        for place, question in enumerate(questions):
+            by_values[question.column, question.parts > 0].append(place)
+        transforms = self.options.column_transforms()
+        parts = [_ranked_batch(*[np.zeros(0, np.int64)] * 3)]
+        for (column, is_computed), places in by_values.items():
+            values, missing = numbers_of(flat(rows[column]))
+            values = values[~missing]
+            if is_computed:
+                values = compute(transforms[column], values)
+            asked = [questions[place] for place in places]
+            index, keys, times = in_bins(values, asked)
+            parts.append(_ranked_batch(np.array(places)[index], keys, times))
+        return batch.concat(parts)
+
+    def merge(self, collected: pa.RecordBatch) -> pa.RecordBatch:
+        """Add up the counts of equal values of a question."""
+        columns = [_RANK_KEY, _COUNT]
+        parts = [_ranked_batch(*[np.zeros(0, np.int64)] * 3)]
+        questions = np.asarray(collected[QUESTION])
+        for place in np.unique(questions).tolist():
+            some = collected.filter(pa.array(questions == place))
+            keys, times = add_up(*(np.asarray(some[name]) for name in columns))
+            parts.append(_ranked_batch(np.full(len(keys), place), keys, times))
+        return batch.concat(parts)
+
+    def answer(
+        self, question: RankQuestion, read: Callable[[], Iterable[pa.RecordBatch]]
+    ) -> pa.RecordBatch:
+        """Return an item for each value found."""
+
+        def read_keys() -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+            for some in read():
+                yield np.asarray(some[_RANK_KEY]), np.asarray(some[_COUNT])
+
+        which = _COMPUTED if question.parts else _RAW
+        start = _SEPARATOR.join((question.column, which, _RANKED, ""))
+        items = [f"{start}{key}" for key in find(question, read_keys).tolist()]
+        return _batch(items, [1] * len(items))
+
+    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
+        """Return a note for each column with fewer buckets than requested."""
+        if NUMBERS_FILE not in contents:
+            return []
+        learned = parse_numbers(contents[NUMBERS_FILE])
+        return [
+            _few_buckets(transform, 1 + len(learned[transform.column].boundaries))
+            for transform in self._transforms
+            if _has_buckets(transform)
+            and 1 + len(learned[transform.column].boundaries) < transform.size
+        ]
+
     def _most_frequent(self, counts: pa.RecordBatch) -> pa.RecordBatch:
         options = self.options
         return most_frequent(counts, least=options.min_frequency, at_most=options.vocab_size)
+
+
+def _has_median(transform: ColumnTransform) -> bool:
+    return transform.impute == MEDIAN
+
+
+def _has_buckets(transform: ColumnTransform) -> bool:
+    return transform.last == "bucketize"
+
+
+def _few_buckets(transform: ColumnTransform, buckets: int) -> Note:
+    made = "1 bucket" if buckets == 1 else f"{buckets} buckets"
+    return Note(
+        "few-buckets",
+        f"--bucketize {transform.column}={transform.size} makes {made}, because many values of"
+        f" {transform.column!r} in train are equal, and equal values are in one bucket",
+    )
 
 
 def _no_values(column: str, records: int, *, least: int = 1) -> RunError:
@@ -241,10 +334,10 @@ def _count_numbers(
     yield (_MISSING,), int(missing.sum())
     values = values[~missing]
     if transform.impute in (MEAN, MEDIAN):
-        yield from _count_floats(_RAW, values, quantiles=transform.impute == MEDIAN)
+        yield from _count_floats(_RAW, values, quantiles=_has_median(transform))
     if transform.last is not None:
         computed = compute(transform, values)
-        yield from _count_floats(_COMPUTED, computed, quantiles=transform.last == "bucketize")
+        yield from _count_floats(_COMPUTED, computed, quantiles=_has_buckets(transform))
 
 
 def _count_floats(
@@ -278,12 +371,10 @@ def _learn_numbers(
         return LearnedNumbers(fill=fill)
     moments = _moments(_COMPUTED, found)
     extremes = [float.fromhex(what[2]) for what in found if what[:2] == (_COMPUTED, _EXTREME)]
-    prefixes = _histogram(_COMPUTED, found)
     if fill is not None and missing:
         computed = compute(transform, np.array([fill]))
         moments += Moments.of(computed).times(missing)
         extremes.append(float(computed[0]))
-        prefixes[int(prefixes_of(computed)[0])] += missing
     if not moments.count:
         return None
     return LearnedNumbers(
@@ -292,7 +383,7 @@ def _learn_numbers(
         deviation=moments.deviation,
         least=min(extremes),
         most=max(extremes),
-        boundaries=tuple(FirstBits.of_counts(prefixes).boundaries(transform.size or 1)),
+        boundaries=tuple(_ranked(_COMPUTED, found)),
     )
 
 
@@ -301,7 +392,7 @@ def _fill(impute: str, found: Mapping[tuple[str, ...], int]) -> float | None:
         moments = _moments(_RAW, found)
         return moments.mean if moments.count else None
     if impute == MEDIAN:
-        medians = FirstBits.of_counts(_histogram(_RAW, found)).quantiles(2)
+        medians = _ranked(_RAW, found)
         return medians[0] if medians else None
     return float(impute)
 
@@ -314,9 +405,55 @@ def _moments(which: str, found: Mapping[tuple[str, ...], int]) -> Moments:
     return Moments(count=found.get((which, _COUNT), 0), total=total, squares=squares)
 
 
-def _histogram(which: str, found: Mapping[tuple[str, ...], int]) -> collections.Counter[int]:
+def _histogram(which: str, found: Mapping[tuple[str, ...], int]) -> FirstBits:
     prefixes = ((int(what[2]), n) for what, n in found.items() if what[:2] == (which, _PREFIX))
-    return collections.Counter(dict(prefixes))
+    return FirstBits.of_counts(dict(prefixes))
+
+
+def _ranked(which: str, found: Mapping[tuple[str, ...], int]) -> list[float]:
+    """Return the answers to the questions on a column, ascending."""
+    keys = sorted(int(what[2]) for what in found if what[:2] == (which, _RANKED))
+    values: list[float] = values_of_keys(np.array(keys, np.int64)).tolist()
+    return values
+
+
+def _questions(
+    transform: ColumnTransform, found: Mapping[tuple[str, ...], int]
+) -> Iterator[RankQuestion]:
+    column, missing = transform.column, found.get((_MISSING,), 0)
+    if _has_median(transform):
+        question = median_question(column, _histogram(_RAW, found))
+        if question is None:
+            return
+        yield question
+    if not _has_buckets(transform):
+        return
+    fill = None
+    if transform.impute is None:
+        missing = 0
+    elif not _has_median(transform):
+        fill = _fill(transform.impute, found)
+        if fill is None:
+            return
+        fill = float(compute(transform, np.array([fill]))[0])
+    yield from boundary_questions(
+        column, _histogram(_COMPUTED, found), parts=transform.size, missing=missing, fill=fill
+    )
+
+
+def _by_column(counts: pa.RecordBatch) -> Mapping[str, dict[tuple[str, ...], int]]:
+    """Return {column: {statistic: count}} of numeric columns."""
+    found: dict[str, dict[tuple[str, ...], int]] = collections.defaultdict(dict)
+    values = pc.match_substring(counts[_ITEM], f"{_SEPARATOR}{_VALUE}{_SEPARATOR}")
+    for item, count in _pairs(counts.filter(pc.invert(values))):
+        column, *statistic = item.split(_SEPARATOR)
+        found[column][tuple(statistic)] = count
+    return found
+
+
+def _ranked_batch(questions: Any, keys: Any, times: Any) -> pa.RecordBatch:
+    columns = [pa.array(array, pa.int64()) for array in (questions, keys, times)]
+    return pa.RecordBatch.from_arrays(columns, names=[QUESTION, _RANK_KEY, _COUNT])
 
 
 def _batch(items: Any, counts: Any) -> pa.RecordBatch:

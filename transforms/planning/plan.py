@@ -114,6 +114,7 @@ def make_plan(
     *,
     run: RunSpec,
     artifacts: Mapping[str, Artifact] | None = None,
+    learned_notes: Sequence[Note] = (),
     profiled: ProfileOutcome = ProfileOutcome(),  # noqa: B008, it is frozen
     listing_rejects: int = 0,
 ) -> Plan:
@@ -121,7 +122,7 @@ def make_plan(
 
     survey: counts and samples of all records. quotas: {class of train: quota}.
     problems: reasons why the input cannot become a dataset; the first becomes the verdict.
-    artifacts: files for the encoder. profiled: conclusions from statistics and schema.
+    artifacts: files for the encoder. learned_notes: remarks on those that were learned. profiled: conclusions from statistics and schema.
     listing_rejects: number of inputs that the listing rejected.
     """
     parts = survey.parts
@@ -163,7 +164,7 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
-    notes = (*run.notes, *profiled.notes, *plan_notes(survey, quotas, labels, run))
+    notes = (*run.notes, *learned_notes, *profiled.notes, *plan_notes(survey, quotas, labels, run))
     plan = Plan(
         seed=run.seed,
         splits={},
