@@ -38,9 +38,7 @@ class SecondLook(Protocol):
     def merge(self, collected: pa.RecordBatch) -> pa.RecordBatch:
         """Return several results of `collect`, given one after another, as fewer rows."""
 
-    def answer(
-        self, question: Any, read: Callable[[], Iterable[pa.RecordBatch]]
-    ) -> pa.RecordBatch:
+    def answer(self, question: Any, read: Callable[[], Iterable[pa.RecordBatch]]) -> pa.RecordBatch:
         """Return counts of items, as `Analysis.count` does, that `learn` gets beside the others.
 
         read: reads the rows of the question, of all batches, in any order; may be called again.

@@ -107,10 +107,9 @@ def look_again(
     """
     asked = AsSingleton(questions)
     collect = beam.ParDo(_CollectValues(analysis, staging), asked)
-    values = (
-        scan("ReadAgain", asked, columns=(*SYSTEM, *analysis.read_again))
-        | "CollectValues" >> collect.with_output_types(tuple[int, Piece | None])
-    )
+    values = scan(
+        "ReadAgain", asked, columns=(*SYSTEM, *analysis.read_again)
+    ) | "CollectValues" >> collect.with_output_types(tuple[int, Piece | None])
     every = questions | "EveryQuestion" >> beam.FlatMap(_every_question).with_output_types(
         tuple[int, Piece | None]
     )

@@ -122,7 +122,8 @@ def make_plan(
 
     survey: counts and samples of all records. quotas: {class of train: quota}.
     problems: reasons why the input cannot become a dataset; the first becomes the verdict.
-    artifacts: files for the encoder. learned_notes: remarks on those that were learned. profiled: conclusions from statistics and schema.
+    artifacts: files for the encoder. learned_notes: remarks on learned files.
+    profiled: conclusions from statistics and schema.
     listing_rejects: number of inputs that the listing rejected.
     """
     parts = survey.parts

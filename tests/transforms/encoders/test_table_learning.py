@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.transforms.encoders.table_learning import NUMBERS_FILE, TableAnalysis
+from recordmill.transforms.encoders.table_learning import TableAnalysis
+from recordmill.transforms.encoders.table_numbers import NUMBERS_FILE
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model import batch
@@ -40,7 +41,9 @@ def learn(options, *parts):
     answers = [
         analysis.answer(
             question,
-            lambda place=place: [part.filter(pc.equal(part["question"], place)) for part in collected],
+            lambda place=place: [
+                part.filter(pc.equal(part["question"], place)) for part in collected
+            ],
         )
         for place, question in enumerate(questions)
     ]
