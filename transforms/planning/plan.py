@@ -120,6 +120,7 @@ def make_plan(
     *,
     run: RunSpec,
     artifacts: Mapping[str, Artifact] | None = None,
+    learned_notes: Sequence[Note] = (),
     profiled: ProfileOutcome = ProfileOutcome(),  # noqa: B008, it is frozen
     listing_rejects: int = 0,
     listing_filtered: Mapping[str, int] = MappingProxyType({}),
@@ -128,7 +129,8 @@ def make_plan(
 
     survey: counts and samples of all records. quotas: {class of train: quota}.
     problems: reasons why the input cannot become a dataset; the first becomes the verdict.
-    artifacts: files for the encoder. profiled: conclusions from statistics and schema.
+    artifacts: files for the encoder. learned_notes: remarks on learned files.
+    profiled: conclusions from statistics and schema.
     listing_rejects: number of inputs that the listing rejected. listing_filtered: {option: number
       of inputs that it left out}.
     """
@@ -178,6 +180,7 @@ def make_plan(
     )
     notes = (
         *run.notes,
+        *learned_notes,
         *profiled.notes,
         *survey.notes,
         *plan_notes(survey, quotas, labels, left_out, run),
