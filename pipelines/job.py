@@ -27,6 +27,7 @@ from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.balancing.quotas import Target
+from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Context,
@@ -39,6 +40,7 @@ from recordmill.transforms.model.data_type import (
     notes_of_source,
     split_source_of,
 )
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.learning import store_artifacts
@@ -90,6 +92,15 @@ class Job:
         self.labels = read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
+        self.shaping |= config.selection_shaping()
+        self.rules = LabelRules(
+            fold=config.fold_labels,
+            mapping=tuple(sorted(config.label_mapping().items())),
+            allowed=self.labels,
+            included=config.include_labels,
+            excluded=config.exclude_labels,
+            excluded_keys=config.exclude_keys,
+        )
         self.schema_request = SchemaRequest.of(config, data_type)
         if self.schema_request.rules is not None:
             self.shaping["schema"] = (
@@ -157,7 +168,7 @@ class Job:
         listing = stage_listing(
             source,
             self.staging,
-            labels=None if isinstance(source, RowSource) else self.labels,
+            rules=LabelRules() if isinstance(source, RowSource) else self.rules,
             on_rows=on_listed,
         )
         fingerprint = f"{self.id}-{listing.fingerprint}"
@@ -293,7 +304,7 @@ class Job:
                 check=check,
                 duplicates=data_type.duplicates,
                 chunker=data_type.chunker,
-                labels=self.labels,
+                rules=self.rules if data_type.windows is None else self.rules.of_rows,
                 artifacts=artifacts,
             )
         windowing = None
@@ -314,6 +325,11 @@ class Job:
             check=check,
             duplicates=data_type.duplicates,
             windowing=windowing,
+            selection=RecordSelection(
+                rules=None if windowing is None else self.rules.of_windows,
+                limit=config.limit,
+                limit_per_class=config.limit_per_class,
+            ),
             stratify=config.stratify,
             analysis=data_type.analysis,
             profiling=self.schema_request.profiling(rows, self.staging),
@@ -351,6 +367,7 @@ class Job:
             unit=data_type.unit,
             notes=self._notes(),
             fail_on=config.fail_on,
+            rules=self.rules,
             job_id=self.id,
             options=self.shaping,
             versions=self.encoders,

@@ -6,11 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 CODES: Mapping[str, str] = {
-    "annotations": "annotations were merged or match no image",
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
+    "annotations": "annotations were merged or match no image",
     "audio": "the audio tracks of videos were dropped",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
+    "few-buckets": "a column has fewer buckets than requested, because many values are equal",
+    "keys-not-met": "keys of --exclude-keys belong to no record",
+    "labels-alike": "classes differ only by case, spaces or Unicode form",
     "many-copies": "balancing repeats the records of a class very often",
     "quotes": "quotes in CSV or TSV may be data",
     "schema": "records violate the schema, or a part of it was not checked",

@@ -16,6 +16,7 @@ from recordmill.transforms.balancing.stratify import (
     store_strata,
 )
 from recordmill.transforms.checks.group_leakage import find_group_leakage
+from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import SplitByKey
@@ -67,6 +68,7 @@ class AssignSplits(beam.PTransform):
       groups allow; needs handles.
     windowing: cuts series into windows, of which none spans two splits; the output is batches of
       windows.
+    selection: records to keep, which are chosen before splits are assigned; needs handles.
     keep_source: whether the output also has the rows that windows were cut from, for statistics and
       schemas.
     remedy: advice in the message if the input assigns one group to several splits.
@@ -80,6 +82,7 @@ class AssignSplits(beam.PTransform):
     _: dataclasses.KW_ONLY
     stratify: bool = False
     windowing: Windowing | None = None
+    selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
     keep_source: bool = False
     remedy: str = "leave --group-column out"
 
@@ -94,6 +97,8 @@ class AssignSplits(beam.PTransform):
             )
         if self.windowing is not None:
             batches = self._cut_windows(batches, self.windowing)
+        if not self.selection.is_all:
+            batches |= "Select" >> SelectRecords(run.staging, self.selection)
         found = []
         strata = []
         if self.stratify:

@@ -53,8 +53,10 @@ def _plan(
         sentences,
         run=run,
         artifacts=learned.artifacts,
+        learned_notes=learned.notes,
         profiled=profiled,
         listing_rejects=0 if listing is None else len(listing.rejects),
+        listing_filtered={} if listing is None else listing.filtered,
     )
     if plan_only:
         rejects = all_rejects(

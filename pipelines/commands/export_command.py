@@ -20,11 +20,11 @@ from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.storage.files import Location, shown
-from recordmill.transforms.encoders.table_learning import (
+from recordmill.transforms.encoders.table_learning import vocabulary_file
+from recordmill.transforms.encoders.table_numbers import (
     NUMBERS_FILE,
     LearnedNumbers,
     parse_numbers,
-    vocabulary_file,
 )
 from recordmill.transforms.encoders.tokenization.text_options import (
     SUBWORDS,

@@ -12,6 +12,7 @@ from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, options_of
+from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 
@@ -37,7 +38,7 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig(StatisticsConfig):
+class CommonConfig(SelectionConfig, StatisticsConfig):
     """Input, splits, balance, output and runner of a job.
 
     Raises:
@@ -330,6 +331,7 @@ class CommonConfig(StatisticsConfig):
             ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
             object.__setattr__(self, "splits", ordered)
         self._check_inputs()
+        self._check_selection()
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)

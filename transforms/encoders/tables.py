@@ -16,14 +16,16 @@ from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.table_learning import (
-    LearnedNumbers,
-    compute,
     filled,
-    load_numbers,
     load_values,
-    numbers_of,
     text_of,
     vocabulary_file,
+)
+from recordmill.transforms.encoders.table_numbers import (
+    LearnedNumbers,
+    compute,
+    load_numbers,
+    numbers_of,
 )
 from recordmill.transforms.encoders.table_options import (
     MEAN,

@@ -20,6 +20,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.window_options import WindowOptions
 
 Compression = Literal["none", "gzip"]
@@ -59,6 +60,7 @@ class RunSpec:
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run.
+    rules: for labels and keys, whose names are checked in the plan.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
       job.json. All four are derived from the rest unless given.
     watched: whether the submitter waits for the job and reports the verdict; otherwise a refused
@@ -89,6 +91,7 @@ class RunSpec:
     unit: str = INPUT
     notes: tuple[Note, ...] = ()
     fail_on: tuple[str, ...] = ()
+    rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     job_id: str | None = None
     options: Mapping[str, Any] | None = None
     versions: Mapping[str, str] | None = None

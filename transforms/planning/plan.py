@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from recordmill.format.split_names import TRAIN, is_split_name
@@ -21,7 +22,12 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.plan_notes import plan_notes
 from recordmill.transforms.planning.profiling import ProfileOutcome
-from recordmill.transforms.planning.refusals import nothing_left, refusal_of, unknown_splits
+from recordmill.transforms.planning.refusals import (
+    nothing_left,
+    refusal_of,
+    unknown_labels,
+    unknown_splits,
+)
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing import read_excluded
 
@@ -119,15 +125,19 @@ def make_plan(
     *,
     run: RunSpec,
     artifacts: Mapping[str, Artifact] | None = None,
+    learned_notes: Sequence[Note] = (),
     profiled: ProfileOutcome = ProfileOutcome(),  # noqa: B008, it is frozen
     listing_rejects: int = 0,
+    listing_filtered: Mapping[str, int] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan of a dataset.
 
     survey: counts and samples of all records. quotas: {class of train: quota}.
     problems: reasons why the input cannot become a dataset; the first becomes the verdict.
-    artifacts: files for the encoder. profiled: conclusions from statistics and schema.
-    listing_rejects: number of inputs that the listing rejected.
+    artifacts: files for the encoder. learned_notes: remarks on learned files.
+    profiled: conclusions from statistics and schema.
+    listing_rejects: number of inputs that the listing rejected. listing_filtered: {option: number
+      of inputs that it left out}.
     """
     parts = survey.parts
     rejected = sum(part.rejected for part in parts)
@@ -146,6 +156,14 @@ def make_plan(
     names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
     problems += unknown_splits(run.num_shards, names)
+    labels = sorted(
+        {name for counts in survey.counts.values() for name in counts if name is not None}
+    )
+    left_out: Counter[str] = Counter(listing_filtered)
+    if run.rules.leaves_out:
+        for part in parts:
+            left_out.update(read_excluded(part, staging=run.staging)[1])
+        problems += unknown_labels(run.rules, labels, left_out)
     if problems:
         verdict = Verdict(problems[0])
     elif verdict is None and not records:
@@ -158,9 +176,6 @@ def make_plan(
     elif verdict is None and profiled.problems:
         found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: correct the input, or edit the schema")
-    labels = sorted(
-        {name for counts in survey.counts.values() for name in counts if name is not None}
-    )
     context = Context(
         seed=run.seed,
         labels=tuple(labels) if run.labels is None else run.labels,
@@ -168,7 +183,13 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
-    notes = (*run.notes, *profiled.notes, *survey.notes, *plan_notes(survey, quotas, labels, run))
+    notes = (
+        *run.notes,
+        *learned_notes,
+        *profiled.notes,
+        *survey.notes,
+        *plan_notes(survey, quotas, labels, left_out, run),
+    )
     plan = Plan(
         seed=run.seed,
         splits={},

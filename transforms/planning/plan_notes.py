@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
+
 from recordmill.format.split_names import TRAIN, in_order
 from recordmill.notes import MANY_COPIES, Note, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
+from recordmill.transforms.model.label_rules import fold_labels, read_keys
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
 
@@ -14,10 +17,19 @@ _SHOWN = 3  # classes in a note
 
 
 def plan_notes(
-    survey: Survey, quotas: Mapping[str, Quota], labels: Sequence[str], run: RunSpec
+    survey: Survey,
+    quotas: Mapping[str, Quota],
+    labels: Sequence[str],
+    left_out: Mapping[str, int],
+    run: RunSpec,
 ) -> Iterator[Note]:
-    """Yield the notes. labels: the classes of all records, sorted."""
+    """Yield the notes.
+
+    labels: the classes of all records, sorted. left_out: {option: number of records or inputs}.
+    """
     yield from _unknown_class(labels, run)
+    yield from _alike_classes(labels)
+    yield from _keys_not_met(left_out, run)
     yield from _empty_splits(survey, run)
     yield from _empty_classes(survey, labels)
     yield from _many_copies(survey, quotas)
@@ -31,6 +43,33 @@ def _unknown_class(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
     there = ", ".join(map(repr, labels)) or "none"
     text = f"no record has the class {name!r} of --window-label; the classes are {there}"
     yield Note("unknown-class", text)
+
+
+def _alike_classes(labels: Sequence[str]) -> Iterator[Note]:
+    """Yield a note on classes whose names differ only by case, spaces or Unicode form."""
+    alike: dict[str, list[str]] = {}
+    for label, folded in zip(labels, fold_labels(pa.array(labels, pa.string())), strict=True):
+        alike.setdefault(folded, []).append(label)
+    repeated = [names for names in alike.values() if len(names) > 1]
+    if repeated:
+        some = "; ".join(" and ".join(map(repr, names)) for names in repeated[:_SHOWN])
+        more = "; ..." if len(repeated) > _SHOWN else ""
+        text = (
+            f"{len(labels)} classes are {len(alike)} if case, surrounding spaces and Unicode form"
+            f" do not count: {some}{more}; --fold-labels or --label-map joins them"
+        )
+        yield Note("labels-alike", text)
+
+
+def _keys_not_met(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
+    """Yield a note if some keys of --exclude-keys belong to no record."""
+    if run.rules.excluded_keys is None:
+        return
+    keys = len(read_keys(run.rules.excluded_keys))
+    met = left_out.get("exclude-keys", 0)
+    if met < keys:
+        text = f"{keys - met} of {keys} keys of --exclude-keys belong to no record"
+        yield Note("keys-not-met", text)
 
 
 def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
+from recordmill.transforms.model.label_rules import LabelRules
 
 
 def refusal_of(
@@ -56,6 +58,23 @@ def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Ve
         f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
         f" {', or '.join(todo) or 'check the input'}"
     )
+
+
+def unknown_labels(
+    rules: LabelRules, labels: Collection[str], filtered: Mapping[str, int]
+) -> list[str]:
+    """Return a sentence for each class that an option names and that no record has.
+
+    labels: of all records that are left. filtered: {option, with the class: records left out}.
+    """
+    excluded = {name for name in rules.excluded if f"exclude-labels {name}" not in filtered}
+    return [
+        f"--{option} {name}: no record has this class{did_you_mean(name, labels)}; the classes are"
+        f" {', '.join(sorted(labels)) or 'none'}"
+        for option, names in (("include-labels", rules.included), ("exclude-labels", excluded))
+        for name in sorted(names)
+        if name not in labels
+    ]
 
 
 def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection[str]) -> list[str]:

@@ -21,8 +21,8 @@ from recordmill.transforms.model.data_type import (
     RowCheck,
     RowSource,
 )
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.staged.listing import (
-    filter_known_labels,
     make_or_reuse,
     read_part,
     write_checked_part,
@@ -37,7 +37,7 @@ class RowReader:
 
     layout: layout of the rows, from `row_layout`.
     check, duplicates, chunker: applied to the rows; as in `DataType`.
-    labels: allowed classes; rows of other classes are rejected. None allows all.
+    rules: for the labels and keys of rows.
     artifacts: files given by the user that the chunker needs.
     """
 
@@ -47,7 +47,7 @@ class RowReader:
     check: RowCheck | None = None
     duplicates: Duplicates | None = None
     chunker: Chunker | None = None
-    labels: tuple[str, ...] | None = None
+    rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
     def read(self, part: StagedPart) -> list[StagedPart]:
@@ -76,15 +76,16 @@ class RowReader:
             data = f"{stem}.data"
             self.staging.place(data).write_bytes(listed.data)
             rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
-        if self.labels is not None:
-            rows, unknown = filter_known_labels(rows, self.labels)
-            if listed.inputs is None:
-                rejects += unknown
-            else:
-                invalid += unknown
+        selected = self.rules.apply(rows)
+        rows = selected.rows
+        filtered.update(selected.filtered)
+        if listed.inputs is None:
+            rejects += selected.rejects
+        else:
+            invalid += selected.rejects
         unread = len(rejects)
         rejects += invalid
-        made = len(rows) + len(invalid)
+        made = len(rows) + len(invalid) + sum(filtered.values())
         inputs = made if listed.inputs is None else listed.inputs
         if self.check is not None:
             outcome = self.check.check(rows)

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 Prefixes = npt.NDArray[np.int32]
 
 _KEPT_BITS = 19  # of a float64: sign, exponent and 7 bits of the mantissa
-_REST = 64 - _KEPT_BITS
+REST = 64 - _KEPT_BITS
 _MOST = np.finfo(np.float64).max
 
 
@@ -26,7 +26,7 @@ def prefixes_of(values: Floats) -> Prefixes:
     """Return the first bits of numbers as integers in the order of the values; negative below 0."""
     bits = values.view(np.int64)
     minus = bits >> 63  # -1 below 0
-    bits = (bits & np.iinfo(np.int64).max) >> _REST
+    bits = (bits & np.iinfo(np.int64).max) >> REST
     bits ^= minus
     bits -= minus
     return bits.astype(np.int32)
@@ -34,7 +34,7 @@ def prefixes_of(values: Floats) -> Prefixes:
 
 def values_of(prefixes: Prefixes) -> Floats:
     """Return the number nearest to 0 of each prefix: float64[n]."""
-    bits = np.abs(prefixes).astype(np.int64) << _REST
+    bits = np.abs(prefixes).astype(np.int64) << REST
     found: Floats = np.copysign(bits.view(np.float64), prefixes)
     return found
 
