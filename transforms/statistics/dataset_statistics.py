@@ -117,9 +117,7 @@ class Statistics:
                     most = _OF_SPLIT if key.label is None else _OF_CLASS
                     tops[key, name] = column.top(place, start, end, most=most)
         counted = [
-            SliceStatistics(
-                records=number, columns={name: found[name][place] for name in columns}
-            )
+            SliceStatistics(records=number, columns={name: found[name][place] for name in columns})
             for place, number in enumerate(records[filled].tolist())
         ]
         return cls(cells=dict(zip(cells, counted, strict=True)), tops=tops, classes=few)
