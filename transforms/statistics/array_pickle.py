@@ -6,8 +6,11 @@ dtype are stored as one array, in the order in which the objects refer to them.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import io
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -61,4 +64,17 @@ def dumps(thing: object) -> bytes:
 def loads(pickled: bytes) -> Any:
     """Return the object of a pickle; its arrays are views of a few large ones."""
     content, arrays = pickle.loads(pickled)
-    return _Unpickler(io.BytesIO(content), arrays).load()
+    with _without_collector():
+        return _Unpickler(io.BytesIO(content), arrays).load()
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Switch the garbage collector off: it would visit new objects, all in use, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

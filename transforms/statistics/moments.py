@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -79,23 +78,20 @@ class Moments:
     @property
     def mean(self) -> float:
         """Mean, rounded once to float64; NaN without values."""
-        return float(self._mean) if self.count else math.nan
+        return self.total / (self.count << _LOWEST) if self.count else math.nan
 
     @property
     def deviation(self) -> float:
         """Standard deviation, divided by count as NumPy's `std`; NaN without values."""
         if not self.count:
             return math.nan
-        variance = Fraction(self.squares, self.count << 2 * _LOWEST) - self._mean**2
+        # Of integers, as a Fraction would take most of its time to find common divisors.
+        above = self.squares * self.count - self.total**2
+        below = self.count**2 << 2 * _LOWEST
         # Scale: the variance may be out of range of a float64 although its root is not.
-        above, below = variance.numerator, variance.denominator
         half = (above.bit_length() - below.bit_length()) // 2
-        scaled = Fraction(above << max(-2 * half, 0), below << max(2 * half, 0))
+        scaled = (above << max(-2 * half, 0)) / (below << max(2 * half, 0))
         return math.ldexp(math.sqrt(scaled), half)
-
-    @property
-    def _mean(self) -> Fraction:
-        return Fraction(self.total, self.count << _LOWEST)
 
 
 def digits(number: int) -> Iterator[tuple[int, int]]:
