@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from tests.image_runs import Made, encoders_kept, make, run
 
@@ -126,6 +127,24 @@ def test_two_workers_write_the_same_bytes(made, source, tmp_path):
     assert other.manifest.digest == made.manifest.digest
     for name in ("learned.json", "statistics.pb"):
         assert (out / name).read_bytes() == (made.folder / name).read_bytes()
+
+
+def test_medians_and_quantiles_of_statistics_have_their_ranks(made):
+    message = statistics_pb2.DatasetFeatureStatisticsList()
+    message.ParseFromString((made.folder / "statistics.pb").read_bytes())
+    train = next(one for one in message.datasets if one.name == "train")
+    for feature in train.features:
+        if feature.name not in COLUMNS:
+            continue
+        rows = [int(example["row"][0]) for example in made.examples("train").values()]
+        values = COLUMNS[feature.name][rows]
+        values = np.sort(values[np.isfinite(values)])
+        stats = feature.num_stats
+        ends = [bucket.high_value for bucket in stats.histograms[1].buckets]
+        found, shares = np.array([stats.median, *ends]), np.array([0.5, *np.arange(1, 11) / 10])
+        below = np.searchsorted(values, found) / len(values)
+        through = np.searchsorted(values, found, side="right") / len(values)
+        assert np.maximum(below - shares, shares - through).max() <= 0.001, feature.name
 
 
 @pytest.mark.parametrize("fill", ["mean", "-999", "1013.001"])

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from recordmill.transforms.statistics.bit_histogram import FirstBits
+from recordmill.transforms.statistics.bit_histogram import FirstBits, keys_of
 from recordmill.transforms.statistics.exact_ranks import (
     Floats,
     Ranked,
     Read,
     add_up,
     key_range,
-    keys_of,
     select,
 )
 from recordmill.transforms.statistics.ranges import Ints

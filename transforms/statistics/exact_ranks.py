@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.statistics.bit_histogram import REST
+from recordmill.transforms.statistics.bit_histogram import REST, values_of
 from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal
 
 Floats = npt.NDArray[np.float64]
@@ -23,18 +23,9 @@ _BINS = 1 << 16
 _ABSENT = np.iinfo(np.int64).max  # no key: it would be NaN
 
 
-def keys_of(values: Floats) -> Ints:
-    """Return int64[n] in the order of finite numbers; the same key for 0.0 and -0.0."""
-    bits = values.view(np.int64)
-    minus = bits >> 63
-    keys: Ints = ((bits & np.iinfo(np.int64).max) ^ minus) - minus
-    return keys
-
-
 def values_of_keys(keys: Ints) -> Floats:
-    """Return the inverse of `keys_of`, float64[n]."""
-    sizes = np.abs(keys).view(np.float64)
-    return np.where(keys < 0, -sizes, sizes)
+    """Return the inverse of `bit_histogram.keys_of`, float64[n]."""
+    return values_of(keys, 0)
 
 
 def key_range(prefix: int) -> tuple[int, int]:

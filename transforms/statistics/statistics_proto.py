@@ -105,7 +105,7 @@ def _fill_numbers(
     if fine:
         histogram = feature.custom_stats.add(name=FINE_HISTOGRAM).histogram
         histogram.num_nan = numbers.nans
-        for low, high, held in bits.joined(_FINE_BUCKETS):
+        for low, high, held in bits.with_bins(_FINE_BUCKETS).joined(_FINE_BUCKETS):
             histogram.buckets.add(low_value=low, high_value=high, sample_count=held)
 
 

@@ -47,8 +47,8 @@ def counted(values, cuts):
     return list(zip(ranges, found, strict=True))
 
 
-def prefix(value):
-    bits = int.from_bytes(struct.pack(">d", abs(float(value)))) >> 45
+def prefix(value, dropped):
+    bits = int.from_bytes(struct.pack(">d", abs(float(value)))) >> dropped
     return -bits if value < 0 else bits
 
 
@@ -70,7 +70,8 @@ def check_numbers(rows, found):
     assert Fraction(numbers.moments.total, 1 << 1074) == sum(exact)
     assert Fraction(numbers.moments.squares, 1 << 2148) == sum(one * one for one in exact)
     bits = zip(numbers.bits.prefixes.tolist(), numbers.bits.counts.tolist(), strict=True)
-    assert list(bits) == sorted(Counter(map(prefix, finite)).items())
+    expected = Counter(prefix(one, numbers.bits.dropped) for one in finite)
+    assert list(bits) == sorted(expected.items())
     assert numbers.zeros == values.count(0)
     assert numbers.nans == sum(one != one for one in values)
     assert (numbers.below, numbers.above) == (values.count(-math.inf), values.count(math.inf))

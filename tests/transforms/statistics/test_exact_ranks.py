@@ -4,10 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.statistics.bit_histogram import prefixes_of
+from recordmill.transforms.statistics.bit_histogram import keys_of, prefixes_of
 from recordmill.transforms.statistics.exact_ranks import (
     key_range,
-    keys_of,
     select,
     values_of_keys,
 )
