@@ -24,6 +24,7 @@ from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.refusals import nothing_left, refusal_of, unknown_splits
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing import read_excluded
+from recordmill.transforms.windowing.series_report import SeriesReport
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,6 +133,7 @@ def make_plan(
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
     skipped = sum(part.skipped for part in parts) if run.windows is not None else 0
     seen += skipped
+    series = SeriesReport.read(parts, run.staging)
     invalid = sum(part.invalid for part in parts)
     made = sum(part.rows for part in parts) + rejected + filtered
     verdict = refusal_of(
@@ -149,7 +151,8 @@ def make_plan(
             by.update(read_excluded(part, staging=run.staging)[1])
         if skipped:
             by["window"] += skipped
-        verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
+        runs = None if run.windows is None else series.remedy(run.windows)
+        verdict = nothing_left(seen, rejected=rejected + unread, filtered=by, runs=runs)
     elif verdict is None and profiled.problems:
         found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: correct the input, or edit the schema")
@@ -163,7 +166,7 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
-    notes = (*run.notes, *profiled.notes, *plan_notes(survey, quotas, labels, run))
+    notes = (*run.notes, *profiled.notes, *plan_notes(survey, quotas, labels, run, series))
     plan = Plan(
         seed=run.seed,
         splits={},

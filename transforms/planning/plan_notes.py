@@ -9,15 +9,25 @@ from recordmill.notes import Note
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
 _MANY_COPIES = 20  # of a record
 
 
 def plan_notes(
-    survey: Survey, quotas: Mapping[str, Quota], labels: Sequence[str], run: RunSpec
+    survey: Survey,
+    quotas: Mapping[str, Quota],
+    labels: Sequence[str],
+    run: RunSpec,
+    series: SeriesReport,
 ) -> Iterator[Note]:
-    """Yield the notes. labels: the classes of all records, sorted."""
+    """Yield the notes.
+
+    labels: the classes of all records, sorted. series: series that yield no window.
+    """
+    if run.windows is not None and survey.counts and (found := series.note(run.windows)):
+        yield found
     yield from _unknown_class(labels, run)
     yield from _empty_splits(survey, run)
     yield from _empty_classes(survey, labels)
@@ -39,7 +49,9 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
     for name in run.splits:
         if name in survey.counts:
             continue
-        if not run.presplit:
+        if run.windows is not None and run.windows.split_by == "time":
+            why = "because no window lies between the times at which it begins and ends"
+        elif not run.presplit:
             why = "because there are few records or few groups"
         elif name == TRAIN:
             why = "and the input names other splits"
