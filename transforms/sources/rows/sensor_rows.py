@@ -130,7 +130,7 @@ class SensorRows(TableRows):
         for name in get_args(TimeUnit):
             factor = _PER_SECOND[self.time_unit] / _PER_SECOND[name]
             found = _years(times, factor)
-            if years[0] >= _YEARS[1] and _RECENT <= found[0] and found[1] < _YEARS[1]:
+            if years[0] >= _YEARS[1] and found[0] >= _RECENT and found[1] < _YEARS[1]:
                 raise ConfigError(
                     f"--time-unit: {read}; pass --time-unit {name}, which gives {_shown(found)}"
                 )
