@@ -37,7 +37,8 @@ class SensorConfig(ColumnsConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="COLUMN,...",
-        help="Required: column with the time of a row, or several columns, such as Date,Time.",
+        help="Required: column with the time of a row, or several columns, such as Date,Time."
+        " --date-parts makes features of it, under the name of the first column.",
     )
     time_format: str | None = option(
         None,
@@ -205,11 +206,19 @@ class SensorConfig(ColumnsConfig):
             split_by=self.split_by,
             split_times=tuple(sorted(self.split_times.items(), key=lambda one: one[1])),
             purge=self.purge,
+            time_feature=self.time_feature,
         )
+
+    @property
+    def time_feature(self) -> str | None:
+        """The column of times, if --date-parts makes features of it; several count as the first."""
+        return next((name for name in self.time_column[:1] if name in self.date_parts), None)
 
 
 def data_type(config: SensorConfig) -> DataType:
     """Return the source, windows, check, analysis and encoder of time series."""
+    options = reading(config)
+    options["used"] = tuple(name for name in options["used"] if name != config.time_feature)
     return DataType(
         name="sensor",
         source=SensorRows(
@@ -220,7 +229,7 @@ def data_type(config: SensorConfig) -> DataType:
             series_column=config.series_column,
             step_column=config.step if isinstance(config.step, str) else None,
             joined=config.join_files,
-            **reading(config),
+            **options,
         ),
         **making(config, sequences=config.sequence_example),
         windows=config.window_options(),

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from recordmill.notes import FAILABLE
-from recordmill.transforms.model.durations import duration, show_duration
+from recordmill.transforms.model.durations import duration as duration
+from recordmill.transforms.model.durations import show_duration as show_duration
 from recordmill.transforms.sources.files.input_paths import InputPath
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")

@@ -1,7 +1,9 @@
 """`recordmill sensor` over series of unlike steps, and what it says of times and short series."""
 
+import datetime
 import pathlib
 import re
+import zoneinfo
 from collections import Counter
 from collections.abc import Iterator
 
@@ -170,3 +172,64 @@ def test_fractions_of_a_split_by_time_are_met_to_the_row(tmp_path):
     assert {name: split.records for name, split in made.manifest.splits.items()} == {
         "train": 50, "validation": 25, "test": 25
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [(), ("--gap-policy", "fill"), ("--step", "1h")])
+def test_parts_of_the_time_are_features_by_the_clock_of_a_zone(options, tmp_path):
+    """Two days around the end of summer time in Berlin, at 01:00 UTC on 25 October 2026."""
+    first = datetime.datetime(2026, 10, 24, tzinfo=datetime.UTC)
+    hours = [i for i in range(48) if i != 30 or not options]
+    lines = [f"{first + datetime.timedelta(hours=i):%Y-%m-%d %H:%M},{i}" for i in hours]
+    (tmp_path / "in.csv").write_text("\n".join(["time,v", *lines]))
+    argv = ("--input", tmp_path / "in.csv", "--time-column", "time", "--splits", "train=1",
+            "--window", 8, "--date-parts", "time=hour+weekday")  # fmt: skip
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    for zone, flags in ((datetime.UTC, ()), (berlin, ("--time-zone", "Europe/Berlin"))):
+        made = make(tmp_path / str(zone).replace("/", "-"), *argv, *flags, *options)
+        found = made.examples()
+        assert len(found) == (5 if options == ("--step", "1h") else 6)
+        for example in found.values():
+            start = datetime.timedelta(microseconds=int(example["window/start"][0]))
+            clock = [
+                (datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + start
+                 + datetime.timedelta(hours=i)).astimezone(zone)
+                for i in range(8)
+            ]  # fmt: skip
+            assert list(example["time/hour"]) == [when.hour for when in clock]
+            assert list(example["time/weekday"]) == [when.isoweekday() for when in clock]
+            assert "time" not in example
+
+
+def test_parts_of_timestamps_of_a_table_by_the_clock_of_a_zone(tmp_path, capsys):
+    lines = [f"2026-{month:02}-28 23:30:00,{month}" for month in range(1, 13)]
+    (tmp_path / "in.csv").write_text("\n".join(["at,v", *lines, ",13"]))
+    argv = ("--input", tmp_path / "in.csv", "--splits", "train=1",
+            "--types", "at=timestamp", "--date-parts", "at=day+hour")  # fmt: skip
+    made = make_any(tmp_path / "out", *argv, "--time-zone", "Europe/Berlin", command="table")
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    for example in made.examples().values():
+        month = int(example["v"][0])
+        if month == 13:
+            assert "at/hour" not in example
+            continue
+        when = datetime.datetime(2026, month, 28, 23, 30, tzinfo=datetime.UTC).astimezone(berlin)
+        assert (list(example["at/day"]), list(example["at/hour"])) == ([when.day], [when.hour])
+    for flags, words in (
+        ((*argv, "--time-zone", "Europe/Berlyn"), "--time-zone: unknown zone 'Europe/Berlyn'"),
+        ((*argv[:-2], "--time-zone", "UTC"), "--time-zone: requires --date-parts"),
+    ):
+        assert run("table", *flags, "--output", tmp_path / "none") == 2
+        assert words in " ".join(capsys.readouterr().err.split())
+    assert (
+        main(
+            [
+                "export-transform",
+                "--dataset",
+                str(tmp_path / "out"),
+                "--output",
+                str(tmp_path / "m"),
+            ]
+        )
+        == 2
+    )
+    assert "--time-zone" in capsys.readouterr().err

@@ -1,7 +1,8 @@
-"""Durations as text, such as 10s or 1h30m, and in microseconds."""
+"""Durations, such as 10s or 1h30m, and times: as text, and in microseconds."""
 
 from __future__ import annotations
 
+import datetime
 import re
 
 _UNITS = {
@@ -39,3 +40,10 @@ def show_duration(value: int | None) -> str | None:
         if value and value % _UNITS[unit] == 0:
             return f"{value // _UNITS[unit]}{unit}"
     return f"{value}us"
+
+
+def shown_time(microseconds: int) -> str:
+    """Return a time in ISO 8601, without a fraction of 0. microseconds: since 1970."""
+    return (
+        datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=microseconds)
+    ).isoformat(" ")

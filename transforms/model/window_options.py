@@ -66,6 +66,7 @@ class WindowOptions:
     split_by: `series` assigns whole series to splits. `time` begins a split at each of
         `split_times`, a (name, time), or where the split fractions of all rows say.
     purge: rows up to this time after a split begins are left out.
+    time_feature: name of a column of the windows with the times of their rows; None for none.
 
     Raises:
         ConfigError: a number is out of range, or options exclude each other.
@@ -83,6 +84,7 @@ class WindowOptions:
     split_by: SplitBy = "series"
     split_times: tuple[tuple[str, int], ...] = ()
     purge: int = 0
+    time_feature: str | None = None
 
     def __post_init__(self) -> None:
         for option, value, known in (

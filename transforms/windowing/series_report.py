@@ -63,7 +63,8 @@ class SeriesReport:
     @classmethod
     def sum(cls, reports: Iterable[SeriesReport]) -> SeriesReport:
         """Add reports up that have no series in common."""
-        count, series = 0, {}
+        count = 0
+        series: dict[str, SeriesRuns] = {}
         for report in reports:
             count += report.count
             series |= {**report.named, report.of: report.longest} if report.count else {}

@@ -43,7 +43,7 @@ class StepCounter:
         for code, step, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
             self._counts.setdefault(series[code], Counter())[step] += count
         for code in np.unique(codes).tolist():
-            found = self._counts.get(series[code], {})
+            found = self._counts.get(series[code], Counter())
             if len(found) > _KEPT:
                 kept = sorted(found, key=lambda step: (-found[step], step))[:_KEPT]
                 self._counts[series[code]] = Counter({step: found[step] for step in kept})

@@ -84,7 +84,7 @@ class TimeSurvey:
     def time_at(self, fraction: float) -> int:
         """Return the time before which this fraction of all rows lies, to the nearest row."""
         times, ends = self._cumulative(self.samples)
-        at = np.searchsorted(ends, round(fraction * int(ends[-1])), side="right")
+        at = int(np.searchsorted(ends, round(fraction * int(ends[-1])), side="right"))
         return int(times[min(at, len(times) - 1)])
 
     @staticmethod

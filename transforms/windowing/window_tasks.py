@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from recordmill.errors import Reason, Reject, RunError
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.durations import show_duration
+from recordmill.transforms.model.durations import show_duration, shown_time
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
@@ -44,7 +45,6 @@ from recordmill.transforms.windowing.windows import (
     on_grid,
     ordered,
     resampled,
-    shown_time,
     without_repeats,
 )
 
@@ -172,8 +172,8 @@ def cut_bucket(
     cutter = WindowCutter(windowing.options, timeline, windowing.schema)
     parts: list[StagedPart] = []
     rejects: list[Reject] = []
-    groups: dict[str, tuple[object, str]] = {}
-    steps: dict[str, tuple[object, str]] = {}
+    groups: dict[str, tuple[Any, str]] = {}
+    steps: dict[str, tuple[Any, str]] = {}
     total = used = 0
     for cell in in_order:
         rows = read_part(cell.name, staging=windowing.staging)
@@ -221,7 +221,7 @@ def _prepare(
 def _check_constant(
     rows: pa.RecordBatch,
     column: str,
-    found: dict[str, tuple[object, str]],
+    found: dict[str, tuple[Any, str]],
     message: str,
 ) -> None:
     """Check that each series has one value in a column.

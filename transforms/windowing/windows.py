@@ -8,7 +8,6 @@ cell and one window of each series.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.windowing.series_report import SeriesRuns
@@ -31,6 +31,7 @@ _PLACE = "__place__"  # int64: index in its run of a row carried over; -1 for ot
 _BEGIN = "__begin__"  # int64: time at which the run of a row begins, as far as it is known
 
 Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def on_grid(rows: pa.RecordBatch, options: WindowOptions) -> Ints:
             return times
         case int(step):
             return times // step * step
-    steps = np.asarray(rows[STEP])
+    steps: Ints = np.asarray(rows[STEP])
     return times // steps * steps
 
 
@@ -232,7 +233,7 @@ class WindowCutter:
         self._carried = others.filter(pa.array(until[codes] + 1 >= _times(rows).min()))
         return joined.sort_by([(SERIES, "ascending"), (TIME, "ascending")])
 
-    def _longest_gaps(self, rows: pa.RecordBatch) -> npt.NDArray[np.float64]:
+    def _longest_gaps(self, rows: pa.RecordBatch) -> Floats:
         """Return the largest distance of a row that continues the run of each row, to 1 us.
 
         In floats, because a multiple of a step may exceed int64.
@@ -240,7 +241,8 @@ class WindowCutter:
         longest = self._timeline.max_gaps(rows, self._options).astype(np.float64)
         if self._options.gap_policy != "fill":
             return longest
-        return np.maximum(longest, self._timeline.steps_of(rows) * (self._fill_rows + 1.5))
+        filled: Floats = self._timeline.steps_of(rows) * (self._fill_rows + 1.5)
+        return np.maximum(longest, filled)
 
     @property
     def _fill_rows(self) -> int:
@@ -318,7 +320,8 @@ class WindowCutter:
         taken = pa.array(inside)
         for field in list(self._schema)[len(columns) :]:
             kind = field.type.value_type
-            values = rows[field.name].take(taken).cast(kind)
+            name = TIME if field.name == self._options.time_feature else field.name
+            values = rows[name].take(taken).cast(kind)
             if values.null_count:
                 values = values.fill_null(_missing_value(kind))
             columns[field.name] = pa.FixedSizeListArray.from_arrays(values, window)
@@ -339,13 +342,6 @@ class WindowCutter:
         before = np.where(places[starts] > 0, max(window - stride, 0), 0)
         sums = np.append(0, np.cumsum(np.asarray(rows[_INPUTS])))
         return int((sums[starts + window] - sums[starts + before]).sum())
-
-
-def shown_time(microseconds: int) -> str:
-    """Return a time in ISO 8601, without a fraction of 0. microseconds: since 1970."""
-    return (
-        datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=microseconds)
-    ).isoformat(" ")
 
 
 def _keys(series: pa.Array, begins: pa.Array) -> pa.Array:
