@@ -83,6 +83,14 @@ class ColumnsConfig(RowsConfig):
         "Split dates and timestamps into year, month, day, weekday (Monday is 1), hour, minute,"
         " second.",
     )
+    time_zone: str | None = option(
+        None,
+        group=TABLE,
+        shapes_bytes=True,
+        metavar="ZONE",
+        help="With --date-parts: split timestamps by the clock of this zone, such as Europe/Berlin."
+        " Timestamps without a time zone are UTC.",
+    )
     statistics: bool = option(
         True,
         group=STATISTICS,
@@ -135,6 +143,7 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
         clip=_bounds(given["clip"]),
         impute=tuple(given["impute"].items()),
         date_parts=tuple((name, parts_of(text)) for name, text in given["date_parts"].items()),
+        time_zone=given.get("time_zone"),
         vocab_size=given["vocab_size"],
         min_frequency=given["min_frequency"],
         oov_buckets=given["oov_buckets"],

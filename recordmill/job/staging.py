@@ -50,6 +50,7 @@ class StagedPart:
     unread: inputs that a worker could not read.
     invalid: rejected records (not inputs), where a record combines several inputs.
     skipped: files that are not inputs, such as hidden ones.
+    windowless: time series that yield no window.
     """
 
     name: str
@@ -62,6 +63,7 @@ class StagedPart:
     unread: int = 0
     invalid: int = 0
     skipped: int = 0
+    windowless: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

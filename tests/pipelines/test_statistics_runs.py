@@ -472,6 +472,24 @@ def test_drift_between_datasets_and_skew_between_splits(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["drift"] is None
 
 
+def test_values_that_went_missing_are_drift(tmp_path, capsys):
+    for name, lost in {"before": 0, "after": 2}.items():
+        lines = [f"{'' if lost and n % lost else n % 10},{'ab'[n % 2]}" for n in range(400)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["n,word", *lines]))
+    table(tmp_path / "old", "--input", tmp_path / "before.csv")
+    capsys.readouterr()
+    flags = ["--input", tmp_path / "after.csv", "--compare-with", tmp_path / "old"]
+    assert main(["table", *map(str, flags), "--output", str(tmp_path / "new")]) == 0
+    row = r"\nn +0\.500 +0\.0% +50\.0% +missing\b"
+    assert re.search(row, capsys.readouterr().out)
+    inspected = ["inspect", "--dataset", str(tmp_path / "new"), "--compare-with"]
+    assert main([*inspected, str(tmp_path / "old")]) == 0
+    assert re.search(row, capsys.readouterr().out)
+    assert main([*inspected, str(tmp_path / "old"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["drift"]["distances"][0]
+    assert (found["column"], found["distance"], found["missing"]) == ("n", 0.5, [0, 0.5])
+
+
 @pytest.mark.parametrize("on_violation", ["reject", "fail", "keep"])
 def test_limits_of_drift_and_skew(tmp_path, capsys, on_violation):
     before = [f"{n},{'ab'[n % 2]}" for n in range(400)]

@@ -30,6 +30,7 @@ from recordmill.transforms.planning.refusals import (
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing import read_excluded
+from recordmill.transforms.windowing.series_report import SeriesReport
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,6 +148,7 @@ def make_plan(
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
     skipped = sum(part.skipped for part in parts) if run.windows is not None else 0
     seen += skipped
+    series = SeriesReport.read(parts, run.staging)
     invalid = sum(part.invalid for part in parts)
     made = sum(part.rows for part in parts) + rejected + filtered
     verdict = refusal_of(
@@ -172,7 +174,8 @@ def make_plan(
             by.update(read_excluded(part, staging=run.staging)[1])
         if skipped:
             by["window"] += skipped
-        verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
+        runs = None if run.windows is None else series.remedy(run.windows)
+        verdict = nothing_left(seen, rejected=rejected + unread, filtered=by, runs=runs)
     elif verdict is None and profiled.problems:
         found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: correct the input, or edit the schema")
@@ -188,7 +191,7 @@ def make_plan(
         *learned_notes,
         *profiled.notes,
         *survey.notes,
-        *plan_notes(survey, quotas, labels, left_out, run),
+        *plan_notes(survey, quotas, labels, left_out, run, series),
     )
     plan = Plan(
         seed=run.seed,

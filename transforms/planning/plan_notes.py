@@ -12,6 +12,7 @@ from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.label_rules import fold_labels, read_keys
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
 
@@ -22,11 +23,15 @@ def plan_notes(
     labels: Sequence[str],
     left_out: Mapping[str, int],
     run: RunSpec,
+    series: SeriesReport,
 ) -> Iterator[Note]:
     """Yield the notes.
 
     labels: the classes of all records, sorted. left_out: {option: number of records or inputs}.
+    series: series that yield no window.
     """
+    if run.windows is not None and survey.counts and (found := series.note(run.windows)):
+        yield found
     yield from _unknown_class(labels, run)
     yield from _alike_classes(labels)
     yield from _keys_not_met(left_out, run)
@@ -77,7 +82,9 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
     for name in run.splits:
         if name in survey.counts:
             continue
-        if not run.presplit:
+        if run.windows is not None and run.windows.split_by == "time":
+            why = "because no window lies between the times at which it begins and ends"
+        elif not run.presplit:
             why = "because there are few records or few groups"
         elif name == TRAIN:
             why = "and the input names other splits"

@@ -43,10 +43,13 @@ def refusal(
     )
 
 
-def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Verdict:
+def nothing_left(
+    seen: int, *, rejected: int, filtered: Mapping[str, int], runs: str | None = None
+) -> Verdict:
     """Return the verdict on a run without a record to write.
 
     seen: number of inputs. filtered: {option: number of inputs that it excluded}.
+    runs: a sentence on the runs of time series, if they are too short for a window.
     """
     reasons = [f"{rejected} were rejected"] if rejected else []
     reasons += [
@@ -54,6 +57,9 @@ def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Ve
     ]
     todo = ["correct the input"] if rejected else []
     todo += [f"relax --{option}" for option in sorted(filtered)]
+    if runs is not None:
+        counts = ", ".join(reasons) or "none was kept"
+        return Verdict(f"nothing is left to write: of {seen} inputs {counts}; {runs}")
     return Verdict(
         f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
         f" {', or '.join(todo) or 'check the input'}"
