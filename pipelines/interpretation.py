@@ -43,7 +43,7 @@ def interpret(
         "splits": _splits(config, layout),
     }
     if roles is not None:
-        by_row = "FILE#ROW" if data_type.windows is None else "the series and the time"
+        by_row = "the content of a row" if data_type.windows is None else "the series and the time"
         facts["keys"] = _column(roles.key, by_row, "--key-column", _like(columns, _KEYS))
         facts["groups"] = _column(roles.group, "none", "--group-column", _like(columns, _GROUPS))
         if fields:

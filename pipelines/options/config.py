@@ -63,7 +63,7 @@ class CommonConfig(StatisticsConfig):
         shapes_bytes=True,
         metavar="COLUMN",
         help="Column with a unique, stable key for each record. Default: the path of the file, or"
-        " FILE#ROW for rows.",
+        " a hash of the content of a row.",
     )
     label_column: str | None = option(
         None,

@@ -23,7 +23,7 @@ from recordmill.transforms.staged.arrow_files import open_arrow
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
-    *(batch.STRATUM, batch.CLASSES),
+    *(batch.STRATUM, batch.CLASSES, batch.UNIT),
 )
 
 # The listing of a custom pipeline that passes its own batches.
@@ -118,7 +118,16 @@ def _delete_derived_files(staging: Staging) -> None:
     """Delete the files that were derived from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
-    for name in ("looked", "checked", "distinct", "cells", "windows", "strata", "spill"):
+    for name in (
+        "looked",
+        "checked",
+        "numbered",
+        "distinct",
+        "cells",
+        "windows",
+        "strata",
+        "spill",
+    ):
         staging.place(name).delete_tree()
 
 
