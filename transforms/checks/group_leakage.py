@@ -53,7 +53,7 @@ def leaking_groups(partition: tuple[int, Iterable[bytes]]) -> list[str]:
 def splits_of_groups(
     rows: pa.RecordBatch, hashes: Sequence[str]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield (group, (split, its smallest key or FILE#ROW)) for the groups whose hash is in `hashes`."""
+    """Yield (group, (split, smallest name of its rows)) for the groups in `hashes`."""
     if hashes:
         grouped = _grouped(rows)
         hits = np.isin(_hashes(grouped[batch.GROUP]), np.array(list(map(int, hashes)), np.uint64))

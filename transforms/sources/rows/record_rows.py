@@ -84,7 +84,8 @@ class RecordRows:
     label_column: by default 'label', 'class', 'category' or 'target', if there is such a column.
     split_column: by default 'split', if there is such a column. Without one, top-level folders or
       files that are named as splits give the split.
-    key_column: column of unique record keys; by default the key is a hash of the content.
+    key_column: column of unique record keys, or several with commas between; by default the key is
+      a hash of the content.
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """
