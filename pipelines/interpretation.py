@@ -43,8 +43,10 @@ def interpret(
         "splits": _splits(config, layout),
     }
     if roles is not None:
-        by_row = "FILE#ROW" if data_type.windows is None else "the series and the time"
+        by_row = "the content of a row" if data_type.windows is None else "the series and the time"
         facts["keys"] = _column(roles.key, by_row, "--key-column", _like(columns, _KEYS))
+        if len(roles.keys) > 1:
+            facts["keys"] = f"the columns {', '.join(map(repr, roles.keys))}"
         facts["groups"] = _column(roles.group, "none", "--group-column", _like(columns, _GROUPS))
         if fields:
             names = {kind: name for name, kind in TYPES.items()}

@@ -17,6 +17,7 @@ from recordmill.transforms.balancing.stratify import (
 )
 from recordmill.transforms.checks.group_leakage import find_group_leakage
 from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import SplitByKey
@@ -29,6 +30,7 @@ from recordmill.transforms.staged.batches import (
     scan,
     with_step,
 )
+from recordmill.transforms.staged.listing import SYSTEM
 from recordmill.transforms.windowing.cut_windows import CutWindows
 from recordmill.transforms.windowing.window_tasks import Windowing
 
@@ -120,7 +122,10 @@ class AssignSplits(beam.PTransform):
         batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
         if run.grouped and run.presplit:
             leakage = find_group_leakage(
-                functools.partial(scan, batches, staging=run.staging), remedy=self.remedy
+                functools.partial(
+                    scan, batches, staging=run.staging, columns=(*SYSTEM, batch.SOURCE)
+                ),
+                remedy=self.remedy,
             )
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches

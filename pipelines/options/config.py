@@ -62,9 +62,9 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         None,
         group=MEANING,
         shapes_bytes=True,
-        metavar="COLUMN",
-        help="Column with a unique, stable key for each record. Default: the path of the file, or"
-        " FILE#ROW for rows.",
+        metavar="COLUMN,...",
+        help="Column with a unique, stable key for each record, or several columns whose values are"
+        " joined. Default: the path of the file, or a hash of the content of a row.",
     )
     label_column: str | None = option(
         None,

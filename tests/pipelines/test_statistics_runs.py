@@ -20,6 +20,7 @@ from recordmill.profile.schema_rules import load as load_rules
 from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept, make, run
 from tests.paths import AIR, CLOTHING
+from tests.row_keys import places_of_keys
 
 SENSORS = ("CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)",
            "PT08.S3(NOx)", "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)", "T", "RH", "AH")  # fmt: skip
@@ -99,7 +100,8 @@ def air(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def test_thirteen_sensors_by_split(air):
     found = slices(air)
     assert set(found) == {"All Examples", "train", "validation", "test"}
-    keys = {split: air.keys(split) for split in air.manifest.splits}
+    places = places_of_keys("table", "--input", AIR, *AIR_OPTIONS, "--missing", "-200")
+    keys = {split: {places[key] for key in air.keys(split)} for split in air.manifest.splits}
     keys["All Examples"] = set().union(*keys.values())
     rows = {
         f"AirQualityUCI.csv#{n}": row for n, row in enumerate(air_rows(), 1) if any(row.values())

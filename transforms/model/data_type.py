@@ -112,6 +112,26 @@ class RowSource(Source, Protocol):
 
 
 @runtime_checkable
+class ContentKeyedSource(Protocol):
+    """A `RowSource` that may have no names for its rows but their places in the files.
+
+    The places then become lineage (`__source__`), and a row gets a key by its content.
+    """
+
+    @property
+    def keyed_by_content(self) -> bool:
+        """True if rows get keys by content; the keys that `read` yields are places."""
+
+    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return string[n], equal for rows of equal content; runs in an encoder process."""
+
+
+def keyed_by_content(source: Source) -> bool:
+    """Return whether rows of a source get keys by content."""
+    return isinstance(source, ContentKeyedSource) and source.keyed_by_content
+
+
+@runtime_checkable
 class InformedSource(Source, Protocol):
     """A source with information on the input as a whole, available once it is listed."""
 

@@ -87,6 +87,11 @@ class SensorRows(TableRows):
         """True, because a series has at most one window at a time."""
         return True
 
+    @property
+    def keyed_by_content(self) -> bool:
+        """False, because windows have keys of their own."""
+        return False
+
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
         """Return the layout of the samples.
 
