@@ -43,6 +43,13 @@ class RowsConfig(CommonConfig):
         metavar="COLUMN,...",
         help="Column names, for CSV and TSV without a header line.",
     )
+    header: Literal["auto", "yes"] = option(
+        _DEFAULT.header,
+        group=ROWS,
+        shapes_bytes=True,
+        help="yes: the first row of CSV and TSV names the columns, even if it looks like data."
+        " auto: such a row is an error, because files without header need --columns.",
+    )
     quoting: Literal["auto", "on", "off"] = option(
         _DEFAULT.quoting,
         group=ROWS,

@@ -521,7 +521,7 @@ def test_nested_json_that_an_example_cannot_hold(
             {"label_column": "y"},
             "no column 'y' in {}: it has 'path', 'x'",
         ),
-        ("l.csv", "path,path\na,1\n", {}, "{} has duplicate column names: path, path"),
+        ("l.csv", "path,path\na,1\n", {}, "{} has duplicate column names: path; rename"),
         ("l.csv", "path,__x\na.jpg,1\n", {}, "column '__x' in {} starts with two underscores"),
         ("l.csv", b"path,\xff\na,1\n", {}, "cannot parse the listing {}: 'utf-8' codec"),
         ("l.csv", 'path,x\na,"1\nb,2\n', {}, "unclosed quote in {}: row 1 extends to the end"),

@@ -150,6 +150,10 @@ class TextFile:
             lines, number = self._valid_lines(block, number, section.row)
             yield from _parts(lines)
 
+    def after_header(self, block: Block) -> LineBlock:
+        """Return the rows of a block after its first one, the header."""
+        return self._valid_lines(block, 0, 1)[0]
+
     def _numbered(self, begin: int) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the end offsets, int64[n], and row numbers, int64[n + 1], of each block.
 

@@ -1,0 +1,135 @@
+"""Headers, delimiters, quotes and encodings of input files, through the command line."""
+
+import itertools
+import pathlib
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from recordmill.pipelines.cli import main
+from tests.image_runs import Made, encoders_kept, run
+
+RANDOM = random.Random(5)
+DECIMALS = [[f"{RANDOM.random():.2f}" for _ in range(3)] for _ in range(40)]
+CLASSES = ("cp", "im", "pp")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def table(path: pathlib.Path, rows) -> pathlib.Path:
+    path.write_text("".join(f"{','.join(map(str, row))}\n" for row in rows))
+    return path
+
+
+def rows_of(folder: pathlib.Path, *argv: object) -> dict[str, int]:
+    """{reason: rows} of the ledger of a table, with the written ones as 'written'."""
+    assert run("table", "--output", folder, *argv) == 0
+    inputs = Made(folder).manifest.ledger.inputs
+    return {"written": sum(1 for _ in records(folder)), "rejected": inputs.rejected}
+
+
+def records(folder: pathlib.Path) -> list[str]:
+    made = Made(folder)
+    return [key for split in made.manifest.splits for key, _ in made.examples(split)]
+
+
+def ecoli():
+    return [(f"ID{n}", *row, CLASSES[n % 3]) for n, row in enumerate(DECIMALS)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (ecoli(), ["stand over numbers", "--columns c1,c2,c3,c4,c5 (5 names)"]),
+        ([("0.5", "0.5", "cp"), *((*row[:2], "im") for row in DECIMALS)], ["stand over numbers"]),
+        (
+            [("pe"[n % 2], "xb"[n % 2], "sy"[n // 2 % 2]) for n in range(20)],
+            ["'p', 'x', 's' are values of other rows", "--columns c1,c2,c3 (3 names)"],
+        ),
+        (
+            [(f"2020-01-{n:02}", "abc"[n % 3] * n) for n in range(1, 20)],
+            ["'2020-01-01' stands over dates"],
+        ),
+        ([(f"{n}", *range(n, n + 7)) for n in range(5, 30)], ["--columns c1,c2,...,c8 (8 names)"]),
+    ],
+)
+def test_data_in_the_first_row_is_an_error_that_names_columns(rows, words, tmp_path, capsys):
+    source = table(tmp_path / "t.csv", rows)
+    assert run("table", "--input", source, "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    for word in ["looks like data, not like column names", "--header yes", *words]:
+        assert word in error
+
+
+def test_columns_keep_the_first_row_and_header_yes_takes_it_as_names(tmp_path):
+    source = table(tmp_path / "t.csv", ecoli())
+    names = ("--columns", "id,a,b,c,label")
+    assert rows_of(tmp_path / "a", "--input", source, *names) == {"written": 40, "rejected": 0}
+    yes = rows_of(tmp_path / "b", "--input", source, "--header", "yes")
+    assert yes == {"written": 39, "rejected": 0}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("country", 1990, 1991, 1992),
+        ("", 0, 1, 2),
+        ("place", "2020-01-01", "2020-01-02", "2020-01-03"),
+        ("place", "7.5", "b", "c"),
+        ("1", "x", "y", "z"),
+    ],
+)
+def test_real_headers_are_no_error(header, tmp_path):
+    rows = [header, *((f"c{n}", n, 2 * n, 3 * n) for n in range(20))]
+    found = rows_of(tmp_path / "out", "--input", table(tmp_path / "t.csv", rows))
+    assert found == {"written": 20, "rejected": 0}
+
+
+def test_a_header_repeated_inside_a_file_is_no_data(tmp_path):
+    rows = [("name", "kind"), *((f"c{n}", f"k{n}") for n in range(20))]
+    source = table(tmp_path / "t.csv", [*rows, *rows, *rows])
+    assert rows_of(tmp_path / "out", "--input", source)["written"] == 62
+
+
+def test_names_of_columns_are_trimmed(tmp_path):
+    rows = [(" x ", " label"), *((n, "ab"[n % 2]) for n in range(20))]
+    source = table(tmp_path / "t.csv", rows)
+    given = ("--input", source, "--zscore", "x", "--label-column", "label")
+    assert rows_of(tmp_path / "out", *given)["written"] == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "option"),
+    [
+        ("a b c\n" + "1 2 3\n" * 9, "each row has 2 spaces", ("--delimiter", " ")),
+        ("# by x\na,b,c\n" + "1,2,3\n" * 9, "if it is a comment, pass --comment '#'",
+         ("--comment", "#")),
+    ],
+)  # fmt: skip
+def test_first_lines_that_do_not_fit_the_rows_get_a_hint(text, words, option, tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(text)
+    given = ("--input", tmp_path / "t.csv")
+    assert run("table", *given, "--output", tmp_path / "out") == 2
+    assert words in capsys.readouterr().err
+    assert rows_of(tmp_path / "out", *given, *option) == {"written": 9, "rejected": 0}
+
+
+def test_texts_with_spaces_and_headers_with_a_number_sign_are_no_error(tmp_path):
+    counted = itertools.cycle(["one", "one two", "one two three"])
+    texts = [("the text",), *((next(counted),) for _ in range(20))]
+    assert rows_of(tmp_path / "a", "--input", table(tmp_path / "a.csv", texts))["written"] == 20
+    rows = [("#chrom", "pos"), *((f"c{n}", n) for n in range(20))]
+    assert rows_of(tmp_path / "b", "--input", table(tmp_path / "b.csv", rows))["written"] == 20
+
+
+def test_header_yes_with_columns_is_an_error(tmp_path, capsys):
+    source = table(tmp_path / "t.csv", ecoli())
+    given = ("--input", source, "--output", tmp_path / "out")
+    argv = ["table", *map(str, given), "--header", "yes", "--columns", "a"]
+    assert main(argv) == 2
+    assert "--header yes: --columns names the columns" in capsys.readouterr().err
