@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from recordmill.pipelines.cli import main
+from tests.folders import make_folder
 from tests.image_runs import Made, encoders_kept, run
 
 RANDOM = random.Random(5)
@@ -133,3 +134,76 @@ def test_header_yes_with_columns_is_an_error(tmp_path, capsys):
     argv = ["table", *map(str, given), "--header", "yes", "--columns", "a"]
     assert main(argv) == 2
     assert "--header yes: --columns names the columns" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> pathlib.Path:
+    return make_folder(tmp_path_factory.mktemp("input") / "photos", {"ant": 6, "bee": 6})
+
+
+def listing(photos: pathlib.Path, name: str, text: str, encoding: str = "utf-8") -> pathlib.Path:
+    """A listing beside the images; {path} and {label} stand in `text` for a row's cells."""
+    files = sorted(photos.glob("*/*.*"))
+    head, row = text.split("\n")
+    paths = [(file.relative_to(photos.parent), file.parent.name) for file in files]
+    rows = [row.format(path=path, label=label) for path, label in paths]
+    place = photos.parent / name
+    place.write_bytes("".join(f"{one}\n" for one in [head, *rows] if one).encode(encoding))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "encoding", "options"),
+    [
+        ("none.csv", "\n{path},{label}", "utf-8", "--columns path,label"),
+        ("tab.txt", "path\tlabel\n{path}\t{label}", "utf-8", "--delimiter tab"),
+        ("space.txt", "\n{path} {label}", "utf-8", "--delimiter= --columns path,label"),
+        ("semi.csv", "path;label\n{path};{label}", "utf-8", "--delimiter ;"),
+        ("wide.csv", "path,label\n{path},{label}", "utf-16", "--encoding utf-16"),
+        ("quoted.tsv", 'path\tlabel\n"{path}"\t"{label}"', "utf-8", "--quoting on"),
+        ("loose.csv", "path,label\n {path} , {label} ", "utf-8", "--trim"),
+        ("noted.csv", "path,label\n{path},{label}", "utf-8", "--comment #"),
+        ("2020.csv", "path,label,7\n{path},{label},8", "utf-8", "--header yes"),
+    ],
+)
+def test_listings_are_read_with_the_options_of_rows(
+    name, text, encoding, options, photos, tmp_path
+):
+    argv = ["--delimiter= " if one == "--delimiter=" else one for one in options.split()]
+    place = listing(photos, name, text, encoding)
+    if "--comment" in options:
+        place.write_text("# by x\n" + place.read_text())
+    argv = ["images", "--input", place, *argv]
+    assert run(*argv, "--output", tmp_path / "out", "--size", 16) == 0
+    made = Made(tmp_path / "out")
+    assert len(records(made.folder)) == 12
+    assert sorted(made.manifest.labels or ()) == ["ant", "bee"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "argv", "words"),
+    [
+        ("a.csv", "\n{path},of {path}", [], "with --columns if it has no header line"),
+        ("b.csv", "path;label\n{path};{label}", [], "pass --delimiter ';'"),
+        ("c.txt", "path\tlabel\n{path}\t{label}", [], "or in .txt with --delimiter, got"),
+        ("d.csv", "path,7\n{path},8", [], "'7' stands over numbers"),
+        ("e.jsonl", "\nx", ["--columns", "path"], "is read as jsonl: leave it out\n"),
+    ],
+)
+def test_listings_get_hints(name, text, argv, words, photos, tmp_path, capsys):
+    place = listing(photos, name, text)
+    assert run("images", "--input", place, "--output", tmp_path / "out", *argv) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    ["--columns path", "--delimiter ;", "--encoding latin-1", "--quoting on", "--header yes",
+     "--comment #", "--trim"],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["images", "video", "arrays"])
+def test_options_of_listings_are_refused_for_a_folder(command, argv, photos, tmp_path, capsys):
+    output = ("--output", tmp_path / "out")
+    assert run(command, "--input", photos, *output, *argv.split()) == 2
+    error = capsys.readouterr().err
+    assert f"{argv.split()[0]} applies to listings" in error

@@ -413,7 +413,7 @@ def test_rows_that_cannot_be_parsed(folder: pathlib.Path) -> None:
         "l.csv#2": (Reason.BAD_VALUE, "row 2: expected 3 columns, got 1"),
         "l.csv#4": (Reason.BAD_VALUE, "row 4: no path in column 'path'"),
         "l.csv#5": (Reason.BAD_VALUE, "row 5: no key in column 'k'"),
-        "l.csv#6": (Reason.BAD_VALUE, "row 6: not UTF-8: save the listing as UTF-8"),
+        "l.csv#6": (Reason.BAD_VALUE, "row 6: not UTF-8: name the encoding with --encoding"),
         "l.csv#7": (Reason.BAD_VALUE, "row 7: expected 3 columns, got 5"),
         "7": (Reason.MISSING, "no such file"),
     }
@@ -439,8 +439,8 @@ def test_lines_that_cannot_be_parsed(folder: pathlib.Path) -> None:
         ("l.jsonl#2", "row 2: not valid JSON"),
         ("l.jsonl#4", "row 4: expected a JSON object"),
         ("l.jsonl#5", "row 5: not valid JSON"),
-        ("l.jsonl#6", "row 6: not UTF-8"),
-        ("l.jsonl#7", "row 7: not UTF-8"),
+        ("l.jsonl#6", "row 6: not UTF-8: name the encoding with --encoding"),
+        ("l.jsonl#7", "row 7: not UTF-8: name the encoding with --encoding"),
         ("l.jsonl#8", "row 8: not valid JSON"),
         ("l.jsonl#9", "row 9: no path in column 'path'"),
         ("l.jsonl#10", "row 10: no path in column 'path'"),
@@ -510,11 +510,11 @@ def test_nested_json_that_an_example_cannot_hold(
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("l.txt", "x", {}, "expected a listing in .csv, .tsv, .jsonl (each also .gz) or .parquet"),
+        ("l.txt", "x", {}, "or in .txt with --delimiter, got"),
         ("l.csv", "", {}, "cannot parse the listing {}: Empty CSV file"),
         ("l.csv", "path\n", {}, "the listing {} has no rows"),
         ("l.jsonl", "", {}, "found no column of paths in {}: expected one of path, file"),
-        ("l.csv", "x;y\n1;2\n", {}, "it has 'x;y'; name the column with --path-column"),
+        ("l.csv", "x;y\n1;2\n", {}, "one column, 'x;y': if it holds several, pass --delimiter ';'"),
         (
             "l.csv",
             "path,x\na,1\n",

@@ -162,8 +162,6 @@ class Origin:
     @property
     def encoding_advice(self) -> str:
         """Advice for text in another encoding."""
-        if self.noun == "listing":
-            return "save the listing as UTF-8"
         return "name the encoding with --encoding"
 
     @contextlib.contextmanager

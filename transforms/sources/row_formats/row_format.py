@@ -141,8 +141,10 @@ class RowFormat:
         """Return whether a file of that name is read as rows."""
         return self.format != "auto" or format_of(name) is not None
 
-    def resolve(self, path: str) -> FileFormat:
+    def resolve(self, path: str, *, way_out: str = ", or pass --format csv") -> FileFormat:
         """Return the format of the file at a path.
+
+        way_out: the end of the message for options that do not apply to the format.
 
         Raises:
           ConfigError: its extension is unknown, or an option does not apply to its format.
@@ -161,7 +163,7 @@ class RowFormat:
                 f"as a whole (.{compression}): decompress it"
             )
         if self.format == "auto":
-            self._check_applicable(path, found)
+            self._check_applicable(path, found, way_out)
         return FileFormat(
             format=found,
             compression=compression,
@@ -177,7 +179,9 @@ class RowFormat:
             max_row_bytes=self.max_row_bytes,
         )
 
-    def _check_applicable(self, what: str, found: Format) -> None:
+    def _check_applicable(
+        self, what: str, found: Format, way_out: str = ", or pass --format csv"
+    ) -> None:
         for option, given, formats in (
             ("--delimiter", self.delimiter is not None, DELIMITED),
             ("--columns", bool(self.columns), DELIMITED),
@@ -190,7 +194,7 @@ class RowFormat:
             if given and found not in formats:
                 raise ConfigError(
                     f"{option} applies to {', '.join(formats)}, but {what} is read as {found}: "
-                    f"leave it out, or pass --format {formats[0]}"
+                    f"leave it out{way_out}"
                 )
 
 
