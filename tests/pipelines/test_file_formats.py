@@ -207,3 +207,83 @@ def test_options_of_listings_are_refused_for_a_folder(command, argv, photos, tmp
     assert run(command, "--input", photos, *output, *argv.split()) == 2
     error = capsys.readouterr().err
     assert f"{argv.split()[0]} applies to listings" in error
+
+
+def words(count: int) -> str:
+    return " ".join(RANDOM.choice(["great", "film", "bad", "plot"]) for _ in range(count))
+
+
+QUOTED = "id\ttext\tlabel\n" + "".join(
+    f'{n}\t"{words(3)}{chr(9) + words(2) if n % 4 else ""}"\t{"ab"[n % 2]}\n' for n in range(200)
+)
+ACCENTS = "id,text,label\n" + "".join(
+    f"{n},{words(2)} {'é' if n % 4 else 'e'},{'ab'[n % 2]}\n" for n in range(200)
+)
+COMMAS = "id;text,x;label\n" + "".join(
+    f"{n};{words(2)}, {words(2)}, {n};{'ab'[n % 2]}\n" for n in range(200)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "advice", "option"),
+    [
+        (
+            "q.tsv",
+            QUOTED.encode(),
+            "75% of the rows of q.tsv have another number of columns; with --quoting on all 200"
+            " rows can be read",
+            ("--quoting", "on"),
+        ),
+        (
+            "l.csv",
+            ACCENTS.encode("cp1252"),
+            "75% of the rows of l.csv are not UTF-8; with --encoding cp1252 all 200 rows can be"
+            " read",
+            ("--encoding", "cp1252"),
+        ),
+        (
+            "l.csv",
+            ACCENTS.replace("é", "\x81").encode("latin-1"),
+            "are not UTF-8; with --encoding latin-1 all 200 rows can be read",
+            ("--encoding", "latin-1"),
+        ),
+        (
+            "s.csv",
+            COMMAS.encode(),
+            "100% of the rows of s.csv have another number of columns; with --delimiter ';' all"
+            " 200 rows can be read",
+            ("--delimiter", ";"),
+        ),
+    ],
+)
+def test_a_run_with_too_many_rejects_names_the_option_that_reads_them(
+    name, content, advice, option, tmp_path, capsys
+):
+    (tmp_path / name).write_bytes(content)
+    given = ("--input", tmp_path / name)
+    assert run("table", *given, "--output", tmp_path / "out") == 1
+    assert advice in capsys.readouterr().err
+    found = rows_of(tmp_path / "good", *given, *option)
+    assert found == {"written": 200, "rejected": 0}
+
+
+def test_rejects_that_no_option_reads_get_no_advice(tmp_path, capsys):
+    text = "a,b\n" + "1,2\n" * 50 + "1,2,3\n" * 50
+    (tmp_path / "t.csv").write_text(text)
+    assert run("table", "--input", tmp_path / "t.csv", "--output", tmp_path / "out") == 1
+    assert "or raise --max-reject-fraction\n" in capsys.readouterr().err
+
+
+def test_a_listing_with_too_many_rejects_names_the_option_that_reads_them(photos, tmp_path, capsys):
+    place = listing(photos, "accents.csv", "path,label\n{path},{label}é", "cp1252")
+    place.write_bytes(place.read_bytes().replace(b"bee\xe9", b"bee"))
+    assert run("images", "--input", place, "--output", tmp_path / "out") == 1
+    assert "with --encoding cp1252 all 12 rows can be read" in capsys.readouterr().err
+
+
+def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
+    (tmp_path / "t.tsv").write_text('"id"\t"label"\n' + '"1"\t"a"\n' * 9)
+    given = ("--input", tmp_path / "t.tsv")
+    assert run("table", *given, "--output", tmp_path / "out") == 2
+    assert 'all names are in quotes, such as "id": if quotes enclose' in capsys.readouterr().err
+    assert rows_of(tmp_path / "out", *given, "--quoting", "on")["written"] == 9

@@ -34,6 +34,8 @@ from recordmill.transforms.sources.row_formats.row_file import (
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat
 from recordmill.transforms.sources.row_formats.text_files import TextFile, to_utf8
 
+_END = 1 << 62  # after the end of any file
+
 
 class DelimitedFile:
     """File of delimited text with or without quotes (RFC 4180).
@@ -155,6 +157,12 @@ class DelimitedFile:
                 "the option out"
             )
 
+    def rows_at_start(self) -> Iterator[Rows]:
+        """Yield the rows from the first one on, as text; for a reader that stops early."""
+        begin = self._file.begin if self._shape.columns else self._first_row[1]
+        start = 0 if self._file.streamed else begin
+        yield from self._read_text(FileSection(start, _END, 1, 0), self._names)
+
     def _refuse_data_as_header(self) -> None:
         names = self._parse_header(self._first_row[0])
         if self._head_block is None or self._first_row[1] == 0:
@@ -164,7 +172,7 @@ class DelimitedFile:
             rows = CsvBlockParser(numbered, self._shape).parse(
                 self._file.after_header(self._head_block), numbered
             )
-        if problem := other_layout(names, rows):
+        if problem := other_layout(names, rows, quotes=self._shape.quotes):
             raise ConfigError(
                 f"{self._origin.place}: {problem}; if it is the header, pass --header yes"
             )

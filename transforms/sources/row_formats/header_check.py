@@ -50,11 +50,16 @@ def data_in_header(names: Sequence[str], rows: pa.RecordBatch) -> str | None:
     return None
 
 
-def other_layout(names: Sequence[str], rows: Rows) -> str | None:
+def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | None:
     """Return what the first row should be if its columns are not those of the rows below.
 
-    rows: the rows below, as parsed with these names.
+    rows: the rows below, as parsed with these names. quotes: whether quotes enclose values.
     """
+    if not quotes and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+        return (
+            f"all names are in quotes, such as {names[0]}: if quotes enclose values, pass"
+            " --quoting on"
+        )
     if names[0].startswith("#"):
         wrong = sum("columns" in bad.why for bad in rows.bad)
         if wrong > len(rows.columns):

@@ -24,7 +24,7 @@ _UNREADABLE = (
     OSError,
     EOFError,
     zlib.error,
-    UnicodeDecodeError,
+    UnicodeError,
     OverflowError,
 )
 
@@ -171,7 +171,7 @@ class Origin:
             yield
         except _UNREADABLE as error:
             why = (str(error).splitlines() or [""])[0]
-            if isinstance(error, UnicodeDecodeError):
+            if isinstance(error, UnicodeError):
                 why += f": {self.encoding_advice}"
             if "lists to be of size" in why:
                 why += " (a null among lists of a fixed size: write lists of any length, or drop "

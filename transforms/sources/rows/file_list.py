@@ -102,7 +102,7 @@ class FileList:
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
-        _open(Location.parse(self.path), self.format)
+        _open(Location.parse(self.path), self.row_format)
         if self.input_root is not None:
             Location.parse(self.input_root)
 
@@ -120,6 +120,14 @@ class FileList:
     def split_source(self) -> str | None:
         """The column of splits, for messages."""
         return f"the column {self.split_column or 'split'!r}"
+
+    @property
+    def row_format(self) -> RowFormat:
+        """Format of the rows, which the delimiter gives for a .txt file."""
+        if format_of(Location.parse(self.path).name) != "lines" or self.format.delimiter is None:
+            return self.format
+        by_tab = self.format.delimiter in ("\t", "\\t", "tab")
+        return dataclasses.replace(self.format, format="tsv" if by_tab else "csv")
 
     @property
     def root(self) -> Location:
@@ -172,7 +180,7 @@ class FileList:
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
         root = self.root
-        file = _open(place, self.format)
+        file = _open(place, self.row_format)
         column_types = file.header()
         if column_types is None:
             column_types = infer_types(file, file.sections())
@@ -215,11 +223,8 @@ class FileList:
 
 def _open(place: Location, row_format: RowFormat) -> RowFile:
     """Open a listing. Raises ConfigError if its extension is not that of a listing."""
-    is_text = format_of(place.name) == "lines"
-    if RowFormat().recognizes(place.name) and not (is_text and row_format.delimiter is None):
-        if is_text:
-            by_tab = row_format.delimiter in ("\t", "\\t", "tab")
-            row_format = dataclasses.replace(row_format, format="tsv" if by_tab else "csv")
+    is_text = format_of(place.name) == "lines" and row_format.delimiter is None
+    if RowFormat().recognizes(place.name) and not is_text:
         file_format = row_format.resolve(place.path, way_out="")
         if file_format.format in _FORMATS and file_format.compression in (None, "gz"):
             return open_rows(Origin(place=place, noun="listing"), file_format)

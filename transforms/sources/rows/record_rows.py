@@ -177,6 +177,11 @@ class RecordRows:
         assert isinstance(layout, RowLayout)
         return regroup(self._read(sections, layout))
 
+    @property
+    def row_input(self) -> RowInput:
+        """The files of rows."""
+        return self._rows
+
     @functools.cached_property
     def _rows(self) -> RowInput:
         return RowInput(input=self.input, format=self.format)
