@@ -45,6 +45,7 @@ from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.refusals import unknown_splits
+from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
@@ -209,6 +210,8 @@ class Job:
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
         if verdict is not None:
+            if advice := reading_advice(self.data_type.source, rejects):
+                verdict = dataclasses.replace(verdict, message=f"{verdict.message}; {advice}")
             return JobOutcome(
                 status="refused", verdict=verdict, plan=plan, rejects=rejects, notes=notes
             )

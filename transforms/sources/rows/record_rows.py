@@ -23,6 +23,7 @@ from recordmill.transforms.sources.row_formats.column_types import (
     as_nullable,
     has_nan,
 )
+from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
@@ -54,7 +55,6 @@ from recordmill.transforms.sources.rows.row_sections import (
     regroup,
 )
 
-DELIMITERS = ";\t|,"  # usual delimiters of columns
 BLANK = "blank"  # filter reason of rows that hold only delimiters
 LABELS = ("label", "class", "category", "target")
 
@@ -188,6 +188,11 @@ class RecordRows:
         assert isinstance(layout, RowLayout)
         return regroup(self._read(sections, layout))
 
+    @property
+    def row_input(self) -> RowInput:
+        """The files of rows."""
+        return self._rows
+
     @functools.cached_property
     def _rows(self) -> RowInput:
         return RowInput(input=self.input, format=self.format)
@@ -238,13 +243,9 @@ class RecordRows:
 
     def _refuse_delimiter(self, names: Sequence[str]) -> None:
         """Raise ConfigError if the only column has a delimiter in its name."""
-        found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
-        if found and not self.format.columns:
-            shown = "tab" if found[0] == "\t" else repr(found[0])
-            raise ConfigError(
-                f"{self.input} has one column, {names[0]!r}: if it holds several, pass --delimiter"
-                f" {shown}; if not, rename it without {shown}"
-            )
+        problem = None if self.format.columns else delimiter_problem(names, str(self.input))
+        if problem is not None:
+            raise ConfigError(problem)
 
     def _refuse_missing(self, names: Collection[str]) -> None:
         """Raise ConfigError if `missing` names a column that does not exist."""
