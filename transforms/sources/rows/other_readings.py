@@ -1,7 +1,7 @@
 """Advice for files of rows that were read with the wrong quoting, encoding or delimiter.
 
-Once a run is refused for its rejects, the start of the file with the most of them is read again with
-each alternative; the advice names the option that reads it.
+Once a run is refused for its rejects, the start of the file with the most of them is read again
+with each alternative; the advice names the option that reads it.
 """
 
 from __future__ import annotations
@@ -115,8 +115,10 @@ def _alternatives(
         return
     if found.format not in DELIMITED:
         return
-    quoting = "off" if found.quotes else "on"
-    yield f"--quoting {quoting}", dataclasses.replace(row_format, quoting=quoting)
+    if found.quotes:
+        yield "--quoting off", dataclasses.replace(row_format, quoting="off")
+    else:
+        yield "--quoting on", dataclasses.replace(row_format, quoting="on")
     for delimiter in DELIMITERS:
         if delimiter.encode() != found.delimiter and delimiter != row_format.decimal:
             shown = "tab" if delimiter == "\t" else f"'{delimiter}'"
