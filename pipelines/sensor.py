@@ -168,6 +168,11 @@ class SensorConfig(ColumnsConfig):
         for flag, given in (("--time-column", self.time_column or None), ("--window", self.window)):
             if given is None:
                 raise ConfigError(f"{flag} is required; see recordmill sensor --help")
+        if self.label_type in ("int", "float"):
+            raise ConfigError(
+                f"--label-type {self.label_type}: the label of a window is a class; --label-type"
+                " none makes a channel of the column"
+            )
         refuse_given(
             self,
             ("key_column",),

@@ -104,7 +104,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their integer labels;"
-        " records of other classes are rejected. Default: the classes found, sorted as text.",
+        " records of other classes are rejected. Default: the classes found, sorted as text,"
+        " or as numbers if all are integers.",
     )
     label_offset: int = option(
         0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."

@@ -21,6 +21,8 @@ from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.window_options import WindowOptions
 
+_SHOWN = 20  # columns in a message
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListingPart:
@@ -258,11 +260,21 @@ class Context:
         return self.rename.get(feature, feature)
 
 
-def needs_classes(option: str) -> ConfigError:
-    """Return the error for an option that needs classes, if the input has none."""
+def needs_classes(option: str, columns: Sequence[str] = ()) -> ConfigError:
+    """Return the error for an option that needs classes, if the input has none.
+
+    columns: names of the user's columns, one of which may hold the classes.
+    """
+    if not columns:
+        return ConfigError(
+            f"{option} needs classes, and the input has none: put the files into a folder per"
+            " class, name a --label-column, or leave the option out"
+        )
+    more = f", and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    shown = ", ".join(map(repr, columns[:_SHOWN]))
     return ConfigError(
-        f"{option} needs classes, and the input has none: put the files into a folder per class,"
-        " name a --label-column, or leave the option out"
+        f"{option} needs classes, and the input has none: name the column of the class with"
+        f" --label-column (the columns are {shown}{more}), or leave the option out"
     )
 
 

@@ -18,6 +18,7 @@ from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
+from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.plan_notes import plan_notes
@@ -25,6 +26,7 @@ from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.refusals import (
     nothing_left,
     refusal_of,
+    too_many_numbers,
     unknown_labels,
     unknown_splits,
 )
@@ -158,9 +160,10 @@ def make_plan(
     names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
     problems += unknown_splits(run.num_shards, names)
-    labels = sorted(
+    labels = class_order(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
+    problems += too_many_numbers(labels, run.number_column)
     left_out: Counter[str] = Counter(listing_filtered)
     if run.rules.leaves_out:
         for part in parts:

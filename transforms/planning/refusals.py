@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
-from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.label_rules import LabelRules, are_integers
+
+_MANY_NUMBERS = 50  # integers that a column of classes may have
 
 
 def refusal_of(
@@ -80,6 +82,19 @@ def unknown_labels(
         for option, names in (("include-labels", rules.included), ("exclude-labels", excluded))
         for name in sorted(names)
         if name not in labels
+    ]
+
+
+def too_many_numbers(labels: Sequence[str], column: str | None) -> list[str]:
+    """Return a sentence if classes are so many integers that their column may be a target.
+
+    column: the label column, if no option says how to read it.
+    """
+    if column is None or len(labels) <= _MANY_NUMBERS or not are_integers(labels):
+        return []
+    return [
+        f"the column {column!r} has {len(labels)} classes, all of them whole numbers: --label-type"
+        " int makes a number feature of the column, --label-type class keeps the classes"
     ]
 
 

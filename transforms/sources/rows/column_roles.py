@@ -19,11 +19,13 @@ class ColumnRoles:
 
     main: column that records are made of, such as a path or a text. others: further columns that
     the source converts, such as times. dropped: columns to ignore. key: a column, or several with
-    commas between them; `find_roles` sets `keys` to their names.
+    commas between them; `find_roles` sets `keys` to their names. target: column of numbers to
+    predict, which is a value of the records too.
     """
 
     main: str | None = None
     label: str | None = None
+    target: str | None = None
     split: str | None = None
     group: str | None = None
     key: str | None = None
