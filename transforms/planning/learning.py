@@ -149,8 +149,9 @@ class _Learner:
         except RunError as error:  # caused by the data, so a retry would not help
             return Learned(problem=str(error))
         artifacts = {**self.given, **store_artifacts(contents, self.staging)}
-        looked = isinstance(self.analysis, SecondLook)
-        notes = tuple(self.analysis.notes(contents)) if looked else ()
+        notes: tuple[Note, ...] = ()
+        if isinstance(self.analysis, SecondLook):
+            notes = tuple(self.analysis.notes(contents))
         return Learned(artifacts=artifacts, notes=notes)
 
     def ask(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Sequence[Any]:

@@ -51,7 +51,8 @@ class Ranked(NamedTuple):
     @property
     def is_last(self) -> npt.NDArray[np.bool_]:
         """True, bool[n], for numbers that none exceeds."""
-        return self.after == _ABSENT
+        found: npt.NDArray[np.bool_] = self.after == _ABSENT
+        return found
 
 
 def select(read: Read, *, low: int, high: int, ranks: Ints, limit: int = LIMIT) -> Ranked:
