@@ -17,7 +17,7 @@ from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
-from recordmill.pipelines.interpretation import interpret, name_notes
+from recordmill.pipelines.interpretation import interpret, name_notes, renames_of, unread_label
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
@@ -27,6 +27,7 @@ from recordmill.pipelines.road import Road
 from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.balancing.quotas import Target
+from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Context,
@@ -39,10 +40,13 @@ from recordmill.transforms.model.data_type import (
     notes_of_source,
     split_source_of,
 )
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.refusals import unknown_splits
+from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
@@ -90,6 +94,15 @@ class Job:
         self.labels = read_labels(config.labels_file)
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
+        self.shaping |= config.selection_shaping()
+        self.rules = LabelRules(
+            fold=config.fold_labels,
+            mapping=tuple(sorted(config.label_mapping().items())),
+            allowed=self.labels,
+            included=config.include_labels,
+            excluded=config.exclude_labels,
+            excluded_keys=config.exclude_keys,
+        )
         self.schema_request = SchemaRequest.of(config, data_type)
         if self.schema_request.rules is not None:
             self.shaping["schema"] = (
@@ -157,7 +170,7 @@ class Job:
         listing = stage_listing(
             source,
             self.staging,
-            labels=None if isinstance(source, RowSource) else self.labels,
+            rules=LabelRules() if isinstance(source, RowSource) else self.rules,
             on_rows=on_listed,
         )
         fingerprint = f"{self.id}-{listing.fingerprint}"
@@ -198,6 +211,8 @@ class Job:
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
         if verdict is not None:
+            if advice := reading_advice(self.data_type.source, rejects):
+                verdict = dataclasses.replace(verdict, message=f"{verdict.message}; {advice}")
             return JobOutcome(
                 status="refused", verdict=verdict, plan=plan, rejects=rejects, notes=notes
             )
@@ -257,7 +272,7 @@ class Job:
             ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
         ):
             if wanted and not layout.labelled:
-                raise needs_classes(flag)
+                raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])
 
     def _labels(self) -> tuple[str, ...] | None:
         """Return class names in the order of their numbers; None if they follow from the rows."""
@@ -281,7 +296,9 @@ class Job:
         # Report a column that no feature can hold before the work. The names of the classes are not
         # known yet, only whether there are any.
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
-        check_renames(config.rename, data_type.encoder.features(records.columns, context))
+        check_renames(
+            renames_of(config, rows), data_type.encoder.features(records.columns, context)
+        )
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
         reader = None
@@ -293,7 +310,7 @@ class Job:
                 check=check,
                 duplicates=data_type.duplicates,
                 chunker=data_type.chunker,
-                labels=self.labels,
+                rules=self.rules if data_type.windows is None else self.rules.of_rows,
                 artifacts=artifacts,
             )
         windowing = None
@@ -308,12 +325,17 @@ class Job:
                 reject_unlabelled=records.labelled and config.unlabelled == "reject",
             )
         return Road(
-            run=self._run_spec(records, fingerprint),
+            run=self._run_spec(rows, records, fingerprint),
             listing=listing,
             reader=reader,
             check=check,
             duplicates=data_type.duplicates,
             windowing=windowing,
+            selection=RecordSelection(
+                rules=None if windowing is None else self.rules.of_windows,
+                limit=config.limit,
+                limit_per_class=config.limit_per_class,
+            ),
             stratify=config.stratify,
             analysis=data_type.analysis,
             profiling=self.schema_request.profiling(rows, self.staging),
@@ -329,7 +351,7 @@ class Job:
         found = notes_of_source(self.data_type.source)
         return (*found, *self._name_notes, *self.schema_request.notes)
 
-    def _run_spec(self, layout: Layout, fingerprint: str) -> RunSpec:
+    def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
         return RunSpec(
             output=config.output,
@@ -340,8 +362,9 @@ class Job:
             shard_bytes=config.shard_size,
             compression=config.compression,
             labels=self._labels(),
+            number_column=unread_label(config, rows),
             label_offset=config.label_offset,
-            rename=config.rename,
+            rename=renames_of(config, rows),
             max_reject_fraction=config.max_reject_fraction,
             overwrite=config.overwrite,
             workers=config.workers,
@@ -351,6 +374,7 @@ class Job:
             unit=data_type.unit,
             notes=self._notes(),
             fail_on=config.fail_on,
+            rules=self.rules,
             job_id=self.id,
             options=self.shaping,
             versions=self.encoders,

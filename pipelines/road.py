@@ -24,6 +24,7 @@ from recordmill.transforms import (
     WriteToTFRecord,
 )
 from recordmill.transforms.balancing.quotas import Balance, Target
+from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.data_type import Artifact, Duplicates, Preprocessing
 from recordmill.transforms.planning.profiling import Profiling
@@ -36,8 +37,8 @@ class Road:
     """One run over one listing: the options that one step alone takes, beside those of the run.
 
     reader: reads the rows where the listing only names places; it applies the check as well.
-    windowing: where the records are windows of the rows. artifacts: files of the user's that the
-    encoder needs.
+    windowing: where the records are windows of the rows. selection: the records to keep.
+    artifacts: files of the user's that the encoder needs.
     """
 
     run: RunSpec
@@ -46,6 +47,7 @@ class Road:
     check: data_type.RowCheck | None = None
     duplicates: Duplicates | None = None
     windowing: Windowing | None = None
+    selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
     stratify: bool = False
     analysis: data_type.Analysis | Preprocessing | None = None
     profiling: Profiling | None = None
@@ -67,6 +69,7 @@ class Road:
                 run,
                 stratify=self.stratify and not infers,
                 windowing=None if infers else self.windowing,
+                selection=self.selection,
                 keep_source=profiling is not None and profiling.profiles_source,
                 remedy=self._remedy,
             )
@@ -80,7 +83,9 @@ class Road:
         )
         if infers:
             return
-        planned = analyzed | Rebalance(run, balance=self.balance, target=self.balance_target)
+        planned = analyzed | Rebalance(
+            run, balance=self.balance, target=self.balance_target, plan_only=self.dry_run
+        )
         if self.dry_run:
             return
         planned | Reshuffle(run) | WriteToTFRecord(run) | Publish(run)

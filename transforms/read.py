@@ -9,10 +9,19 @@ import apache_beam as beam
 import pyarrow as pa
 
 from recordmill.job.staging import Listing, StagedPart
+from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, RowSource, Source
+from recordmill.transforms.model.data_type import (
+    Chunker,
+    Duplicates,
+    RowCheck,
+    RowSource,
+    Source,
+    keyed_by_content,
+)
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.staged.batches import Element, StagedBatch
 from recordmill.transforms.staged.listing import (
@@ -71,8 +80,10 @@ class Read(beam.PTransform):
           ConfigError: the input is unusable, or the output holds other files.
         """
         prepare_output(run.staging, overwrite=run.overwrite)
-        labels = None if isinstance(source, RowSource) else run.labels
-        listing = stage_listing(source, run.staging, labels=labels)
+        rules = LabelRules(allowed=run.labels)
+        listing = stage_listing(
+            source, run.staging, rules=LabelRules() if isinstance(source, RowSource) else rules
+        )
         if not isinstance(source, RowSource):
             return cls(run, listing=listing)
         reader = RowReader(
@@ -82,7 +93,7 @@ class Read(beam.PTransform):
             check=check,
             duplicates=duplicates,
             chunker=chunker,
-            labels=run.labels,
+            rules=rules,
         )
         return cls(run, listing=listing, reader=reader)
 
@@ -94,6 +105,8 @@ class Read(beam.PTransform):
             workers = self.run.workers
             read = functools.partial(read_rows_of, reader=self.reader, workers=workers)
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
+            if keyed_by_content(self.reader.source):
+                parts |= "NumberEqualRows" >> NumberEqualRows(self.run.staging)
         return parts | "Batches" >> beam.Map(
             _batch, counters=RecordCounters("Read")
         ).with_output_types(StagedBatch)

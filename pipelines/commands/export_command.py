@@ -115,6 +115,12 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
     recipes = table_options(manifest.options).column_transforms()
     if not recipes:
         raise ConfigError("the dataset's columns were not transformed: there is nothing to export")
+    zoned = [name for name, recipe in recipes.items() if recipe.time_zone is not None]
+    if zoned:
+        raise ConfigError(
+            f"column {zoned[0]!r} was split by the clock of --time-zone, which an exported model"
+            " cannot compute: write the dataset without --time-zone"
+        )
     from recordmill.transforms.serving import models, tables
 
     numbers: Mapping[str, LearnedNumbers] = {}

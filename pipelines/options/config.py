@@ -12,6 +12,7 @@ from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, options_of
+from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 
@@ -37,7 +38,7 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig(StatisticsConfig):
+class CommonConfig(SelectionConfig, StatisticsConfig):
     """Input, splits, balance, output and runner of a job.
 
     Raises:
@@ -61,9 +62,9 @@ class CommonConfig(StatisticsConfig):
         None,
         group=MEANING,
         shapes_bytes=True,
-        metavar="COLUMN",
-        help="Column with a unique, stable key for each record. Default: the path of the file, or"
-        " FILE#ROW for rows.",
+        metavar="COLUMN,...",
+        help="Column with a unique, stable key for each record, or several columns whose values are"
+        " joined. Default: the path of the file, or a hash of the content of a row.",
     )
     label_column: str | None = option(
         None,
@@ -103,7 +104,8 @@ class CommonConfig(StatisticsConfig):
         shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their integer labels;"
-        " records of other classes are rejected. Default: the classes found, sorted as text.",
+        " records of other classes are rejected. Default: the classes found, sorted as text,"
+        " or as numbers if all are integers.",
     )
     label_offset: int = option(
         0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."
@@ -145,7 +147,8 @@ class CommonConfig(StatisticsConfig):
         False,
         group=SPLITS,
         shapes_bytes=True,
-        help="Give every split exactly the same mix of classes.",
+        help="Give every split exactly the same mix of classes. Groups stay whole; each class comes"
+        " as near to the fractions as they allow.",
     )
     seed: int = option(
         0,
@@ -224,8 +227,8 @@ class CommonConfig(StatisticsConfig):
     dry_run: bool = option(
         False,
         group=RUN,
-        help="Read the input, print the plan (splits, classes, copies, shards, bytes), and write no"
-        " dataset.",
+        help="Read the input, print the plan (splits, classes, copies, shards, bytes), the rejects"
+        " and the notes, and write no dataset.",
     )
     quiet: bool = option(False, group=RUN, help="Print errors only.")
     runner: Literal["direct", "flink"] = option(
@@ -329,6 +332,7 @@ class CommonConfig(StatisticsConfig):
             ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
             object.__setattr__(self, "splits", ordered)
         self._check_inputs()
+        self._check_selection()
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Collection
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options.config import COLUMNS, MEANING, CommonConfig, refuse_given
-from recordmill.pipelines.options.declaration import option
+from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
+from recordmill.pipelines.options.declaration import option, options_of
+from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import FileTree
@@ -20,7 +21,7 @@ _LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, with 1 MiB left for the
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesConfig(CommonConfig):
+class FilesConfig(DelimitedConfig):
     """Options of listings, which are tables that name files."""
 
     path_column: str | None = option(
@@ -63,15 +64,23 @@ def files_of(
         or folder.
     """
     inputs = config.inputs
+    row_format = config.row_format()
     places = [Location.parse(one.path) for one in inputs.paths]
     for place in places:
         refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
     listings = [is_listing(place) for place in places]
     if not any(listings):
+        declared = options_of(type(config))
+        names = [
+            field.name
+            for field in dataclasses.fields(DelimitedConfig)
+            if declared[field.name].group == ROWS
+            and getattr(config, field.name) != declared[field.name].default
+        ]
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "input_root"),
+            (*_COLUMNS, *columns, "input_root", *names),
             f"applies to listings (CSV, JSONL, Parquet), and --input {inputs} is not one: leave the"
             " option out, or pass the listing as --input",
         )
@@ -90,6 +99,7 @@ def files_of(
     lists = tuple(
         FileList(
             path=one.path,
+            format=row_format,
             **{name: getattr(config, name) for name in _COLUMNS},
             input_root=config.input_root,
             unlabelled=unlabelled,

@@ -1,9 +1,8 @@
-"""The file of --labels-file: class names, one per line, in the order of their integer labels."""
+"""Small text files that options name; --labels-file holds class names, one per line, in order."""
 
 from __future__ import annotations
 
 from recordmill.errors import ConfigError
-from recordmill.storage.files import Location, StorageError
 
 
 def read_labels(path: str | None) -> tuple[str, ...] | None:
@@ -14,10 +13,7 @@ def read_labels(path: str | None) -> tuple[str, ...] | None:
     """
     if path is None:
         return None
-    try:
-        lines = Location.parse(path).read_bytes().decode().split("\n")
-    except (StorageError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--labels-file: cannot read {path!r}: {error}") from error
+    lines = read_file("--labels-file", path).split("\n")
     labels = [label for line in lines if (label := line.removesuffix("\r"))]
     repeated = sorted({label for label in labels if labels.count(label) > 1})
     if not labels or repeated:
@@ -26,3 +22,13 @@ def read_labels(path: str | None) -> tuple[str, ...] | None:
             f" {f'{repeated[0]!r} twice' if repeated else 'none'} in {path!r}"
         )
     return tuple(labels)
+
+
+def read_file(flag: str, path: str) -> str:
+    """Return the text of a file that an option names. Raises ConfigError."""
+    from recordmill.storage.files import Location, StorageError  # the command line imports this
+
+    try:
+        return Location.parse(path).read_bytes().decode()
+    except (StorageError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{flag}: cannot read {path!r}: {error}") from error

@@ -1,4 +1,4 @@
-"""The options of inputs that consist of rows, shared by text, table and sensor."""
+"""The options of files of rows: inputs of text, table and sensor, and listings of files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,9 @@ _DEFAULT = RowFormat()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RowsConfig(CommonConfig):
-    """Options for the file format of the rows."""
+class DelimitedConfig(CommonConfig):
+    """Options for CSV and TSV, as the input or as a listing of files."""
 
-    format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"] = option(
-        _DEFAULT.format,
-        group=ROWS,
-        shapes_bytes=True,
-        help="Format of the input files; auto goes by their extensions. lines: one record per"
-        " line.",
-    )
     delimiter: str | None = option(
         None,
         group=ROWS,
@@ -43,6 +36,13 @@ class RowsConfig(CommonConfig):
         metavar="COLUMN,...",
         help="Column names, for CSV and TSV without a header line.",
     )
+    header: Literal["auto", "yes"] = option(
+        _DEFAULT.header,
+        group=ROWS,
+        shapes_bytes=True,
+        help="yes: the first row of CSV and TSV names the columns, even if it looks like data."
+        " auto: such a row is an error, because files without header need --columns.",
+    )
     quoting: Literal["auto", "on", "off"] = option(
         _DEFAULT.quoting,
         group=ROWS,
@@ -56,6 +56,41 @@ class RowsConfig(CommonConfig):
         shapes_bytes=True,
         metavar="CHARACTER",
         help="Skip lines of CSV and TSV that begin with this, such as '#'.",
+    )
+    trim: bool = option(
+        _DEFAULT.trim,
+        group=ROWS,
+        shapes_bytes=True,
+        help="Strip spaces around the values of CSV and TSV.",
+    )
+    encoding: str = option(
+        _DEFAULT.encoding,
+        group=ROWS,
+        shapes_bytes=True,
+        metavar="NAME",
+        help="Text encoding, such as latin-1 or utf-16; undecodable rows are rejected.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.row_format()
+
+    def row_format(self) -> RowFormat:
+        """Return the format of the rows. Raises ConfigError for contradicting options."""
+        names = [field.name for field in dataclasses.fields(RowFormat)]
+        return RowFormat(**{name: getattr(self, name) for name in names if hasattr(self, name)})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowsConfig(DelimitedConfig):
+    """Options for the file format of the rows."""
+
+    format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"] = option(
+        _DEFAULT.format,
+        group=ROWS,
+        shapes_bytes=True,
+        help="Format of the input files; auto goes by their extensions. lines: one record per"
+        " line.",
     )
     decimal: Literal[".", ","] = option(
         _DEFAULT.decimal,
@@ -72,19 +107,6 @@ class RowsConfig(CommonConfig):
         metavar="[COLUMN=]VALUE,...",
         help="Values that stand for a missing value, such as '?' or -200, in all columns or in one;"
         " an empty value is always missing.",
-    )
-    trim: bool = option(
-        _DEFAULT.trim,
-        group=ROWS,
-        shapes_bytes=True,
-        help="Strip spaces around the values of CSV and TSV.",
-    )
-    encoding: str = option(
-        _DEFAULT.encoding,
-        group=ROWS,
-        shapes_bytes=True,
-        metavar="NAME",
-        help="Text encoding, such as latin-1 or utf-16; undecodable rows are rejected.",
     )
     max_row_bytes: int = option(
         _DEFAULT.max_row_bytes,
@@ -103,12 +125,3 @@ class RowsConfig(CommonConfig):
         help="preprocessing_fn for tensorflow-transform that makes all features; its analyzers run"
         " on the split train.",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.row_format()
-
-    def row_format(self) -> RowFormat:
-        """Return the format of the rows. Raises ConfigError for contradicting options."""
-        names = [field.name for field in dataclasses.fields(RowFormat)]
-        return RowFormat(**{name: getattr(self, name) for name in names})

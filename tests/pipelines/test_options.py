@@ -134,7 +134,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
     [
         (["--blance", "x"], "unknown option --blance; did you mean --balance?"),
         (["--num_shards=3"], "unknown option --num_shards; did you mean --num-shards?"),
-        (["--max-per-class=3"], "unknown option --max-per-class; --help lists all"),
+        (["--max-per-class=3"], "unknown option --max-per-class; did you mean --limit-per-class?"),
+        (["--max-per-box=3"], "unknown option --max-per-box; --help lists all"),
         (["--strat"], "unknown option --strat; did you mean --stratify?"),
         (["--no-upight"], "unknown option --no-upight; did you mean --upright?"),
         (["--direct_num_worker=2"], "did you mean --direct_num_workers?"),
@@ -310,6 +311,7 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert titles == [
         "Input and output:",
         "Keys, classes and columns:",
+        "Labels and selection of records:",
         "Pictures:",
         "Splits:",
         "Statistics and schema:",

@@ -20,6 +20,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.window_options import WindowOptions
 
 Compression = Literal["none", "gzip"]
@@ -51,6 +52,7 @@ class RunSpec:
     num_shards: number of shards of every split, or {split: number}; None derives it from
       `shard_bytes`. A shard has at least one record.
     labels: class names in the order of their numbers; None sorts the classes of the input.
+    number_column: label column without --label-type, whose integers may be a number to predict.
     label_offset: number of the first class. rename: {feature: name in the Examples}.
     max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
     overwrite: whether a dataset in the output is replaced.
@@ -59,6 +61,7 @@ class RunSpec:
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run.
+    rules: for labels and keys, whose names are checked in the plan.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
       job.json. All four are derived from the rest unless given.
     watched: whether the submitter waits for the job and reports the verdict; otherwise a refused
@@ -78,6 +81,7 @@ class RunSpec:
     shard_bytes: int = 128_000_000
     compression: Compression = "none"
     labels: tuple[str, ...] | None = None
+    number_column: str | None = None
     label_offset: int = 0
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     max_reject_fraction: float = 0.01
@@ -89,6 +93,7 @@ class RunSpec:
     unit: str = INPUT
     notes: tuple[Note, ...] = ()
     fail_on: tuple[str, ...] = ()
+    rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     job_id: str | None = None
     options: Mapping[str, Any] | None = None
     versions: Mapping[str, str] | None = None

@@ -149,9 +149,8 @@ class _Learner:
         except RunError as error:  # caused by the data, so a retry would not help
             return Learned(problem=str(error))
         artifacts = {**self.given, **store_artifacts(contents, self.staging)}
-        notes: tuple[Note, ...] = ()
-        if isinstance(self.analysis, SecondLook):
-            notes = tuple(self.analysis.notes(contents))
+        analysis = self.analysis
+        notes = tuple(analysis.notes(contents)) if isinstance(analysis, SecondLook) else ()
         return Learned(artifacts=artifacts, notes=notes)
 
     def ask(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Sequence[Any]:

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
+
 from recordmill.format.split_names import TRAIN, in_order
-from recordmill.notes import Note
+from recordmill.notes import MANY_COPIES, Note, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
+from recordmill.transforms.model.label_rules import fold_labels, read_keys
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
-_MANY_COPIES = 20  # of a record
 
 
 def plan_notes(
-    survey: Survey, quotas: Mapping[str, Quota], labels: Sequence[str], run: RunSpec
+    survey: Survey,
+    quotas: Mapping[str, Quota],
+    labels: Sequence[str],
+    left_out: Mapping[str, int],
+    run: RunSpec,
+    series: SeriesReport,
 ) -> Iterator[Note]:
-    """Yield the notes. labels: the classes of all records, sorted."""
+    """Yield the notes.
+
+    labels: the classes of all records, sorted. left_out: {option: number of records or inputs}.
+    series: series that yield no window.
+    """
+    if run.windows is not None and survey.counts and (found := series.note(run.windows)):
+        yield found
     yield from _unknown_class(labels, run)
+    yield from _alike_classes(labels)
+    yield from _keys_not_met(left_out, run)
     yield from _empty_splits(survey, run)
     yield from _empty_classes(survey, labels)
     yield from _many_copies(survey, quotas)
@@ -34,12 +50,41 @@ def _unknown_class(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
     yield Note("unknown-class", text)
 
 
+def _alike_classes(labels: Sequence[str]) -> Iterator[Note]:
+    """Yield a note on classes whose names differ only by case, spaces or Unicode form."""
+    alike: dict[str, list[str]] = {}
+    for label, folded in zip(labels, fold_labels(pa.array(labels, pa.string())), strict=True):
+        alike.setdefault(folded, []).append(label)
+    repeated = [names for names in alike.values() if len(names) > 1]
+    if repeated:
+        some = "; ".join(" and ".join(map(repr, names)) for names in repeated[:_SHOWN])
+        more = "; ..." if len(repeated) > _SHOWN else ""
+        text = (
+            f"{len(labels)} classes are {len(alike)} if case, surrounding spaces and Unicode form"
+            f" do not count: {some}{more}; --fold-labels or --label-map joins them"
+        )
+        yield Note("labels-alike", text)
+
+
+def _keys_not_met(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
+    """Yield a note if some keys of --exclude-keys belong to no record."""
+    if run.rules.excluded_keys is None:
+        return
+    keys = len(read_keys(run.rules.excluded_keys))
+    met = left_out.get("exclude-keys", 0)
+    if met < keys:
+        text = f"{keys - met} of {keys} keys of --exclude-keys belong to no record"
+        yield Note("keys-not-met", text)
+
+
 def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
     """Yield a note for each requested split without records, and for train if there is none."""
     for name in run.splits:
         if name in survey.counts:
             continue
-        if not run.presplit:
+        if run.windows is not None and run.windows.split_by == "time":
+            why = "because no window lies between the times at which it begins and ends"
+        elif not run.presplit:
             why = "because there are few records or few groups"
         elif name == TRAIN:
             why = "and the input names other splits"
@@ -67,7 +112,7 @@ def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
     copies = {
         label: quota.size / counts[label]
         for label, quota in quotas.items()
-        if counts.get(label) and quota.size >= _MANY_COPIES * counts[label]
+        if repeats_many_times(quota.size, counts.get(label, 0))
     }
     if not copies:
         return
@@ -75,7 +120,7 @@ def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
     classes = "a class is" if len(copies) == 1 else f"{len(copies)} classes are"
     records = "record" if counts[most] == 1 else "records"
     text = (
-        f"{classes} repeated {_MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
+        f"{classes} repeated {MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
         f" train, each written {copies[most]:.0f} times; --balance-target limits it"
     )
     yield Note("many-copies", text)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
+from recordmill.transforms.model.label_rules import LabelRules, are_integers
+
+_MANY_NUMBERS = 50  # integers that a column of classes may have
 
 
 def refusal_of(
@@ -41,10 +45,13 @@ def refusal(
     )
 
 
-def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Verdict:
+def nothing_left(
+    seen: int, *, rejected: int, filtered: Mapping[str, int], runs: str | None = None
+) -> Verdict:
     """Return the verdict on a run without a record to write.
 
     seen: number of inputs. filtered: {option: number of inputs that it excluded}.
+    runs: a sentence on the runs of time series, if they are too short for a window.
     """
     reasons = [f"{rejected} were rejected"] if rejected else []
     reasons += [
@@ -52,10 +59,43 @@ def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Ve
     ]
     todo = ["correct the input"] if rejected else []
     todo += [f"relax --{option}" for option in sorted(filtered)]
+    if runs is not None:
+        counts = ", ".join(reasons) or "none was kept"
+        return Verdict(f"nothing is left to write: of {seen} inputs {counts}; {runs}")
     return Verdict(
         f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
         f" {', or '.join(todo) or 'check the input'}"
     )
+
+
+def unknown_labels(
+    rules: LabelRules, labels: Collection[str], filtered: Mapping[str, int]
+) -> list[str]:
+    """Return a sentence for each class that an option names and that no record has.
+
+    labels: of all records that are left. filtered: {option, with the class: records left out}.
+    """
+    excluded = {name for name in rules.excluded if f"exclude-labels {name}" not in filtered}
+    return [
+        f"--{option} {name}: no record has this class{did_you_mean(name, labels)}; the classes are"
+        f" {', '.join(sorted(labels)) or 'none'}"
+        for option, names in (("include-labels", rules.included), ("exclude-labels", excluded))
+        for name in sorted(names)
+        if name not in labels
+    ]
+
+
+def too_many_numbers(labels: Sequence[str], column: str | None) -> list[str]:
+    """Return a sentence if classes are so many integers that their column may be a target.
+
+    column: the label column, if no option says how to read it.
+    """
+    if column is None or len(labels) <= _MANY_NUMBERS or not are_integers(labels):
+        return []
+    return [
+        f"the column {column!r} has {len(labels)} classes, all of them whole numbers: --label-type"
+        " int makes a number feature of the column, --label-type class keeps the classes"
+    ]
 
 
 def unknown_splits(num_shards: int | Mapping[str, int] | None, known: Collection[str]) -> list[str]:

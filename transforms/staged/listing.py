@@ -12,18 +12,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.errors import ConfigError, Reject
 from recordmill.format.manifest import MANIFEST
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout, RowSource, Source
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.staged.arrow_files import open_arrow
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
-    *(batch.STRATUM, batch.CLASSES),
+    *(batch.STRATUM, batch.CLASSES, batch.UNIT),
+)
+
+# Folders of files that were derived from the rows of the listing.
+_DERIVED = (
+    *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
+    *("strata", "spill"),
 )
 
 # The listing of a custom pipeline that passes its own batches.
@@ -36,7 +43,7 @@ def stage_listing(
     source: Source,
     staging: Staging,
     *,
-    labels: Sequence[str] | None = None,
+    rules: LabelRules = LabelRules(),  # noqa: B008, it is frozen
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Listing:
     """List the input into staging and return the listing.
@@ -45,7 +52,7 @@ def stage_listing(
     are kept. Otherwise it is replaced and the derived files are deleted. Finished shards stay: each
     is reused if its own rows have not changed.
 
-    labels: allowed classes; rows of other classes are rejected. None allows all.
+    rules: for the labels and keys of rows.
     on_rows: called with the number of rows of each part, to report progress.
 
     Raises:
@@ -62,9 +69,11 @@ def stage_listing(
         rejects += listed.rejects
         filtered.update(listed.filtered)
         rows = listed.rows
-        if rows is not None and labels is not None:
-            rows, unknown = filter_known_labels(rows, labels)
-            rejects += unknown
+        if rows is not None:
+            selected = rules.apply(rows)
+            rows = selected.rows
+            rejects += selected.rejects
+            filtered.update(selected.filtered)
         if rows is None or not len(rows):
             continue
         rows = batch.with_hash(rows)
@@ -99,26 +108,11 @@ def stage_listing(
     return listing
 
 
-def filter_known_labels(
-    rows: pa.RecordBatch, labels: Sequence[str]
-) -> tuple[pa.RecordBatch, list[Reject]]:
-    """Return the rows whose label is null or in `labels`, and the rejects of the others."""
-    known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*labels, None], pa.string()))
-    others = rows.filter(pc.invert(known))
-    rejects = [
-        Reject(key, "read", Reason.BAD_VALUE, f"label {label!r} is not in the labels file")
-        for key, label in zip(
-            others[batch.KEY].to_pylist(), others[batch.LABEL].to_pylist(), strict=True
-        )
-    ]
-    return rows.filter(known), rejects
-
-
 def _delete_derived_files(staging: Staging) -> None:
     """Delete the files that were derived from a listing of other rows."""
     for name in ("listing.json", "plan.json", "estimate.json"):
         staging.place(name).delete(missing_ok=True)
-    for name in ("looked", "checked", "distinct", "cells", "windows", "strata", "spill"):
+    for name in _DERIVED:
         staging.place(name).delete_tree()
 
 

@@ -15,14 +15,16 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
     Chunker,
+    ContentKeyedSource,
     Duplicates,
     Layout,
     ListingPart,
     RowCheck,
     RowSource,
+    keyed_by_content,
 )
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.staged.listing import (
-    filter_known_labels,
     make_or_reuse,
     read_part,
     write_checked_part,
@@ -37,7 +39,7 @@ class RowReader:
 
     layout: layout of the rows, from `row_layout`.
     check, duplicates, chunker: applied to the rows; as in `DataType`.
-    labels: allowed classes; rows of other classes are rejected. None allows all.
+    rules: for the labels and keys of rows.
     artifacts: files given by the user that the chunker needs.
     """
 
@@ -47,7 +49,7 @@ class RowReader:
     check: RowCheck | None = None
     duplicates: Duplicates | None = None
     chunker: Chunker | None = None
-    labels: tuple[str, ...] | None = None
+    rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
 
     def read(self, part: StagedPart) -> list[StagedPart]:
@@ -76,24 +78,27 @@ class RowReader:
             data = f"{stem}.data"
             self.staging.place(data).write_bytes(listed.data)
             rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
-        if self.labels is not None:
-            rows, unknown = filter_known_labels(rows, self.labels)
-            if listed.inputs is None:
-                rejects += unknown
-            else:
-                invalid += unknown
+        selected = self.rules.apply(rows)
+        rows = selected.rows
+        filtered.update(selected.filtered)
+        if listed.inputs is None:
+            rejects += selected.rejects
+        else:
+            invalid += selected.rejects
         unread = len(rejects)
         rejects += invalid
-        made = len(rows) + len(invalid)
+        made = len(rows) + len(invalid) + sum(filtered.values())
         inputs = made if listed.inputs is None else listed.inputs
         if self.check is not None:
             outcome = self.check.check(rows)
             rows = batch.choose(rows, outcome.kept)
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
-        chunks = self._chunk(self._with_duplicate_ids(rows))
+        chunks = batch.with_hash(self._chunk(self._with_duplicate_ids(self._with_keys(rows))))
+        if keyed_by_content(self.source):
+            chunks = chunks.append_column(batch.UNIT, chunks[batch.HASH])
         return write_checked_part(
-            batch.with_hash(chunks),
+            chunks,
             self.staging,
             f"{stem}.arrow",
             rejects=rejects,
@@ -123,6 +128,15 @@ class RowReader:
                     out, name, pc.binary_join_element_wise(out[name], suffix, "")
                 )
         return out
+
+    def _with_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Replace keys by content keys, if the source has those, and keep the old as lineage."""
+        if not keyed_by_content(self.source):
+            return rows
+        assert isinstance(self.source, ContentKeyedSource)
+        keys = self.source.content_keys(rows)
+        rows = batch.set_column(rows, batch.SOURCE, rows[batch.KEY])
+        return batch.set_column(rows, batch.KEY, keys)
 
     def _with_duplicate_ids(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Add the column that is equal for duplicates: `__group__` or `__same__`, by the mode."""

@@ -51,8 +51,8 @@ class Ranked(NamedTuple):
     @property
     def is_last(self) -> npt.NDArray[np.bool_]:
         """True, bool[n], for numbers that none exceeds."""
-        found: npt.NDArray[np.bool_] = self.after == _ABSENT
-        return found
+        last: npt.NDArray[np.bool_] = self.after == _ABSENT
+        return last
 
 
 def select(read: Read, *, low: int, high: int, ranks: Ints, limit: int = LIMIT) -> Ranked:

@@ -149,6 +149,22 @@ def test_columns(
     assert tuple(rows[0][column] for column in SYSTEM) == expected
 
 
+def test_several_key_columns_are_joined(folder: pathlib.Path) -> None:
+    lines = ["path,a,b", 'a.jpg,"x,y",z', 'b.jpg,x,"y,z"', "a.jpg,,z", "b.jpg,\\,x"]
+    rows, rejects, _ = scan(write(folder, "l.csv", "\n".join(lines)), key_column="a,b")
+    assert [row["__key__"] for row in rows] == ["x\\,y,z", "x,y\\,z", "\\\\,x"]
+    assert [(r.key, r.detail) for r in rejects] == [("l.csv#3", "row 3: no key in column 'a'")]
+    swapped, _, _ = scan(write(folder, "l.csv", "\n".join(lines[:2])), key_column="b, a")
+    assert [row["__key__"] for row in swapped] == ["z,x\\,y"]
+    with pytest.raises(ConfigError, match=r"no column 'c' in .*: it has 'path', 'a', 'b'"):
+        scan(write(folder, "l.csv", "\n".join(lines)), key_column="a,c")
+
+
+def test_the_name_of_a_key_column_may_contain_a_comma(folder: pathlib.Path) -> None:
+    rows, _, _ = scan(write(folder, "l.csv", 'path,"a,b",a,b\na.jpg,k,1,2\n'), key_column="a,b")
+    assert [row["__key__"] for row in rows] == ["k"]
+
+
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
@@ -413,7 +429,7 @@ def test_rows_that_cannot_be_parsed(folder: pathlib.Path) -> None:
         "l.csv#2": (Reason.BAD_VALUE, "row 2: expected 3 columns, got 1"),
         "l.csv#4": (Reason.BAD_VALUE, "row 4: no path in column 'path'"),
         "l.csv#5": (Reason.BAD_VALUE, "row 5: no key in column 'k'"),
-        "l.csv#6": (Reason.BAD_VALUE, "row 6: not UTF-8: save the listing as UTF-8"),
+        "l.csv#6": (Reason.BAD_VALUE, "row 6: not UTF-8: name the encoding with --encoding"),
         "l.csv#7": (Reason.BAD_VALUE, "row 7: expected 3 columns, got 5"),
         "7": (Reason.MISSING, "no such file"),
     }
@@ -439,8 +455,8 @@ def test_lines_that_cannot_be_parsed(folder: pathlib.Path) -> None:
         ("l.jsonl#2", "row 2: not valid JSON"),
         ("l.jsonl#4", "row 4: expected a JSON object"),
         ("l.jsonl#5", "row 5: not valid JSON"),
-        ("l.jsonl#6", "row 6: not UTF-8"),
-        ("l.jsonl#7", "row 7: not UTF-8"),
+        ("l.jsonl#6", "row 6: not UTF-8: name the encoding with --encoding"),
+        ("l.jsonl#7", "row 7: not UTF-8: name the encoding with --encoding"),
         ("l.jsonl#8", "row 8: not valid JSON"),
         ("l.jsonl#9", "row 9: no path in column 'path'"),
         ("l.jsonl#10", "row 10: no path in column 'path'"),
@@ -510,18 +526,18 @@ def test_nested_json_that_an_example_cannot_hold(
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("l.txt", "x", {}, "expected a listing in .csv, .tsv, .jsonl (each also .gz) or .parquet"),
+        ("l.txt", "x", {}, "or in .txt with --delimiter, got"),
         ("l.csv", "", {}, "cannot parse the listing {}: Empty CSV file"),
         ("l.csv", "path\n", {}, "the listing {} has no rows"),
         ("l.jsonl", "", {}, "found no column of paths in {}: expected one of path, file"),
-        ("l.csv", "x;y\n1;2\n", {}, "it has 'x;y'; name the column with --path-column"),
+        ("l.csv", "x;y\n1;2\n", {}, "one column, 'x;y': if it holds several, pass --delimiter ';'"),
         (
             "l.csv",
             "path,x\na,1\n",
             {"label_column": "y"},
             "no column 'y' in {}: it has 'path', 'x'",
         ),
-        ("l.csv", "path,path\na,1\n", {}, "{} has duplicate column names: path, path"),
+        ("l.csv", "path,path\na,1\n", {}, "{} has duplicate column names: path; rename"),
         ("l.csv", "path,__x\na.jpg,1\n", {}, "column '__x' in {} starts with two underscores"),
         ("l.csv", b"path,\xff\na,1\n", {}, "cannot parse the listing {}: 'utf-8' codec"),
         ("l.csv", 'path,x\na,"1\nb,2\n', {}, "unclosed quote in {}: row 1 extends to the end"),

@@ -18,7 +18,13 @@ from recordmill.transforms.sources.row_formats.csv_blocks import (
     CsvBlockParser,
     parse_options,
 )
-from recordmill.transforms.sources.row_formats.row_boundaries import LargeRow
+from recordmill.transforms.sources.row_formats.header_check import (
+    data_in_header,
+    example_names,
+    other_layout,
+    repeated,
+)
+from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     Origin,
@@ -27,6 +33,8 @@ from recordmill.transforms.sources.row_formats.row_file import (
 )
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat
 from recordmill.transforms.sources.row_formats.text_files import TextFile, to_utf8
+
+_END = 1 << 62  # after the end of any file
 
 
 class DelimitedFile:
@@ -40,13 +48,20 @@ class DelimitedFile:
         self._origin = origin
         self._shape = file_format
         self._file = TextFile(origin, file_format)
+        self._head_block: Block | None = None  # the block of the header, once it was read
 
     @property
     def quote_anomalies(self) -> QuoteAnomalies:
         return self._file.quote_anomalies
 
     def header(self) -> ColumnTypes | None:
-        """Return the names of the columns, without types."""
+        """Return the names of the columns, without types.
+
+        Raises:
+          ConfigError: the first row looks like data, or its columns are not those of the others.
+        """
+        if self._shape.checks_header and not self._shape.columns:
+            self._refuse_data_as_header()
         return {name: ColumnType() for name in self._names}
 
     def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
@@ -99,7 +114,8 @@ class DelimitedFile:
         names = self._parse_header(self._first_row[0])
         if len(set(names)) < len(names):
             raise ConfigError(
-                f"{self._origin.place} has duplicate column names: {', '.join(names)}"
+                f"{self._origin.place} has duplicate column names: {', '.join(repeated(names))};"
+                f" rename them, or, if the first row is data, {self._naming(len(names))}"
             )
         return names
 
@@ -112,7 +128,7 @@ class DelimitedFile:
                 io.BytesIO(row and row.rstrip(b"\r\n") + b"\n"),
                 parse_options=parse_options(self._shape),
             ).column_names
-        return names
+        return [name.strip() for name in names]
 
     @functools.cached_property
     def _first_row(self) -> tuple[bytes, int]:
@@ -127,6 +143,7 @@ class DelimitedFile:
             for end in block.ends.tolist():
                 row = block.data[start:end].strip(b"\r\n")
                 if row and not (comment and row.startswith(comment)):
+                    self._head_block = block
                     return row, at + end
                 start = end
             at += len(block.data)
@@ -139,6 +156,35 @@ class DelimitedFile:
                 f"--columns is for files without header, but {self._origin.place} has one: leave "
                 "the option out"
             )
+
+    def rows_at_start(self) -> Iterator[Rows]:
+        """Yield the rows from the first one on, as text; for a reader that stops early."""
+        begin = self._file.begin if self._shape.columns else self._first_row[1]
+        start = 0 if self._file.streamed else begin
+        yield from self._read_text(FileSection(start, _END, 1, 0), self._names)
+
+    def _refuse_data_as_header(self) -> None:
+        names = self._parse_header(self._first_row[0])
+        if self._head_block is None or self._first_row[1] == 0:
+            return
+        numbered = [str(number) for number in range(len(names))]  # names may be repeated
+        with self._origin.parsing():
+            rows = CsvBlockParser(numbered, self._shape).parse(
+                self._file.after_header(self._head_block), numbered
+            )
+        if problem := other_layout(names, rows, quotes=self._shape.quotes):
+            raise ConfigError(
+                f"{self._origin.place}: {problem}; if it is the header, pass --header yes"
+            )
+        if problem := data_in_header(names, rows.columns):
+            raise ConfigError(
+                f"the first row of {self._origin.place} looks like data, not like column names:"
+                f" {problem}; {self._naming(len(names))}, or pass --header yes if the first row"
+                " does hold the names"
+            )
+
+    def _naming(self, count: int) -> str:
+        return f"name the columns with --columns {example_names(count)} ({count} names)"
 
     def _read_text(self, section: FileSection, names: list[str]) -> Iterator[Rows]:
         """Yield rows with some columns as text, with nulls for missing values."""

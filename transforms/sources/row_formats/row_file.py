@@ -24,7 +24,7 @@ _UNREADABLE = (
     OSError,
     EOFError,
     zlib.error,
-    UnicodeDecodeError,
+    UnicodeError,
     OverflowError,
 )
 
@@ -162,8 +162,6 @@ class Origin:
     @property
     def encoding_advice(self) -> str:
         """Advice for text in another encoding."""
-        if self.noun == "listing":
-            return "save the listing as UTF-8"
         return "name the encoding with --encoding"
 
     @contextlib.contextmanager
@@ -173,7 +171,7 @@ class Origin:
             yield
         except _UNREADABLE as error:
             why = (str(error).splitlines() or [""])[0]
-            if isinstance(error, UnicodeDecodeError):
+            if isinstance(error, UnicodeError):
                 why += f": {self.encoding_advice}"
             if "lists to be of size" in why:
                 why += " (a null among lists of a fixed size: write lists of any length, or drop "

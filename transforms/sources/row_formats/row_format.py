@@ -13,6 +13,7 @@ from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"]
 Quoting = Literal["auto", "on", "off"]
+Header = Literal["auto", "yes"]
 Decimal = Literal[".", ","]
 Compression = Literal["gz", "bz2", "zst"]
 
@@ -45,7 +46,8 @@ class FileFormat:
 
     delimiter: one byte. quotes: whether values may be quoted; otherwise quotes are data. columns:
     names for CSV and TSV without header. comment: first byte of lines that are comments; empty for
-    no comments. encoding: name of Python's codec.
+    no comments. checks_header: whether to raise an error for a first row that looks like data.
+    encoding: name of Python's codec.
     """
 
     format: Format
@@ -54,6 +56,7 @@ class FileFormat:
     quotes: bool
     columns: tuple[str, ...]
     comment: bytes
+    checks_header: bool
     value_parser: ValueParser
     encoding: str
     max_row_bytes: int
@@ -66,6 +69,7 @@ class RowFormat:
     format: auto selects the format by the extension of each file.
     delimiter: one ASCII character, or 'tab'. Default: a comma in CSV, a tab in TSV.
     columns: names for CSV and TSV without header.
+    header: auto raises an error for a first row that looks like data; yes takes it as the header.
     quoting: whether values may be quoted; otherwise quotes are data. auto: on in CSV, off in TSV.
     comment: first character of comment lines in CSV and TSV.
     decimal: decimal separator in CSV and TSV.
@@ -78,6 +82,7 @@ class RowFormat:
     format: Format = "auto"
     delimiter: str | None = None
     columns: tuple[str, ...] = ()
+    header: Header = "auto"
     quoting: Quoting = "auto"
     comment: str = ""
     decimal: Decimal = "."
@@ -89,6 +94,7 @@ class RowFormat:
     def __post_init__(self) -> None:
         for option, value, known in (
             ("--format", self.format, get_args(Format)),
+            ("--header", self.header, get_args(Header)),
             ("--quoting", self.quoting, get_args(Quoting)),
             ("--decimal", self.decimal, get_args(Decimal)),
         ):
@@ -97,6 +103,10 @@ class RowFormat:
         if len(set(self.columns)) < len(self.columns) or "" in self.columns:
             raise ConfigError(
                 f"--columns: expected unique names, one per column, got {','.join(self.columns)!r}"
+            )
+        if self.columns and self.header == "yes":
+            raise ConfigError(
+                "--header yes: --columns names the columns of files without header; leave one out"
             )
         if not 0 < self.max_row_bytes <= _MAX_ROW_BYTES:
             raise ConfigError(
@@ -131,8 +141,10 @@ class RowFormat:
         """Return whether a file of that name is read as rows."""
         return self.format != "auto" or format_of(name) is not None
 
-    def resolve(self, path: str) -> FileFormat:
+    def resolve(self, path: str, *, way_out: str = ", or pass --format csv") -> FileFormat:
         """Return the format of the file at a path.
+
+        way_out: the end of the message for options that do not apply to the format.
 
         Raises:
           ConfigError: its extension is unknown, or an option does not apply to its format.
@@ -151,7 +163,7 @@ class RowFormat:
                 f"as a whole (.{compression}): decompress it"
             )
         if self.format == "auto":
-            self._check_applicable(path, found)
+            self._check_applicable(path, found, way_out)
         return FileFormat(
             format=found,
             compression=compression,
@@ -161,15 +173,19 @@ class RowFormat:
             quotes=self.quoting == "on" or (self.quoting == "auto" and found == "csv"),
             columns=self.columns,
             comment=self.comment.encode(),
+            checks_header=self.header == "auto",
             value_parser=self.value_parser,
             encoding=_codec(self.encoding),
             max_row_bytes=self.max_row_bytes,
         )
 
-    def _check_applicable(self, what: str, found: Format) -> None:
+    def _check_applicable(
+        self, what: str, found: Format, way_out: str = ", or pass --format csv"
+    ) -> None:
         for option, given, formats in (
             ("--delimiter", self.delimiter is not None, DELIMITED),
             ("--columns", bool(self.columns), DELIMITED),
+            ("--header", self.header != "auto", DELIMITED),
             ("--quoting", self.quoting != "auto", DELIMITED),
             ("--comment", bool(self.comment), DELIMITED),
             ("--decimal", self.decimal != ".", DELIMITED),
@@ -178,7 +194,7 @@ class RowFormat:
             if given and found not in formats:
                 raise ConfigError(
                     f"{option} applies to {', '.join(formats)}, but {what} is read as {found}: "
-                    f"leave it out, or pass --format {formats[0]}"
+                    f"leave it out{way_out}"
                 )
 
 

@@ -150,6 +150,10 @@ class TextFile:
             lines, number = self._valid_lines(block, number, section.row)
             yield from _parts(lines)
 
+    def after_header(self, block: Block) -> LineBlock:
+        """Return the rows of a block after its first one, the header."""
+        return self._valid_lines(block, 0, 1)[0]
+
     def _numbered(self, begin: int) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the end offsets, int64[n], and row numbers, int64[n + 1], of each block.
 
@@ -207,8 +211,6 @@ class TextFile:
 
     def _encoding_error(self) -> str:
         encoding = self.file_format.encoding.upper()
-        if not self._table and self.origin.noun == "listing":
-            return f"not {encoding}"
         return f"not {encoding}: {self.origin.encoding_advice}"
 
     def _too_large(self, number: int, size: int) -> BadRow:
@@ -218,7 +220,7 @@ class TextFile:
         why = f"a row of {size} bytes, more than {limit}"
         if self._delimiter is not None:
             why += "; a quote may be unclosed"
-            why += ", or data (--quoting off)" if self.origin.noun == "file" else ""
+            why += ", or data (--quoting off)"
         return BadRow(number, Reason.TOO_LARGE, why)
 
     def _numbers(self, block: Block, number: int) -> IntArray:
@@ -246,9 +248,8 @@ class TextFile:
         if isinstance(block, Block):
             number = int(self._numbers(block, number)[-2])
         row = f"row {number}" if number else "the header"
-        advice = "close it, or double the quotes inside a value"
-        if self.origin.noun == "file":
-            advice += "; if quotes are data there, pass --quoting off"
+        advice = "close it, or double the quotes inside a value; if quotes are data there, pass"
+        advice += " --quoting off"
         raise ConfigError(
             f"unclosed quote in {self.origin.place}: {row} extends to the end of the file; {advice}"
         )
@@ -271,8 +272,7 @@ class TextFile:
         ):
             raise ConfigError(
                 f"expected UTF-8, but the {self.origin.noun} {self.origin.place} begins with the "
-                "byte order mark of UTF-16: save it as UTF-8"
-                + (", or pass --encoding utf-16" if self.origin.noun == "file" else "")
+                "byte order mark of UTF-16: save it as UTF-8, or pass --encoding utf-16"
             )
         return head
 

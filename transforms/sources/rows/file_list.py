@@ -27,13 +27,14 @@ from recordmill.transforms.sources.files.file_stat import (
 )
 from recordmill.transforms.sources.files.references import COLUMNS, Unlabelled, check_unlabelled
 from recordmill.transforms.sources.row_formats.column_types import as_nullable
+from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
 from recordmill.transforms.sources.row_formats.open_rows import (
     infer_types,
     open_rows,
     wanted_columns,
 )
 from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
@@ -74,16 +75,19 @@ class FileList:
     """Lists the files that a listing names.
 
     path: path or URI of the listing.
+    format: of its rows. A .txt file with a delimiter is read as CSV or TSV.
     input_root: folder of relative paths; by default the folder of the listing.
     path_column: by default a column with a usual name (path, file, filename, image, ...).
     label_column: by default 'label' or 'class', if there is such a column.
     split_column: by default 'split', if there is such a column and `finds_split` is true.
-    key_column: column of unique record keys; by default the key is the path (see `normal_path`).
+    key_column: column of unique record keys, or several with commas between; by default the key is
+      the path (see `normal_path`).
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """
 
     path: str
+    format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
     path_column: str | None = None
     label_column: str | None = None
     split_column: str | None = None
@@ -99,7 +103,7 @@ class FileList:
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
-        _open(Location.parse(self.path))
+        _open(Location.parse(self.path), self.row_format)
         if self.input_root is not None:
             Location.parse(self.input_root)
 
@@ -117,6 +121,14 @@ class FileList:
     def split_source(self) -> str | None:
         """The column of splits, for messages."""
         return f"the column {self.split_column or 'split'!r}"
+
+    @property
+    def row_format(self) -> RowFormat:
+        """Format of the rows, which the delimiter gives for a .txt file."""
+        if format_of(Location.parse(self.path).name) != "lines" or self.format.delimiter is None:
+            return self.format
+        by_tab = self.format.delimiter in ("\t", "\\t", "tab")
+        return dataclasses.replace(self.format, format="tsv" if by_tab else "csv")
 
     @property
     def root(self) -> Location:
@@ -151,7 +163,8 @@ class FileList:
             names = [name for name in names if name not in self.drop_columns]
             raise ConfigError(
                 f"found no column of paths in {self.path}: expected one of {', '.join(_PATHS)}; "
-                f"it has {quoted(names)}; name the column with --path-column"
+                f"it has {quoted(names)}; name the column with --path-column, or all columns with"
+                " --columns if it has no header line"
             )
         return roles
 
@@ -168,10 +181,14 @@ class FileList:
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
         root = self.root
-        file = _open(place)
+        file = _open(place, self.row_format)
         column_types = file.header()
         if column_types is None:
             column_types = infer_types(file, file.sections())
+        if not self.format.columns:
+            problem = delimiter_problem(list(column_types), f"the listing {place}")
+            if problem is not None:
+                raise ConfigError(problem)
         roles = self.roles(list(column_types))
         user_columns = roles.user_columns(list(column_types))
         others = [*user_columns, *([""] if "" in column_types else [])]
@@ -205,14 +222,16 @@ class FileList:
         self._notes[:] = named.note(root, place.name)
 
 
-def _open(place: Location) -> RowFile:
+def _open(place: Location, row_format: RowFormat) -> RowFile:
     """Open a listing. Raises ConfigError if its extension is not that of a listing."""
-    if RowFormat().recognizes(place.name):
-        file_format = RowFormat().resolve(place.path)
+    is_text = format_of(place.name) == "lines" and row_format.delimiter is None
+    if RowFormat().recognizes(place.name) and not is_text:
+        file_format = row_format.resolve(place.path, way_out="")
         if file_format.format in _FORMATS and file_format.compression in (None, "gz"):
             return open_rows(Origin(place=place, noun="listing"), file_format)
     raise ConfigError(
-        f"expected a listing in .csv, .tsv, .jsonl (each also .gz) or .parquet, got {place}"
+        "expected a listing in .csv, .tsv, .jsonl (each also .gz), .parquet, or in .txt with"
+        f" --delimiter, got {place}"
     )
 
 

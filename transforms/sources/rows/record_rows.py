@@ -23,11 +23,13 @@ from recordmill.transforms.sources.row_formats.column_types import (
     as_nullable,
     has_nan,
 )
+from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import type_mismatch
+from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
@@ -53,7 +55,6 @@ from recordmill.transforms.sources.rows.row_sections import (
     regroup,
 )
 
-DELIMITERS = ";\t|,"  # usual delimiters of columns
 BLANK = "blank"  # filter reason of rows that hold only delimiters
 LABELS = ("label", "class", "category", "target")
 
@@ -83,7 +84,8 @@ class RecordRows:
     label_column: by default 'label', 'class', 'category' or 'target', if there is such a column.
     split_column: by default 'split', if there is such a column. Without one, top-level folders or
       files that are named as splits give the split.
-    key_column: column of unique record keys; by default a key is FILE#ROW.
+    key_column: column of unique record keys, or several with commas between; by default the key is
+      a hash of the content.
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """
@@ -112,6 +114,15 @@ class RecordRows:
     def unique_keys(self) -> bool:
         """True if keys are unique by construction."""
         return self.key_column is None
+
+    @property
+    def keyed_by_content(self) -> bool:
+        """True without a key column; the keys that `read` yields are then FILE#ROW."""
+        return self.key_column is None
+
+    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the keys of rows by their content, string[n]."""
+        return content_keys.content_keys(rows, self.format.value_parser)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -177,6 +188,11 @@ class RecordRows:
         assert isinstance(layout, RowLayout)
         return regroup(self._read(sections, layout))
 
+    @property
+    def row_input(self) -> RowInput:
+        """The files of rows."""
+        return self._rows
+
     @functools.cached_property
     def _rows(self) -> RowInput:
         return RowInput(input=self.input, format=self.format)
@@ -227,13 +243,9 @@ class RecordRows:
 
     def _refuse_delimiter(self, names: Sequence[str]) -> None:
         """Raise ConfigError if the only column has a delimiter in its name."""
-        found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
-        if found and not self.format.columns:
-            shown = "tab" if found[0] == "\t" else repr(found[0])
-            raise ConfigError(
-                f"{self.input} has one column, {names[0]!r}: if it holds several, pass --delimiter"
-                f" {shown}; if not, rename it without {shown}"
-            )
+        problem = None if self.format.columns else delimiter_problem(names, str(self.input))
+        if problem is not None:
+            raise ConfigError(problem)
 
     def _refuse_missing(self, names: Collection[str]) -> None:
         """Raise ConfigError if `missing` names a column that does not exist."""

@@ -1,0 +1,144 @@
+"""Options that change labels, and that choose the records of a dataset by label, key or number."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import io
+from typing import Any
+
+import yaml
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options import values
+from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.labels_file import read_file
+
+SELECTION = Group(23, "Labels and selection of records")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectionConfig:
+    """Rules for labels, and the records to keep. They apply before splits are assigned."""
+
+    label_map: tuple[str, ...] = option(
+        (),
+        group=SELECTION,
+        parse=tuple,
+        repeat=True,
+        metavar="OLD=NEW,...|FILE",
+        help="Rename classes, or join several into one; an empty new name leaves their records out."
+        " FILE: a CSV file of old and new names, or YAML. May be repeated.",
+    )
+    fold_labels: bool = option(
+        False,
+        group=SELECTION,
+        shapes_bytes=True,
+        help="Join classes that differ only by case, surrounding spaces or Unicode form; their"
+        " names become lower case.",
+    )
+    include_labels: tuple[str, ...] = option(
+        (),
+        group=SELECTION,
+        shapes_bytes=True,
+        parse=values.names,
+        repeat=True,
+        metavar="NAME,...",
+        help="Keep only records of these classes.",
+    )
+    exclude_labels: tuple[str, ...] = option(
+        (),
+        group=SELECTION,
+        shapes_bytes=True,
+        parse=values.names,
+        repeat=True,
+        metavar="NAME,...",
+        help="Leave out records of these classes.",
+    )
+    exclude_keys: str | None = option(
+        None,
+        group=SELECTION,
+        metavar="FILE",
+        help="Leave out the records whose keys are in this file, one per line.",
+    )
+    limit: int | None = option(
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        help="Keep this many records, chosen by the hash of their keys: a quick trial. A larger"
+        " limit keeps the records of a smaller one.",
+    )
+    limit_per_class: int | None = option(
+        None, group=SELECTION, shapes_bytes=True, help="The same for each class."
+    )
+
+    def _check_selection(self) -> None:
+        for name in ("limit", "limit_per_class"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                flag = name.replace("_", "-")
+                raise ConfigError(f"--{flag}: expected 1 or more, got {value}")
+        if both := sorted({*self.include_labels} & {*self.exclude_labels}):
+            raise ConfigError(
+                f"--exclude-labels {both[0]}: contradicts --include-labels; leave one out"
+            )
+
+    def label_mapping(self) -> dict[str, str]:
+        """Return {label: new label} of --label-map. Raises ConfigError."""
+        mapping: dict[str, str] = {}
+        for text in self.label_map:
+            for old, new in _inline(text) if "=" in text else _pairs_of_file(text):
+                if mapping.setdefault(old, new) != new:
+                    raise ConfigError(
+                        f"--label-map: expected one new name for {old!r}, got {mapping[old]!r} and"
+                        f" {new!r}"
+                    )
+        return mapping
+
+    def selection_shaping(self) -> dict[str, Any]:
+        """Return the content of the files of these options, which shapes bytes. Raises ConfigError.
+
+        Options that are not given are left out.
+        """
+        shaping: dict[str, Any] = {}
+        if self.label_map:
+            shaping["label_map"] = self.label_mapping()
+        if self.exclude_keys is not None:
+            content = read_file("--exclude-keys", self.exclude_keys).encode()
+            shaping["exclude_keys"] = hashlib.sha256(content).hexdigest()
+        return shaping
+
+
+def _inline(text: str) -> list[tuple[str, str]]:
+    pairs = []
+    for part in text.split(","):
+        old, equals, new = part.rpartition("=")
+        if not equals or not old.strip():
+            raise ConfigError(f"--label-map: expected OLD=NEW,... or a file, got {text!r}")
+        pairs.append((old, new))
+    return pairs
+
+
+def _pairs_of_file(path: str) -> list[tuple[str, str]]:
+    content = read_file("--label-map", path)
+    if path.lower().endswith((".yaml", ".yml")):
+        try:
+            data = yaml.load(content, Loader=yaml.BaseLoader)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--label-map {path}: {' '.join(str(error).split())}") from error
+        if not isinstance(data, dict) or not all(isinstance(new, str) for new in data.values()):
+            raise ConfigError(f"--label-map {path}: expected lines of `old: new`")
+        return list(data.items())
+    pairs = []
+    for number, row in enumerate(csv.reader(io.StringIO(content, newline="")), 1):
+        if not row:
+            continue
+        if len(row) != 2:
+            raise ConfigError(
+                f"--label-map {path}: expected two columns, old and new, got {len(row)} in line"
+                f" {number}"
+            )
+        if number > 1 or [name.strip().lower() for name in row] != ["old", "new"]:
+            pairs.append((row[0], row[1]))
+    return pairs

@@ -1,0 +1,289 @@
+"""Headers, delimiters, quotes and encodings of input files, through the command line."""
+
+import itertools
+import pathlib
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from recordmill.pipelines.cli import main
+from tests.folders import make_folder
+from tests.image_runs import Made, encoders_kept, run
+
+RANDOM = random.Random(5)
+DECIMALS = [[f"{RANDOM.random():.2f}" for _ in range(3)] for _ in range(40)]
+CLASSES = ("cp", "im", "pp")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+def table(path: pathlib.Path, rows) -> pathlib.Path:
+    path.write_text("".join(f"{','.join(map(str, row))}\n" for row in rows))
+    return path
+
+
+def rows_of(folder: pathlib.Path, *argv: object) -> dict[str, int]:
+    """{reason: rows} of the ledger of a table, with the written ones as 'written'."""
+    assert run("table", "--output", folder, *argv) == 0
+    inputs = Made(folder).manifest.ledger.inputs
+    return {"written": sum(1 for _ in records(folder)), "rejected": inputs.rejected}
+
+
+def records(folder: pathlib.Path) -> list[str]:
+    made = Made(folder)
+    return [key for split in made.manifest.splits for key, _ in made.examples(split)]
+
+
+def ecoli():
+    return [(f"ID{n}", *row, CLASSES[n % 3]) for n, row in enumerate(DECIMALS)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (ecoli(), ["stand over numbers", "--columns c1,c2,c3,c4,c5 (5 names)"]),
+        ([("0.5", "0.5", "cp"), *((*row[:2], "im") for row in DECIMALS)], ["stand over numbers"]),
+        (
+            [("pe"[n % 2], "xb"[n % 2], "sy"[n // 2 % 2]) for n in range(20)],
+            ["'p', 'x', 's' are values of other rows", "--columns c1,c2,c3 (3 names)"],
+        ),
+        (
+            [(f"2020-01-{n:02}", "abc"[n % 3] * n) for n in range(1, 20)],
+            ["'2020-01-01' stands over dates"],
+        ),
+        ([(f"{n}", *range(n, n + 7)) for n in range(5, 30)], ["--columns c1,c2,...,c8 (8 names)"]),
+    ],
+)
+def test_data_in_the_first_row_is_an_error_that_names_columns(rows, words, tmp_path, capsys):
+    source = table(tmp_path / "t.csv", rows)
+    assert run("table", "--input", source, "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    for word in ["looks like data, not like column names", "--header yes", *words]:
+        assert word in error
+
+
+def test_columns_keep_the_first_row_and_header_yes_takes_it_as_names(tmp_path):
+    source = table(tmp_path / "t.csv", ecoli())
+    names = ("--columns", "id,a,b,c,label")
+    assert rows_of(tmp_path / "a", "--input", source, *names) == {"written": 40, "rejected": 0}
+    yes = rows_of(tmp_path / "b", "--input", source, "--header", "yes")
+    assert yes == {"written": 39, "rejected": 0}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("country", 1990, 1991, 1992),
+        ("", 0, 1, 2),
+        ("place", "2020-01-01", "2020-01-02", "2020-01-03"),
+        ("place", "7.5", "b", "c"),
+        ("1", "x", "y", "z"),
+    ],
+)
+def test_real_headers_are_no_error(header, tmp_path):
+    rows = [header, *((f"c{n}", n, 2 * n, 3 * n) for n in range(20))]
+    found = rows_of(tmp_path / "out", "--input", table(tmp_path / "t.csv", rows))
+    assert found == {"written": 20, "rejected": 0}
+
+
+def test_a_header_repeated_inside_a_file_is_no_data(tmp_path):
+    rows = [("name", "kind"), *((f"c{n}", f"k{n}") for n in range(20))]
+    source = table(tmp_path / "t.csv", [*rows, *rows, *rows])
+    assert rows_of(tmp_path / "out", "--input", source)["written"] == 62
+
+
+def test_names_of_columns_are_trimmed(tmp_path):
+    rows = [(" x ", " label"), *((n, "ab"[n % 2]) for n in range(20))]
+    source = table(tmp_path / "t.csv", rows)
+    given = ("--input", source, "--zscore", "x", "--label-column", "label")
+    assert rows_of(tmp_path / "out", *given)["written"] == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "option"),
+    [
+        ("a b c\n" + "1 2 3\n" * 9, "each row has 2 spaces", ("--delimiter", " ")),
+        ("# by x\na,b,c\n" + "1,2,3\n" * 9, "if it is a comment, pass --comment '#'",
+         ("--comment", "#")),
+    ],
+)  # fmt: skip
+def test_first_lines_that_do_not_fit_the_rows_get_a_hint(text, words, option, tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(text)
+    given = ("--input", tmp_path / "t.csv")
+    assert run("table", *given, "--output", tmp_path / "out") == 2
+    assert words in capsys.readouterr().err
+    assert rows_of(tmp_path / "out", *given, *option) == {"written": 9, "rejected": 0}
+
+
+def test_texts_with_spaces_and_headers_with_a_number_sign_are_no_error(tmp_path):
+    counted = itertools.cycle(["one", "one two", "one two three"])
+    texts = [("the text",), *((next(counted),) for _ in range(20))]
+    assert rows_of(tmp_path / "a", "--input", table(tmp_path / "a.csv", texts))["written"] == 20
+    rows = [("#chrom", "pos"), *((f"c{n}", n) for n in range(20))]
+    assert rows_of(tmp_path / "b", "--input", table(tmp_path / "b.csv", rows))["written"] == 20
+
+
+def test_header_yes_with_columns_is_an_error(tmp_path, capsys):
+    source = table(tmp_path / "t.csv", ecoli())
+    given = ("--input", source, "--output", tmp_path / "out")
+    argv = ["table", *map(str, given), "--header", "yes", "--columns", "a"]
+    assert main(argv) == 2
+    assert "--header yes: --columns names the columns" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> pathlib.Path:
+    return make_folder(tmp_path_factory.mktemp("input") / "photos", {"ant": 6, "bee": 6})
+
+
+def listing(photos: pathlib.Path, name: str, text: str, encoding: str = "utf-8") -> pathlib.Path:
+    """A listing beside the images; {path} and {label} stand in `text` for a row's cells."""
+    files = sorted(photos.glob("*/*.*"))
+    head, row = text.split("\n")
+    paths = [(file.relative_to(photos.parent), file.parent.name) for file in files]
+    rows = [row.format(path=path, label=label) for path, label in paths]
+    place = photos.parent / name
+    place.write_bytes("".join(f"{one}\n" for one in [head, *rows] if one).encode(encoding))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "encoding", "options"),
+    [
+        ("none.csv", "\n{path},{label}", "utf-8", "--columns path,label"),
+        ("tab.txt", "path\tlabel\n{path}\t{label}", "utf-8", "--delimiter tab"),
+        ("space.txt", "\n{path} {label}", "utf-8", "--delimiter= --columns path,label"),
+        ("semi.csv", "path;label\n{path};{label}", "utf-8", "--delimiter ;"),
+        ("wide.csv", "path,label\n{path},{label}", "utf-16", "--encoding utf-16"),
+        ("quoted.tsv", 'path\tlabel\n"{path}"\t"{label}"', "utf-8", "--quoting on"),
+        ("loose.csv", "path,label\n {path} , {label} ", "utf-8", "--trim"),
+        ("noted.csv", "path,label\n{path},{label}", "utf-8", "--comment #"),
+        ("2020.csv", "path,label,7\n{path},{label},8", "utf-8", "--header yes"),
+    ],
+)
+def test_listings_are_read_with_the_options_of_rows(
+    name, text, encoding, options, photos, tmp_path
+):
+    argv = ["--delimiter= " if one == "--delimiter=" else one for one in options.split()]
+    place = listing(photos, name, text, encoding)
+    if "--comment" in options:
+        place.write_text("# by x\n" + place.read_text())
+    argv = ["images", "--input", place, *argv]
+    assert run(*argv, "--output", tmp_path / "out", "--size", 16) == 0
+    made = Made(tmp_path / "out")
+    assert len(records(made.folder)) == 12
+    assert sorted(made.manifest.labels or ()) == ["ant", "bee"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "argv", "words"),
+    [
+        ("a.csv", "\n{path},of {path}", [], "with --columns if it has no header line"),
+        ("b.csv", "path;label\n{path};{label}", [], "pass --delimiter ';'"),
+        ("c.txt", "path\tlabel\n{path}\t{label}", [], "or in .txt with --delimiter, got"),
+        ("d.csv", "path,7\n{path},8", [], "'7' stands over numbers"),
+        ("e.jsonl", "\nx", ["--columns", "path"], "is read as jsonl: leave it out\n"),
+    ],
+)
+def test_listings_get_hints(name, text, argv, words, photos, tmp_path, capsys):
+    place = listing(photos, name, text)
+    assert run("images", "--input", place, "--output", tmp_path / "out", *argv) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    ["--columns path", "--delimiter ;", "--encoding latin-1", "--quoting on", "--header yes",
+     "--comment #", "--trim"],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["images", "video", "arrays"])
+def test_options_of_listings_are_refused_for_a_folder(command, argv, photos, tmp_path, capsys):
+    output = ("--output", tmp_path / "out")
+    assert run(command, "--input", photos, *output, *argv.split()) == 2
+    error = capsys.readouterr().err
+    assert f"{argv.split()[0]} applies to listings" in error
+
+
+def words(count: int) -> str:
+    return " ".join(RANDOM.choice(["great", "film", "bad", "plot"]) for _ in range(count))
+
+
+QUOTED = "id\ttext\tlabel\n" + "".join(
+    f'{n}\t"{words(3)}{chr(9) + words(2) if n % 4 else ""}"\t{"ab"[n % 2]}\n' for n in range(200)
+)
+ACCENTS = "id,text,label\n" + "".join(
+    f"{n},{words(2)} {'é' if n % 4 else 'e'},{'ab'[n % 2]}\n" for n in range(200)
+)
+COMMAS = "id;text,x;label\n" + "".join(
+    f"{n};{words(2)}, {words(2)}, {n};{'ab'[n % 2]}\n" for n in range(200)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "advice", "option"),
+    [
+        (
+            "q.tsv",
+            QUOTED.encode(),
+            "75% of the rows of q.tsv have another number of columns; with --quoting on all 200"
+            " rows can be read",
+            ("--quoting", "on"),
+        ),
+        (
+            "l.csv",
+            ACCENTS.encode("cp1252"),
+            "75% of the rows of l.csv are not UTF-8; with --encoding cp1252 all 200 rows can be"
+            " read",
+            ("--encoding", "cp1252"),
+        ),
+        (
+            "l.csv",
+            ACCENTS.replace("é", "\x81").encode("latin-1"),
+            "are not UTF-8; with --encoding latin-1 all 200 rows can be read",
+            ("--encoding", "latin-1"),
+        ),
+        (
+            "s.csv",
+            COMMAS.encode(),
+            "100% of the rows of s.csv have another number of columns; with --delimiter ';' all"
+            " 200 rows can be read",
+            ("--delimiter", ";"),
+        ),
+    ],
+)
+def test_a_run_with_too_many_rejects_names_the_option_that_reads_them(
+    name, content, advice, option, tmp_path, capsys
+):
+    (tmp_path / name).write_bytes(content)
+    given = ("--input", tmp_path / name)
+    assert run("table", *given, "--output", tmp_path / "out") == 1
+    assert advice in capsys.readouterr().err
+    found = rows_of(tmp_path / "good", *given, *option)
+    assert found == {"written": 200, "rejected": 0}
+
+
+def test_rejects_that_no_option_reads_get_no_advice(tmp_path, capsys):
+    text = "a,b\n" + "1,2\n" * 50 + "1,2,3\n" * 50
+    (tmp_path / "t.csv").write_text(text)
+    assert run("table", "--input", tmp_path / "t.csv", "--output", tmp_path / "out") == 1
+    assert "or raise --max-reject-fraction\n" in capsys.readouterr().err
+
+
+def test_a_listing_with_too_many_rejects_names_the_option_that_reads_them(photos, tmp_path, capsys):
+    place = listing(photos, "accents.csv", "path,label\n{path},{label}é", "cp1252")
+    place.write_bytes(place.read_bytes().replace(b"bee\xe9", b"bee"))
+    assert run("images", "--input", place, "--output", tmp_path / "out") == 1
+    assert "with --encoding cp1252 all 12 rows can be read" in capsys.readouterr().err
+
+
+def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
+    (tmp_path / "t.tsv").write_text('"id"\t"label"\n' + '"1"\t"a"\n' * 9)
+    given = ("--input", tmp_path / "t.tsv")
+    assert run("table", *given, "--output", tmp_path / "out") == 2
+    assert 'all names are in quotes, such as "id": if quotes enclose' in capsys.readouterr().err
+    assert rows_of(tmp_path / "out", *given, "--quoting", "on")["written"] == 9

@@ -1,0 +1,227 @@
+"""Labels that are renamed, joined and left out, and samples of records, by data type."""
+
+import itertools
+import pathlib
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.folders import make_picture
+from tests.image_runs import Made, encoders_kept, make, run
+from tests.video_files import make_film
+
+# Spellings of three classes, and the number of files of each.
+LABELS = {"anger": 4, "ANGER": 2, " Anger": 2, "joy": 5, "30": 3}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes():
+    with encoders_kept():
+        yield
+
+
+def folder_of(write: Callable[[pathlib.Path, int], None]) -> Callable[[pathlib.Path], object]:
+    """An input of a folder for each class."""
+
+    def fill(root: pathlib.Path) -> pathlib.Path:
+        for label, count in LABELS.items():
+            (root / label).mkdir(parents=True)
+            for number in range(count):
+                write(root / label / f"{number}", number)
+        return root
+
+    return fill
+
+
+def picture(path: pathlib.Path, number: int) -> None:
+    make_picture(path.with_suffix(".png"), number)
+
+
+def clip(path: pathlib.Path, number: int) -> None:
+    make_film(path.with_suffix(".mp4"), 4, offset=number)
+
+
+def rows(root: pathlib.Path) -> pathlib.Path:
+    lines = [
+        f"text {n} of {label},{label}" for label, count in LABELS.items() for n in range(count)
+    ]
+    root.mkdir()
+    (root / "a.csv").write_text("\n".join(["text,label", *lines]))
+    return root / "a.csv"
+
+
+def series(root: pathlib.Path) -> pathlib.Path:
+    """A window of two rows for each record of the others."""
+    root.mkdir()
+    lines = ["time,x,label,name"]
+    for label, count in LABELS.items():
+        lines += [f"2026-01-01 00:00:{n:02},{n},{label},{label}" for n in range(count * 2)]
+    (root / "a.csv").write_text("\n".join(lines))
+    return root / "a.csv"
+
+
+KINDS = {
+    "images": (folder_of(picture), ()),
+    "arrays": (folder_of(lambda path, n: np.save(path, np.arange(n, n + 3))), ()),
+    "text": (folder_of(lambda path, n: path.with_suffix(".txt").write_text(f"text {n}")), ()),
+    "table": (rows, ()),
+    "sensor": (series, ("--time-column", "time", "--window", "2", "--series-column", "name")),
+    "video": (folder_of(clip), ("--clip-frames", "4", "--size", "16")),
+}
+
+
+@pytest.fixture(params=KINDS)
+def write(request, tmp_path):
+    """Makes a dataset of one data type, with options; its splits are train alone."""
+    fill, options = KINDS[request.param]
+    place = fill(tmp_path / "in")
+    (tmp_path / "keys").write_text("")
+
+    def made(*argv: object) -> Made:
+        fixed = ("--input", place, *options, "--splits", "train=1", "--overwrite")
+        return make(tmp_path / "out", *fixed, *argv, command=request.param)
+
+    return made
+
+
+def classes(dataset: Made) -> dict[str, int]:
+    return dict(Counter(row["label"] for row in dataset.index("train")))
+
+
+def test_classes_as_they_are_and_a_note(write):
+    dataset = write()
+    assert classes(dataset) == LABELS
+    assert [str(note) for note in dataset.manifest.notes if note.code == "labels-alike"] == [
+        "5 classes are 3 if case, surrounding spaces and Unicode form do not count: ' Anger' and"
+        " 'ANGER' and 'anger'; --fold-labels or --label-map joins them"
+    ]
+
+
+def test_folded_classes(write):
+    dataset = write("--fold-labels")
+    assert classes(dataset) == {"anger": 8, "joy": 5, "30": 3}
+    assert not [note for note in dataset.manifest.notes if note.code == "labels-alike"]
+
+
+def test_mapped_classes(write):
+    dataset = write("--label-map", "ANGER=anger, Anger=anger,joy=")
+    assert classes(dataset) == {"anger": 8, "30": 3}
+    ledger = dataset.manifest.ledger
+    assert ledger.inputs.filtered + ledger.records.filtered == 5
+
+
+def test_a_map_in_a_file(tmp_path):
+    argv = ("--input", rows(tmp_path / "in"), "--splits", "train=1")
+    given = ("--label-map", "ANGER=anger, Anger=anger,joy=")
+    digest = make(tmp_path / "inline", *argv, *given, command="table").manifest.digest
+    (tmp_path / "map.csv").write_text("old,new\nANGER,anger\n Anger,anger\njoy,\n")
+    (tmp_path / "map.yaml").write_text("ANGER: anger\n' Anger': anger\njoy: ''\n")
+    for name in ("map.csv", "map.yaml"):
+        again = make(
+            tmp_path / f"of {name}", *argv, "--label-map", tmp_path / name, command="table"
+        )
+        assert again.manifest.digest == digest
+    given = ("--fold-labels", "--label-map", "ANGER=rage")
+    folded = make(tmp_path / "folded", *argv, *given, command="table")
+    assert classes(folded) == {"rage": 8, "joy": 5, "30": 3}
+
+
+def test_included_and_excluded_classes(write):
+    kept = write("--include-labels", "joy,30")
+    assert classes(kept) == {"joy": 5, "30": 3}
+    left = write("--exclude-labels", "joy", "--exclude-labels", "30")
+    assert classes(left) == {label: n for label, n in LABELS.items() if label not in ("joy", "30")}
+    ledger = left.manifest.ledger
+    assert ledger.inputs.filtered + ledger.records.filtered == 8
+
+
+def test_excluded_keys(write, tmp_path):
+    keys = sorted(write().keys("train"))
+    left_out = tmp_path / "left_out"
+    left_out.write_text("\n".join([*keys[:3], "of no record"]))
+    dataset = write("--exclude-keys", left_out)
+    assert dataset.keys("train") == set(keys[3:])
+    assert [str(note) for note in dataset.manifest.notes if note.code == "keys-not-met"] == [
+        "1 of 4 keys of --exclude-keys belong to no record"
+    ]
+
+
+def test_a_larger_sample_keeps_the_records_of_a_smaller_one(write):
+    whole = write().keys("train")
+    samples = [write("--limit", limit).keys("train") for limit in (4, 9, 100)]
+    assert [len(sample) for sample in samples] == [4, 9, 16]
+    assert all(small <= large for small, large in itertools.pairwise(samples))
+    assert samples[-1] == whole
+    assert write("--limit", 9, "--seed", 5).keys("train") == samples[1]
+
+
+def test_a_sample_of_each_class(write):
+    few = write("--limit-per-class", 2)
+    assert classes(few) == dict.fromkeys(LABELS, 2)
+    small = few.keys("train")
+    more = write("--limit-per-class", 3)
+    assert classes(more) == {label: min(n, 3) for label, n in LABELS.items()}
+    large = more.keys("train")
+    assert small < large
+    both = write("--limit-per-class", 3, "--limit", 5)
+    assert both.keys("train") < large
+    assert len(both.keys("train")) == 5
+
+
+def test_splits_and_balance_are_those_of_what_is_left(tmp_path):
+    place = rows(tmp_path / "in")
+    argv = ("--input", place, "--fold-labels", "--exclude-labels", "30", "--limit-per-class", 4,
+            "--splits", "train=0.5,test=0.5", "--stratify", "--balance", "oversample")  # fmt: skip
+    dataset = make(tmp_path / "out", *argv, command="table")
+    counts = {name: dict(split.classes) for name, split in dataset.manifest.splits.items()}
+    assert counts == {"train": {"anger": 2, "joy": 2}, "test": {"anger": 2, "joy": 2}}
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (("--exclude-labels", "jy"), 1, "--exclude-labels jy: no record has this class (did you"
+         " mean 'joy'?); the classes are  Anger, 30, ANGER, anger, joy"),
+        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; the"),
+        (("--include-labels", "a", "--exclude-labels", "a"), 2, "contradicts --include-labels"),
+        (("--label-map", "a=b,a=c"), 2, "expected one new name for 'a', got 'b' and 'c'"),
+        (("--label-map", "=b"), 2, "expected OLD=NEW,... or a file, got '=b'"),
+        (("--label-map", "gone.csv"), 2, "--label-map: cannot read 'gone.csv'"),
+        (("--exclude-keys", "gone"), 2, "--exclude-keys: cannot read 'gone'"),
+        (("--limit", "0"), 2, "--limit: expected 1 or more, got 0"),
+        (("--limit-per-class", "-1"), 2, "--limit-per-class: expected 1 or more, got -1"),
+    ],
+)  # fmt: skip
+def test_options_that_fit_no_class(argv, code, said, tmp_path, capsys):
+    place = rows(tmp_path / "in")
+    assert run("table", "--input", place, "--output", tmp_path / "out", *argv) == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("map.csv", "a,b\na,b,c\n", "expected two columns, old and new, got 3 in line 2"),
+        ("map.yaml", "- a\n- b\n", "expected lines of `old: new`"),
+        ("map.yml", "a: [b]\n", "expected lines of `old: new`"),
+        ("map.yml", "a: [b\n", "while parsing"),
+    ],
+)
+def test_files_that_are_no_map(name, content, said, tmp_path, capsys):
+    place = rows(tmp_path / "in")
+    (tmp_path / name).write_text(content)
+    argv = ("--input", place, "--output", tmp_path / "out", "--label-map", tmp_path / name)
+    assert run("table", *argv) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_other_content_of_a_file_is_another_job(tmp_path, capsys):
+    place = rows(tmp_path / "in")
+    (tmp_path / "map.csv").write_text("joy,fun\n")
+    argv = ("--input", place, "--output", tmp_path / "out", "--label-map", tmp_path / "map.csv")
+    assert run("table", *argv) == 0
+    (tmp_path / "map.csv").write_text("joy,glee\n")
+    assert run("table", *argv) == 2
+    assert "(--label-map was {'joy': 'fun'}, is {'joy': 'glee'})" in capsys.readouterr().err

@@ -1,0 +1,164 @@
+"""Rules for labels and keys: a pure step on rows, wherever they are listed or read."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import Reason, Reject
+from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.unicode_tables import map_texts
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+
+
+class Selected(NamedTuple):
+    """Rows that rules keep. filtered: {option, with the class if it names one: rows left out}."""
+
+    rows: pa.RecordBatch
+    rejects: Sequence[Reject] = ()
+    filtered: Mapping[str, int] = {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelRules:
+    """Rules for the rows of a run, applied in this order.
+
+    fold: labels become lower case, without spaces around them and in Unicode's form NFC.
+    mapping: (label, new label) pairs; rows whose new label is empty are left out.
+    allowed: labels of --labels-file; rows of others are rejected. None allows all.
+    included: labels to keep; empty keeps all. excluded: labels to leave out. All labels are those
+      after folding and mapping.
+    excluded_keys: file of keys to leave out, one per line; its content must not change.
+    """
+
+    fold: bool = False
+    mapping: tuple[tuple[str, str], ...] = ()
+    allowed: tuple[str, ...] | None = None
+    included: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    excluded_keys: str | None = None
+
+    @property
+    def leaves_out(self) -> bool:
+        """True if records are left out by their class or key."""
+        return bool(self.included or self.excluded or self.excluded_keys)
+
+    @property
+    def of_rows(self) -> LabelRules:
+        """The rules for rows that windows are cut from: all but those that leave rows out."""
+        left_out = {old for old, new in self.mapping if not new}
+        mapping = tuple(one for one in self.mapping if one[0] not in left_out)
+        return LabelRules(fold=self.fold, mapping=mapping, allowed=self.allowed)
+
+    @property
+    def of_windows(self) -> LabelRules:
+        """The rules for windows: those that leave records out."""
+        return dataclasses.replace(
+            self,
+            fold=False,
+            mapping=tuple(one for one in self.mapping if not one[1]),
+            allowed=None,
+        )
+
+    def apply(self, rows: pa.RecordBatch) -> Selected:
+        """Return the rows with their new labels, and those left out.
+
+        rows: with the columns `__key__` and `__label__`.
+        """
+        if self == LabelRules():
+            return Selected(rows)
+        filtered: Counter[str] = Counter()
+        if self.excluded_keys is not None:
+            known = pc.is_in(rows[batch.KEY], value_set=read_keys(self.excluded_keys))
+            filtered["exclude-keys"] = int(pc.sum(known).as_py() or 0)
+            rows = rows.filter(pc.invert(known))
+        codes, names = batch.encode(rows[batch.LABEL])
+        new, why = self._outcomes(names)
+        if new != names.to_pylist():
+            labels = pa.array([*new, None], pa.string()).take(pa.array(codes % (len(new) + 1)))
+            rows = batch.set_column(rows, batch.LABEL, labels)
+        reasons = [*why, self._without_label]
+        for code in np.flatnonzero([reason is not None for reason in reasons]).tolist():
+            count = int((codes % len(reasons) == code).sum())
+            filtered[str(reasons[code])] += count
+        kept = np.array([reason is None for reason in reasons])[codes % len(reasons)]
+        rows = rows if kept.all() else rows.filter(pa.array(kept))
+        rows, rejects = self._reject_unknown(rows)
+        return Selected(rows, rejects, {name: n for name, n in sorted(filtered.items()) if n})
+
+    @property
+    def _without_label(self) -> str | None:
+        """The reason to leave out rows without a label."""
+        return "include-labels" if self.included else None
+
+    def _outcomes(self, names: pa.Array) -> tuple[list[str | None], list[str | None]]:
+        """Return the new label of each label, and why its rows are left out, if they are."""
+        folded = fold_labels(names) if self.fold else names.to_pylist()
+        mapping = dict(self.mapping)
+        if self.fold:
+            olds = fold_labels(pa.array([*mapping], pa.string()))
+            mapping = dict(zip(olds, mapping.values(), strict=True))
+        new: list[str | None] = []
+        why: list[str | None] = []
+        for label in folded:
+            mapped = mapping.get(label, label)
+            new.append(mapped or None)
+            if not mapped:
+                why.append(f"label-map {label}")
+            elif self.included and mapped not in self.included:
+                why.append("include-labels")
+            else:
+                why.append(f"exclude-labels {mapped}" if mapped in self.excluded else None)
+        return new, why
+
+    def _reject_unknown(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Reject]]:
+        if self.allowed is None:
+            return rows, []
+        known = pc.is_in(rows[batch.LABEL], value_set=pa.array([*self.allowed, None], pa.string()))
+        others = rows.filter(pc.invert(known))
+        rejects = [
+            Reject(key, "read", Reason.BAD_VALUE, f"label {label!r} is not in the labels file")
+            for key, label in zip(
+                others[batch.KEY].to_pylist(), others[batch.LABEL].to_pylist(), strict=True
+            )
+        ]
+        return rows.filter(known), rejects
+
+
+def class_order(labels: Iterable[str]) -> list[str]:
+    """Return classes in the order of their numbers: as integers if all are, otherwise as text."""
+    texts = sorted(labels)
+    return sorted(texts, key=int) if are_integers(texts) else texts
+
+
+def are_integers(labels: Collection[str]) -> bool:
+    """Return whether all labels are integers, in decimal digits."""
+    return all(_INTEGER.fullmatch(label) for label in labels)
+
+
+def fold_labels(labels: pa.Array) -> list[str]:
+    """Return labels in lower case, without spaces around them and in Unicode's form NFC."""
+    return map_texts(_fold, labels)
+
+
+def _fold(label: str) -> str:
+    return unicodedata.normalize("NFC", label.strip().casefold())
+
+
+@functools.lru_cache(maxsize=1)
+def read_keys(path: str) -> pa.Array:
+    """Return the keys in a file, one per line: string[n]."""
+    lines = Location.parse(path).read_bytes().decode().split("\n")
+    keys = {key for line in lines if (key := line.removesuffix("\r"))}
+    return pa.array(sorted(keys), pa.string())

@@ -1,0 +1,144 @@
+"""Check of the first row of a CSV or TSV file: whether it names the columns or is data."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.transforms.sources.row_formats.row_file import Rows
+
+DELIMITERS = ";\t|,"  # usual delimiters of columns
+_NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
+_DATE = r"^(\d{4}-\d\d?-\d\d?|\d\d?[/.]\d\d?[/.]\d{2,4})([ T]|$)"
+_MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
+_MOST = 0.95  # of the values of a column have its form
+_YEARS = range(1800, 2101)
+_SHOWN = 3  # names in a message
+
+
+def data_in_header(names: Sequence[str], rows: pa.RecordBatch) -> str | None:
+    """Return why the first row looks like data, None if it looks like column names.
+
+    A text over numbers or over dates is a column name. Without any, a number over numbers is data,
+    and so is a value that occurs again in half of the columns.
+
+    Args:
+      names: the cells of the first row.
+      rows: some rows below, string[n] each.
+    """
+    columns = [pc.utf8_trim_whitespace(column).drop_null() for column in rows.columns]
+    if not len(rows):
+        return None
+    over: dict[str, list[str]] = {"numbers": [], "dates": []}
+    for name, column in zip(names, columns, strict=True):
+        for kind, form in (("numbers", _NUMBER), ("dates", _DATE)):
+            if name.lower() in _MISSING or _share(column, form) < _MOST:
+                continue
+            if not _share(pa.array([name]), form):
+                return None
+            over[kind].append(name)
+    if over["dates"] or (over["numbers"] and not _is_sequence(over["numbers"])):
+        kind = "numbers" if over["numbers"] else "dates"
+        return f"{_quoted(over[kind])} {'stands' if len(over[kind]) == 1 else 'stand'} over {kind}"
+    again = _values_again(names, columns, rows)
+    if len(names) > 1 and 2 * len(again) >= len(names):
+        return f"{_quoted(again)} {'is a value' if len(again) == 1 else 'are values'} of other rows"
+    return None
+
+
+def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | None:
+    """Return what the first row should be if its columns are not those of the rows below.
+
+    rows: the rows below, as parsed with these names. quotes: whether quotes enclose values.
+    """
+    if not quotes and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+        return (
+            f"all names are in quotes, such as {names[0]}: if quotes enclose values, pass"
+            " --quoting on"
+        )
+    if names[0].startswith("#"):
+        wrong = sum("columns" in bad.why for bad in rows.bad)
+        if wrong > len(rows.columns):
+            return (
+                "the first line begins with '#', and the rows below have another number of"
+                " columns: if it is a comment, pass --comment '#'"
+            )
+    if len(names) == 1 and len(rows.columns):
+        counts = {text.count(" ") for text in rows.columns[0].drop_null().to_pylist()}
+        spaces = names[0].count(" ")
+        if spaces and counts == {spaces}:
+            return (
+                f"it has one column, {names[0]!r}, and each row has {spaces} spaces: if they"
+                " divide columns, pass --delimiter ' '"
+            )
+    return None
+
+
+def delimiter_problem(names: Sequence[str], where: str) -> str | None:
+    """Return a message if the only column has a delimiter in its name."""
+    found = [one for one in DELIMITERS if one in names[0]] if len(names) == 1 else []
+    if not found:
+        return None
+    shown = "tab" if found[0] == "\t" else repr(found[0])
+    return (
+        f"{where} has one column, {names[0]!r}: if it holds several, pass --delimiter"
+        f" {shown}; if not, rename it without {shown}"
+    )
+
+
+def example_names(count: int) -> str:
+    """Return an example of names for that many columns, as --columns takes them."""
+    names = [f"c{number}" for number in range(1, count + 1)]
+    return ",".join(names if count <= 5 else [*names[:2], "...", names[-1]])
+
+
+def repeated(names: Sequence[str]) -> list[str]:
+    """Return the names that occur more than once."""
+    return [name for name, count in collections.Counter(names).items() if count > 1]
+
+
+def _share(column: pa.Array, form: str) -> float:
+    """Return the share of the values that have a form, 0 for a column without values."""
+    if not len(column):
+        return 0.0
+    matches = pc.match_substring_regex(column, form)
+    return float(pc.mean(matches.cast(pa.int8())).as_py())
+
+
+def _is_sequence(names: Sequence[str]) -> bool:
+    """Return whether names are years, or the numbers from 0 that pandas writes as names."""
+    if len(names) < 2 or not all(name.isdecimal() for name in names):
+        return False
+    numbers = [int(name) for name in names]
+    steps = set(np.diff(numbers).tolist())
+    if len(steps) != 1 or steps == {0}:
+        return False
+    return all(one in _YEARS for one in numbers) or (numbers[0] == 0 and steps == {1})
+
+
+def _values_again(
+    names: Sequence[str], columns: Sequence[pa.Array], rows: pa.RecordBatch
+) -> list[str]:
+    """Return the names that are values of their columns, not counting repeated headers."""
+    equal = np.ones(len(rows), np.bool_)
+    for name, column in zip(names, rows.columns, strict=True):
+        trimmed = pc.utf8_trim_whitespace(column)
+        equal &= np.asarray(pc.equal(trimmed, name).fill_null(name == ""))
+    repeats = int(equal.sum())
+    return [
+        name
+        for name, column in zip(names, columns, strict=True)
+        if name.lower() not in _MISSING
+        and int(pc.sum(pc.equal(column, name)).as_py() or 0) > repeats + 1
+    ]
+
+
+def _quoted(names: Sequence[str]) -> str:
+    """Return the first names, in quotes."""
+    shown = [repr(name) for name in names[:_SHOWN]]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(shown) + more

@@ -1,0 +1,152 @@
+"""Advice for files of rows that were read with the wrong quoting, encoding or delimiter.
+
+Once a run is refused for its rejects, the start of the file with the most of them is read again
+with each alternative; the advice names the option that reads it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.storage.files import Location, StorageError
+from recordmill.transforms.model import limits
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
+from recordmill.transforms.sources.row_formats.header_check import DELIMITERS
+from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin
+from recordmill.transforms.sources.row_formats.row_format import DELIMITED, TEXT, UTF8, RowFormat
+from recordmill.transforms.sources.row_formats.text_files import TextFile
+from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.rows.joined_listings import JoinedListings
+from recordmill.transforms.sources.rows.record_rows import RecordRows
+
+_ENCODINGS = (UTF8, "utf-16", "cp1252", "latin-1")
+_END = 1 << 62  # after the end of any file
+_LARGEST_BAD = 0.01  # share of rows that may remain unreadable
+
+
+class _Reading(NamedTuple):
+    """Rows at the start of a file. bad: messages of those that cannot be read, by count."""
+
+    good: int
+    bad: collections.Counter[str]
+    columns: int
+    whole: bool
+
+    @property
+    def rows(self) -> int:
+        return self.good + self.bad.total()
+
+
+def reading_advice(source: object, rejects: Sequence[Reject]) -> str | None:
+    """Return a sentence on the option that reads the rejected rows, None if no option does."""
+    files = collections.Counter(
+        reject.key.rpartition("#")[0] for reject in rejects if reject.reason == Reason.BAD_VALUE
+    )
+    if not files:
+        return None
+    try:
+        found = _file(source, files.most_common(1)[0][0])
+        return None if found is None else _advice(*found)
+    except (ConfigError, RecordError, StorageError):
+        return None  # the verdict has to be shown in any case
+
+
+def _file(source: object, name: str) -> tuple[str, Origin, RowFormat] | None:
+    """Return the file of that key, how to open it, and its format."""
+    if isinstance(source, RecordRows):
+        for one in source.row_input.find():
+            if isinstance(one, tuple) and isinstance(one[0], File) and one[0].key == name:
+                origin = Origin(
+                    place=Location.parse(one[0].path), size=one[0].size, mtime=one[0].mtime
+                )
+                return name, origin, source.format
+    lists = source.lists if isinstance(source, JoinedListings) else (source,)
+    for listing in lists:
+        if isinstance(listing, FileList):
+            place = Location.parse(listing.path)
+            if name.endswith(place.name):
+                return name, Origin(place=place, noun="listing"), listing.row_format
+    return None
+
+
+def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
+    found = row_format.resolve(name)
+    if found.format not in TEXT:
+        return None
+    before = _read(origin, row_format, name)
+    if before is None or not before.bad:
+        return None
+    undecodable = sum(n for why, n in before.bad.items() if "columns" not in why)
+    is_wide = undecodable < before.bad.total() - undecodable
+    for option, other in _alternatives(row_format, name, by_columns=is_wide):
+        after = _read(origin, other, name)
+        if (
+            after is not None
+            and after.good > before.good
+            and after.bad.total() <= _LARGEST_BAD * after.rows
+            and (after.columns > 1 or before.columns == 1)
+        ):
+            fault = (
+                "have another number of columns" if is_wide else f"are not {found.encoding.upper()}"
+            )
+            first = "" if before.whole else f"first {before.rows:,} "
+            some = "all" if not after.bad else f"{after.good:,} of"
+            return (
+                f"{before.bad.total() / before.rows:.0%} of the {first}rows of {name} {fault}; with"
+                f" {option} {some} {after.rows:,} rows can be read"
+            )
+    return None
+
+
+def _alternatives(
+    row_format: RowFormat, name: str, *, by_columns: bool
+) -> Iterator[tuple[str, RowFormat]]:
+    """Yield (option, format with it) for each alternative."""
+    found = row_format.resolve(name)
+    if not by_columns:
+        for encoding in _ENCODINGS:
+            if encoding != found.encoding:
+                yield f"--encoding {encoding}", dataclasses.replace(row_format, encoding=encoding)
+        return
+    if found.format not in DELIMITED:
+        return
+    if found.quotes:
+        yield "--quoting off", dataclasses.replace(row_format, quoting="off")
+    else:
+        yield "--quoting on", dataclasses.replace(row_format, quoting="on")
+    for delimiter in DELIMITERS:
+        if delimiter.encode() != found.delimiter and delimiter != row_format.decimal:
+            shown = "tab" if delimiter == "\t" else f"'{delimiter}'"
+            yield f"--delimiter {shown}", dataclasses.replace(row_format, delimiter=delimiter)
+
+
+def _read(origin: Origin, row_format: RowFormat, name: str) -> _Reading | None:
+    """Read the start of a file; None if it cannot be parsed."""
+    file_format = dataclasses.replace(row_format.resolve(name), checks_header=False)
+    bad: collections.Counter[str] = collections.Counter()
+    good = columns = size = 0
+    try:
+        if file_format.format in DELIMITED:
+            for rows in DelimitedFile(origin, file_format).rows_at_start():
+                columns = len(rows.columns.schema)
+                good += len(rows.columns)
+                bad.update(one.why for one in rows.bad)
+                size += rows.columns.nbytes
+                if size > limits.BATCH_BYTES or good > limits.BATCH_ROWS:
+                    return _Reading(good, bad, columns, whole=False)
+        else:
+            for lines in TextFile(origin, file_format).lines(FileSection(0, _END, 1, 0)):
+                good += len(lines.ends)
+                bad.update(one.why for one in lines.bad)
+                size += len(lines.data)
+                if size > limits.BATCH_BYTES or good > limits.BATCH_ROWS:
+                    return _Reading(good, bad, 1, whole=False)
+            columns = 1
+    except ConfigError:
+        return None
+    return _Reading(good, bad, columns, whole=True)
