@@ -18,6 +18,7 @@ CODES: Mapping[str, str] = {
     "schema": "records violate the schema, or a part of it was not checked",
     "splits": "the names of files can be read as splits, and were not",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
+    "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "unknown-class": "an option names a class that no record has",
     "unlisted": "files beside those of a listing are named by none of its rows",

@@ -1,7 +1,7 @@
 """Advice for files of rows that were read with the wrong quoting, encoding or delimiter.
 
-Once a run is refused for its rejects, the start of the file with the most of them is read again with
-each alternative; the advice names the option that reads it.
+Once a run is refused for its rejects, the start of the file with most of them is read again with
+each alternative. The advice names the option that reads it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -35,6 +35,10 @@ class TableRows(RecordRows):
     """
 
     _infers_nullability: ClassVar[bool] = True
+    _text_advice: ClassVar[str] = (
+        "correct the input, or declare the type: --types {0}=float (or int, date) rejects rows"
+        " that do not fit, {0}=string keeps the text"
+    )
 
     types: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
@@ -74,6 +78,10 @@ class TableRows(RecordRows):
             else self._expected_field(name, column_types[name])
             for name in user_columns
         ]
+
+    @property
+    def _declared(self) -> Collection[str]:
+        return dict(self.types)
 
     @property
     def _consumed_columns(self) -> tuple[str, ...]:
