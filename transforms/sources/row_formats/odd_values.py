@@ -13,6 +13,7 @@ _MOST = 0.9  # of the values are numbers or dates
 _GROUPED = r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$"
 _PERCENT = r"^[+-]?[\d.,]+ ?%$"
 _DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,4}", r"^\d{8}$")
+_DIGIT = r"^[+-]?[.,]?\d"  # begins numbers and dates
 _SHOWN = 40  # characters of a value in a message
 
 
@@ -41,9 +42,8 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
     """
     number = rf"^[+-]?(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?$"
     forms = (number, _GROUPED, _PERCENT)
-    any_form = "|".join(f"({form})" for form in (*forms, *_DATES))
     some = column.drop_null().slice(0, _SAMPLE)
-    if not len(some) or pc.mean(pc.match_substring_regex(some, any_form)).as_py() < _MOST / 2:
+    if not len(some) or pc.mean(pc.match_substring_regex(some, _DIGIT)).as_py() < _MOST / 2:
         return None
     present = np.asarray(column.is_valid())
     count = int(present.sum())

@@ -18,7 +18,13 @@ from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
 from recordmill.transforms.sources.row_formats.header_check import DELIMITERS
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin
-from recordmill.transforms.sources.row_formats.row_format import DELIMITED, TEXT, UTF8, RowFormat
+from recordmill.transforms.sources.row_formats.row_format import (
+    DELIMITED,
+    TEXT,
+    UTF8,
+    Quoting,
+    RowFormat,
+)
 from recordmill.transforms.sources.row_formats.text_files import TextFile
 from recordmill.transforms.sources.rows.file_list import FileList
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
@@ -115,7 +121,7 @@ def _alternatives(
         return
     if found.format not in DELIMITED:
         return
-    quoting = "off" if found.quotes else "on"
+    quoting: Quoting = "off" if found.quotes else "on"
     yield f"--quoting {quoting}", dataclasses.replace(row_format, quoting=quoting)
     for delimiter in DELIMITERS:
         if delimiter.encode() != found.delimiter and delimiter != row_format.decimal:
