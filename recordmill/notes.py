@@ -21,6 +21,7 @@ CODES: Mapping[str, str] = {
     "splits": "the names of files can be read as splits, and were not",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
     "stratify": "whole groups keep classes from the fractions of the splits",
+    "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "times": "numbers give times before 1970 or after 2100",
     "unknown-class": "an option names a class that no record has",

@@ -287,3 +287,39 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
     assert run("table", *given, "--output", tmp_path / "out") == 2
     assert 'all names are in quotes, such as "id": if quotes enclose' in capsys.readouterr().err
     assert rows_of(tmp_path / "out", *given, "--quoting", "on")["written"] == 9
+
+
+@pytest.mark.parametrize(
+    ("column", "note"),
+    [
+        ([*range(16), "hello"], "column 'x' is text because of 'hello' in t.csv#17: correct the"
+         " input, or declare the type: --types x=float"),
+        ([*range(990, 999), '"1,234"', *range(9)], "because of thousands separators, such as"
+         " '1,234' in t.csv#10"),
+        ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1"),
+        (["2020-01-01"] * 9 + ["01/02/2020"] * 9, "because of dates in unlike formats, such as"
+         " '01/02/2020' in t.csv#10"),
+        (["007"] * 20, None),
+        (["2020-01-01"] * 20, None),
+        ([*range(5), *"abcdefghi"], None),
+    ],
+)  # fmt: skip
+def test_a_note_names_the_value_that_makes_a_column_text(column, note, tmp_path):
+    rows = [("x", "name"), *((value, f"n{n}") for n, value in enumerate(column))]
+    source = table(tmp_path / "t.csv", rows)
+    assert rows_of(tmp_path / "out", "--input", source)["written"] == len(column)
+    notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
+    assert len(notes) == (note is not None)
+    assert all(note in one for one in notes)
+
+
+def test_types_reject_the_value_that_makes_a_column_text_or_keep_it_without_a_note(tmp_path):
+    rows = [("x", "y"), *((n, n) for n in range(200)), ("hello", 1)]
+    given = ("--input", table(tmp_path / "t.csv", rows))
+    rejecting = rows_of(tmp_path / "a", *given, "--types", "x=float")
+    assert rejecting == {"written": 200, "rejected": 1}
+    keeping = rows_of(tmp_path / "b", *given, "--types", "x=string")
+    assert keeping == {"written": 201, "rejected": 0}
+    for folder in ("a", "b"):
+        notes = Made(tmp_path / folder).manifest.notes
+        assert not [one for one in notes if one.code == "text-column"]

@@ -678,7 +678,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         (
             {"in/a.csv": "text,text\nx,y\n"},
             {},
-            "{}/in/a.csv has duplicate column names: text, te",
+            "{}/in/a.csv has duplicate column names: text; rename",
         ),
         ({"in/a.csv": "text,__x\nx,y\n"}, {}, "column '__x' in {}/in starts with two underscores"),
         ({"in/a.csv": b"text,\xff\nx,y\n"}, {}, "cannot parse the file {}/in/a.csv: 'utf-8'"),

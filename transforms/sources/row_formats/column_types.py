@@ -7,14 +7,20 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from recordmill.transforms.sources.row_formats.odd_values import OddValue
+
 NARROW = (pa.int64(), pa.float64(), pa.bool_())
 
 
 class ColumnType(NamedTuple):
-    """Types that hold all values of a column so far, the narrowest first; () without any value."""
+    """Types that hold all values of a column so far, the narrowest first; () without any value.
+
+    odd: the first value that made a column of numbers or dates text.
+    """
 
     types: tuple[pa.DataType, ...] = ()
     nullable: bool = True
+    odd: OddValue | None = None
 
     def field(self, name: str) -> pa.Field:
         """Return the column with the narrowest type; a column without values is of strings."""
@@ -62,9 +68,11 @@ def column_type_of(kind: pa.DataType) -> ColumnType:
 def _unify_pair(one: ColumnType, other: ColumnType) -> ColumnType:
     nullable = one.nullable or other.nullable
     if not one.types or not other.types:
-        return ColumnType(one.types or other.types, nullable)
+        return ColumnType(one.types or other.types, nullable, one.odd or other.odd)
     common = tuple(kind for kind in one.types if kind in other.types)
-    return ColumnType(common or (_wider(one.types[0], other.types[0]),), nullable)
+    wordy = any(kind.types == (pa.string(),) and kind.odd is None for kind in (one, other))
+    odd = None if wordy else one.odd or other.odd
+    return ColumnType(common or (_wider(one.types[0], other.types[0]),), nullable, odd)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -24,6 +24,7 @@ from recordmill.transforms.sources.row_formats.header_check import (
     other_layout,
     repeated,
 )
+from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_value
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
@@ -82,7 +83,14 @@ class DelimitedFile:
             column_types: ColumnTypes = {}
             columns = {name: rows.columns[name] for name in wanted}
             for name in looked_at:
-                column_types[name], values = self._shape.value_parser.infer(name, columns[name])
+                kind, values = self._shape.value_parser.infer(name, columns[name])
+                if kind.types == (pa.string(),):
+                    found = odd_value(columns[name], self._shape.value_parser.decimal)
+                    if found is not None:
+                        row = int(rows.numbers[found[0]])
+                        odd = OddValue(columns[name][found[0]].as_py(), found[1], row)
+                        kind = kind._replace(odd=odd)
+                column_types[name] = kind
                 if name not in text:
                     columns[name] = values
             yield (

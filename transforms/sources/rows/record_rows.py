@@ -102,6 +102,8 @@ class RecordRows:
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
+    # Advice for a column that few values made text, with a place for its name.
+    _text_advice: ClassVar[str] = "correct the input if the column holds numbers or dates"
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -167,6 +169,7 @@ class RecordRows:
                 names.append(roles.label)
             column_types = column_types | self._infer_remaining(header, names, parts, kept)
         fields = self._user_fields(user_columns, column_types, roles)
+        self._note_text_columns(fields, column_types)
         return RowLayout(
             columns=pa.schema([*self._leading_fields, *fields]),
             labelled=roles.label is not None,
@@ -246,6 +249,19 @@ class RecordRows:
         problem = None if self.format.columns else delimiter_problem(names, str(self.input))
         if problem is not None:
             raise ConfigError(problem)
+
+    def _note_text_columns(self, fields: Sequence[pa.Field], column_types: ColumnTypes) -> None:
+        """Note the columns that few values made text."""
+        for field in fields:
+            odd = column_types[field.name].odd
+            if odd is not None and field.type == pa.string() and field.name not in self._declared:
+                text = f"{odd.describe(field.name)}: {self._text_advice.format(field.name)}"
+                self._notes[f"text {field.name}"] = Note("text-column", text)
+
+    @property
+    def _declared(self) -> Collection[str]:
+        """Columns whose types are declared by options."""
+        return ()
 
     def _refuse_missing(self, names: Collection[str]) -> None:
         """Raise ConfigError if `missing` names a column that does not exist."""

@@ -190,15 +190,23 @@ def _infer_part(
     for file, section, _ in iter_sections(part):
         opened = rows.open(file)
         if keep is None or not isinstance(opened, TypeInferringFile):
-            column_types.append(opened.column_types(section, names))
+            column_types.append(_located(opened.column_types(section, names), file))
             continue
         kept.append([])
         for found, of in opened.typed_rows(section, names, keep.text):
-            column_types.append(found)
+            column_types.append(_located(found, file))
             kept[-1].append(of)
     if keep is not None and kept:  # the files of an input are of one format
         keep.put(part, kept)
     return unify(column_types)
+
+
+def _located(column_types: ColumnTypes, file: File) -> ColumnTypes:
+    """Return column types whose odd values name their file."""
+    return {
+        name: kind if kind.odd is None else kind._replace(odd=kind.odd._replace(file=file.key))
+        for name, kind in column_types.items()
+    }
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -41,6 +41,10 @@ class TableRows(RecordRows):
     """
 
     _infers_nullability: ClassVar[bool] = True
+    _text_advice: ClassVar[str] = (
+        "correct the input, or declare the type: --types {0}=float (or int, date) rejects rows"
+        " that do not fit, {0}=string keeps the text"
+    )
 
     types: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
@@ -112,6 +116,10 @@ class TableRows(RecordRows):
             return no_label(f"a number in column {roles.target!r}, row {rows.numbers[row]}")
 
         return columns, [*faults, InvalidRows(is_null(rows.columns[roles.target]), missing)]
+
+    @property
+    def _declared(self) -> Collection[str]:
+        return dict(self.types)
 
     @property
     def _consumed_columns(self) -> tuple[str, ...]:

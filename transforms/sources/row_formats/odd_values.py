@@ -1,0 +1,68 @@
+"""Values that make a column of numbers or dates text: the first one, and its form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SAMPLE = 64  # values that are tried before a whole column
+_MOST = 0.9  # of the values are numbers or dates
+_GROUPED = r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$"
+_PERCENT = r"^[+-]?[\d.,]+ ?%$"
+_DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,4}", r"^\d{8}$")
+_DIGIT = r"^[+-]?[.,]?\d"  # begins numbers and dates
+_SHOWN = 40  # characters of a value in a message
+
+
+class OddValue(NamedTuple):
+    """The first value that makes a column text.
+
+    why: words for its form. row: its number in the file.
+    """
+
+    value: str
+    why: str
+    row: int
+    file: str = ""
+
+    def describe(self, name: str) -> str:
+        """Return why a column is text."""
+        shown = self.value if len(self.value) <= _SHOWN else f"{self.value[:_SHOWN]}..."
+        why = f"{self.why}, such as {shown!r}" if self.why else repr(shown)
+        return f"column {name!r} is text because of {why} in {self.file}#{self.row}"
+
+
+def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
+    """Return (index, words for its form) of the first odd value, None without one.
+
+    column: string[n], which holds no type but text. decimal: the decimal separator.
+    """
+    number = rf"^[+-]?(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?$"
+    forms = (number, _GROUPED, _PERCENT)
+    some = column.drop_null().slice(0, _SAMPLE)
+    if not len(some) or pc.mean(pc.match_substring_regex(some, _DIGIT)).as_py() < _MOST / 2:
+        return None
+    present = np.asarray(column.is_valid())
+    count = int(present.sum())
+    plain, grouped, percent = (_matches(column, form) for form in forms)
+    if (plain | grouped | percent).sum() >= _MOST * count:
+        odd = np.flatnonzero(present & ~plain)
+        if not len(odd):
+            return None  # such as '007'
+        at = int(odd[0])
+        why = "thousands separators" if grouped[at] else "percent signs" if percent[at] else ""
+        return at, why
+    dates = np.array([_matches(column, form) for form in _DATES])  # bool[forms, n]
+    if dates.any(axis=0).sum() >= _MOST * count:
+        first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
+        others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
+        if len(others):
+            return int(others[0]), "dates in unlike formats"
+    return None
+
+
+def _matches(column: pa.Array, form: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(pc.match_substring_regex(column, form).fill_null(False))
