@@ -156,7 +156,7 @@ def test_several_key_columns_are_joined(folder: pathlib.Path) -> None:
     assert [(r.key, r.detail) for r in rejects] == [("l.csv#3", "row 3: no key in column 'a'")]
     swapped, _, _ = scan(write(folder, "l.csv", "\n".join(lines[:2])), key_column="b, a")
     assert [row["__key__"] for row in swapped] == ["z,x\\,y"]
-    with pytest.raises(ConfigError, match="no column 'c' in .*: it has 'path', 'a', 'b'"):
+    with pytest.raises(ConfigError, match=r"no column 'c' in .*: it has 'path', 'a', 'b'"):
         scan(write(folder, "l.csv", "\n".join(lines)), key_column="a,c")
 
 
