@@ -31,7 +31,7 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, thing: object) -> str | None:
         if type(thing) is not np.ndarray or thing.ndim != 1 or thing.dtype.hasobject:
             return None
-        dtype = str(thing.dtype.str)
+        dtype: str = thing.dtype.str
         self.arrays.setdefault(dtype, []).append(thing)
         return dtype
 

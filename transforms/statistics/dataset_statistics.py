@@ -95,6 +95,8 @@ class Statistics:
     @classmethod
     def of(cls, rows: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> Statistics:
         """Compute the statistics of one part whose rows have their splits; it has no copies."""
+        if not len(rows):
+            return cls()
         splits, names = batch.encode(rows[batch.SPLIT])
         labels, classes = batch.encode(rows[batch.LABEL])
         few = len(classes) <= CLASSES

@@ -67,3 +67,11 @@ def test_statistics_are_the_same_after_a_pickle(classes):
             },
         )
         assert to_bytes(both) == to_bytes(one)
+
+
+def test_a_part_without_rows_has_no_statistics():
+    rows = pa.RecordBatch.from_pydict(
+        {name: pa.array([], pa.string()) for name in ("__split__", "__label__", "text")}
+    )
+    none = Statistics.of(rows, {"text": rows["text"], "x": pa.array([], pa.float64())})
+    assert not array_pickle.loads(array_pickle.dumps(none)).cells

@@ -331,9 +331,10 @@ class RecordRows:
         value_parser = self.format.value_parser
         columns: dict[str, pa.Array] = {}
         misfits: dict[int, str] = {}
+        written = {*layout.written.names}
         for name in rows.columns.schema.names:
             column = value_parser.mask_missing(name, rows.columns[name])
-            if name in layout.written.names:
+            if name in written:
                 kind = layout.columns.field(name).type
                 if column.type != kind:
                     values, unfit = value_parser.cast_or_null(column, kind)
