@@ -238,10 +238,10 @@ class WindowCutter:
 
         In floats, because a multiple of a step may exceed int64.
         """
-        longest = self._timeline.max_gaps(rows, self._options).astype(np.float64)
+        longest: Floats = self._timeline.max_gaps(rows, self._options).astype(np.float64)
         if self._options.gap_policy != "fill":
             return longest
-        filled: Floats = self._timeline.steps_of(rows) * (self._fill_rows + 1.5)
+        filled = self._timeline.steps_of(rows).astype(np.float64) * (self._fill_rows + 1.5)
         return np.maximum(longest, filled)
 
     @property
