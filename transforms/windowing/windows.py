@@ -241,9 +241,8 @@ class WindowCutter:
         longest: Floats = self._timeline.max_gaps(rows, self._options).astype(np.float64)
         if self._options.gap_policy != "fill":
             return longest
-        filled = self._timeline.steps_of(rows) * (self._fill_rows + 1.5)
-        most: Floats = np.maximum(longest, filled)
-        return most
+        filled = self._timeline.steps_of(rows).astype(np.float64) * (self._fill_rows + 1.5)
+        return np.maximum(longest, filled)
 
     @property
     def _fill_rows(self) -> int:
