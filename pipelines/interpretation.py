@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note
+from recordmill.pipelines.options.columns import ColumnsConfig
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
 from recordmill.transforms.model.data_type import DataType, Layout, RowSource
@@ -43,8 +44,10 @@ def interpret(
         "splits": _splits(config, layout),
     }
     if roles is not None:
-        by_row = "FILE#ROW" if data_type.windows is None else "the series and the time"
+        by_row = "the content of a row" if data_type.windows is None else "the series and the time"
         facts["keys"] = _column(roles.key, by_row, "--key-column", _like(columns, _KEYS))
+        if len(roles.keys) > 1:
+            facts["keys"] = f"the columns {', '.join(map(repr, roles.keys))}"
         facts["groups"] = _column(roles.group, "none", "--group-column", _like(columns, _GROUPS))
         if fields:
             names = {kind: name for name, kind in TYPES.items()}
@@ -72,10 +75,29 @@ def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
     return (Note("splits", text),)
 
 
+def unread_label(config: CommonConfig, layout: Layout) -> str | None:
+    """Return the label column, if its values may be numbers and no option says how to read them."""
+    if not isinstance(config, ColumnsConfig) or not isinstance(layout, RowLayout):
+        return None
+    label = layout.roles.label
+    given = config.label_type is not None or config.labels_file is not None
+    return None if given or label is None or config.types.get(label) == "string" else label
+
+
+def renames_of(config: CommonConfig, layout: Layout) -> Mapping[str, str]:
+    """Return {feature: name}: those of --rename, and `label` for a column of numbers to predict."""
+    target = layout.roles.target if isinstance(layout, RowLayout) else None
+    if target in (None, "label"):
+        return config.rename
+    return {str(target): "label", **config.rename}
+
+
 def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> str:
     if isinstance(layout, RowLayout):
         if layout.roles.label is not None:
             return f"the column {layout.roles.label!r}"
+        if layout.roles.target is not None:
+            return f"none; the column {layout.roles.target!r} is a number to predict"
         others = f": {_some([repr(name) for name in columns])}" if columns else ""
         return (
             f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]} (--label-column"

@@ -17,7 +17,7 @@ from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
-from recordmill.pipelines.interpretation import interpret, name_notes
+from recordmill.pipelines.interpretation import interpret, name_notes, renames_of, unread_label
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
@@ -43,6 +43,7 @@ from recordmill.transforms.model.data_type import (
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.refusals import unknown_splits
 from recordmill.transforms.sources.rows.other_readings import reading_advice
@@ -271,7 +272,7 @@ class Job:
             ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
         ):
             if wanted and not layout.labelled:
-                raise needs_classes(flag)
+                raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])
 
     def _labels(self) -> tuple[str, ...] | None:
         """Return class names in the order of their numbers; None if they follow from the rows."""
@@ -295,7 +296,9 @@ class Job:
         # Report a column that no feature can hold before the work. The names of the classes are not
         # known yet, only whether there are any.
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
-        check_renames(config.rename, data_type.encoder.features(records.columns, context))
+        check_renames(
+            renames_of(config, rows), data_type.encoder.features(records.columns, context)
+        )
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
         reader = None
@@ -322,7 +325,7 @@ class Job:
                 reject_unlabelled=records.labelled and config.unlabelled == "reject",
             )
         return Road(
-            run=self._run_spec(records, fingerprint),
+            run=self._run_spec(rows, records, fingerprint),
             listing=listing,
             reader=reader,
             check=check,
@@ -348,7 +351,7 @@ class Job:
         found = notes_of_source(self.data_type.source)
         return (*found, *self._name_notes, *self.schema_request.notes)
 
-    def _run_spec(self, layout: Layout, fingerprint: str) -> RunSpec:
+    def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
         return RunSpec(
             output=config.output,
@@ -359,8 +362,9 @@ class Job:
             shard_bytes=config.shard_size,
             compression=config.compression,
             labels=self._labels(),
+            number_column=unread_label(config, rows),
             label_offset=config.label_offset,
-            rename=config.rename,
+            rename=renames_of(config, rows),
             max_reject_fraction=config.max_reject_fraction,
             overwrite=config.overwrite,
             workers=config.workers,

@@ -83,7 +83,9 @@ class Road:
         )
         if infers:
             return
-        planned = analyzed | Rebalance(run, balance=self.balance, target=self.balance_target)
+        planned = analyzed | Rebalance(
+            run, balance=self.balance, target=self.balance_target, plan_only=self.dry_run
+        )
         if self.dry_run:
             return
         planned | Reshuffle(run) | WriteToTFRecord(run) | Publish(run)

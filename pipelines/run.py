@@ -147,7 +147,7 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
     plan = None if outcome.plan is None else report.PlanView.from_json(outcome.plan)
     match outcome.status:
         case "planned" if plan is not None:
-            report.show(report.plan_table(plan))
+            report.show(report.plan_table(plan, rejects=outcome.rejects))
         case "inferred":
             print(
                 f"the inferred schema was written to {job.config.infer_schema}:"

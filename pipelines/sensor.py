@@ -37,7 +37,8 @@ class SensorConfig(ColumnsConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="COLUMN,...",
-        help="Required: column with the time of a row, or several columns, such as Date,Time.",
+        help="Required: column with the time of a row, or several columns, such as Date,Time."
+        " --date-parts makes features of it, under the name of the first column.",
     )
     time_format: str | None = option(
         None,
@@ -60,15 +61,17 @@ class SensorConfig(ColumnsConfig):
     join_files: bool = option(
         False, group=SERIES, shapes_bytes=True, help="Join all files into one series."
     )
-    step: int | None = option(
+    step: int | str | None = option(
         None,
         group=SERIES,
         shapes_bytes=True,
-        parse=values.duration,
-        show=values.show_duration,
-        metavar="DURATION",
-        help="Resample rows to multiples of this, such as 10s or 1h. Default: rows stay as they"
-        " are, and the step is the most frequent distance between two rows.",
+        parse=values.step,
+        show=values.show_step,
+        metavar="auto|DURATION|COLUMN",
+        help="auto, the default: rows stay as they are, and the step of each series is the most"
+        " frequent distance between its rows. A duration, such as 10s or 1h: resample all series to"
+        " multiples of it. A column, with durations or seconds: resample each series to its own"
+        " step.",
     )
     resample: Literal["mean", "min", "max", "sum", "first", "last"] = option(
         "mean",
@@ -83,7 +86,8 @@ class SensorConfig(ColumnsConfig):
         parse=values.duration,
         show=values.show_duration,
         metavar="DURATION",
-        help="Rows that are further apart than this have a gap between them. Default: 1.5 steps.",
+        help="Rows that are further apart than this have a gap between them. Default: 1.5 steps of"
+        " the series.",
     )
     gap_policy: Literal["split", "fill", "reject"] = option(
         "split",
@@ -161,9 +165,14 @@ class SensorConfig(ColumnsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for flag, given in (("--time-column", self.time_column), ("--window", self.window)):
-            if not given:
+        for flag, given in (("--time-column", self.time_column or None), ("--window", self.window)):
+            if given is None:
                 raise ConfigError(f"{flag} is required; see recordmill sensor --help")
+        if self.label_type in ("int", "float"):
+            raise ConfigError(
+                f"--label-type {self.label_type}: the label of a window is a class; --label-type"
+                " none makes a channel of the column"
+            )
         refuse_given(
             self,
             ("key_column",),
@@ -202,11 +211,19 @@ class SensorConfig(ColumnsConfig):
             split_by=self.split_by,
             split_times=tuple(sorted(self.split_times.items(), key=lambda one: one[1])),
             purge=self.purge,
+            time_feature=self.time_feature,
         )
+
+    @property
+    def time_feature(self) -> str | None:
+        """The column of times, if --date-parts makes features of it; several count as the first."""
+        return next((name for name in self.time_column[:1] if name in self.date_parts), None)
 
 
 def data_type(config: SensorConfig) -> DataType:
     """Return the source, windows, check, analysis and encoder of time series."""
+    options = reading(config)
+    options["used"] = tuple(name for name in options["used"] if name != config.time_feature)
     return DataType(
         name="sensor",
         source=SensorRows(
@@ -215,8 +232,9 @@ def data_type(config: SensorConfig) -> DataType:
             time_format=config.time_format,
             time_unit=config.time_unit,
             series_column=config.series_column,
+            step_column=config.step if isinstance(config.step, str) else None,
             joined=config.join_files,
-            **reading(config),
+            **options,
         ),
         **making(config, sequences=config.sequence_example),
         windows=config.window_options(),

@@ -6,26 +6,31 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 CODES: Mapping[str, str] = {
-    "annotations": "annotations were merged or match no image",
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
+    "annotations": "annotations were merged or match no image",
     "audio": "the audio tracks of videos were dropped",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
+    "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "keys-not-met": "keys of --exclude-keys belong to no record",
     "labels-alike": "classes differ only by case, spaces or Unicode form",
     "many-copies": "balancing repeats the records of a class very often",
+    "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
     "schema": "records violate the schema, or a part of it was not checked",
     "splits": "the names of files can be read as splits, and were not",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
+    "stratify": "whole groups keep classes from the fractions of the splits",
     "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
+    "times": "numbers give times before 1970 or after 2100",
     "unknown-class": "an option names a class that no record has",
     "unlisted": "files beside those of a listing are named by none of its rows",
     "unnamed-column": "a column without name was ignored",
 }
 # Codes of notes that exist only once the dataset is written.
 _AFTER_PLANNING = frozenset(("adopted", "tfds"))
+MANY_COPIES = 20  # of a record: a reason for a note
 FAILABLE = tuple(code for code in CODES if code not in _AFTER_PLANNING)
 
 
@@ -67,6 +72,11 @@ class Note(str):
 def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:
     """Return notes of one code."""
     return tuple(Note(code, text) for text in texts)
+
+
+def repeats_many_times(records: int, originals: int) -> bool:
+    """Return whether so few originals became so many records that a note is due."""
+    return 0 < MANY_COPIES * originals <= records
 
 
 def first_failing(notes: Iterable[Note], codes: Collection[str]) -> str | None:

@@ -185,7 +185,10 @@ def make_dataset(
         options={"compression": compression, "label_offset": label_offset},
         features=features,
         labels=tuple(labels),
-        class_weights=class_weights({label: originals[label] for label in labels}),
+        class_weights=class_weights(
+            {label: infos["train"].classes.get(label, 0) for label in labels}
+        ),
+        source_weights=class_weights({label: originals[label] for label in labels}),
         splits=infos,
         ledger=Ledger(
             inputs=InputCounts(read=len(rows) - copies + 1),

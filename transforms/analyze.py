@@ -135,6 +135,7 @@ class Analyze(beam.PTransform):
                 analysis=self.analysis,
                 given=self.artifacts,
                 staging=self.run.staging,
+                read_again=functools.partial(scan, batches, staging=self.run.staging),
             )
         return batches.pipeline | "NothingLearned" >> beam.Create(
             [Learned(artifacts=self.artifacts)]

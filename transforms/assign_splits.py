@@ -17,17 +17,20 @@ from recordmill.transforms.balancing.stratify import (
 )
 from recordmill.transforms.checks.group_leakage import find_group_leakage
 from recordmill.transforms.checks.select_records import RecordSelection, SelectRecords
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import SplitByKey
 from recordmill.transforms.staged.batches import (
     Element,
     Problem,
+    Remark,
     StagedBatch,
     part_of,
     scan,
     with_step,
 )
+from recordmill.transforms.staged.listing import SYSTEM
 from recordmill.transforms.windowing.cut_windows import CutWindows
 from recordmill.transforms.windowing.window_tasks import Windowing
 
@@ -63,7 +66,8 @@ class AssignSplits(beam.PTransform):
     The split is a function of the seed and the key of a record, or its group, so that records added
     later never move old ones. Splits that the input assigns are kept.
 
-    stratify: whether all splits get the same fractions of every class, exactly; needs handles.
+    stratify: whether all splits get the same fractions of every class, exactly, or as near as whole
+      groups allow; needs handles.
     windowing: cuts series into windows, of which none spans two splits; the output is batches of
       windows.
     selection: records to keep, which are chosen before splits are assigned; needs handles.
@@ -100,22 +104,28 @@ class AssignSplits(beam.PTransform):
         found = []
         strata = []
         if self.stratify:
-            thresholds, too_small = find_strata(
+            made = find_strata(
                 functools.partial(scan, batches, staging=run.staging),
                 fractions=run.splits,
                 seed=run.seed,
                 grouped=run.grouped,
             )
-            name = thresholds | "StoreStrata" >> beam.Map(
+            name = made.strata | "StoreStrata" >> beam.Map(
                 store_strata, staging=run.staging
             ).with_output_types(str)
             strata.append(AsSingleton(name, default_value=""))
-            found.append(too_small | "TooSmallStrata" >> _problems())
+            found.append(made.problems | "TooSmallStrata" >> _problems())
+            if made.notes is not None:
+                remarks = beam.Map(Remark).with_output_types(Remark)
+                found.append(made.notes | "StrataRemarks" >> remarks)
             batches |= "SpreadForStrata" >> beam.Reshuffle()
         batches |= "Assign" >> beam.Map(_assign, *strata, run=run).with_output_types(Element)
         if run.grouped and run.presplit:
             leakage = find_group_leakage(
-                functools.partial(scan, batches, staging=run.staging), remedy=self.remedy
+                functools.partial(
+                    scan, batches, staging=run.staging, columns=(*SYSTEM, batch.SOURCE)
+                ),
+                remedy=self.remedy,
             )
             found.append(leakage | "GroupLeakage" >> _problems())
         return (batches, *found) | "WithProblems" >> beam.Flatten() if found else batches

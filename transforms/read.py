@@ -9,10 +9,18 @@ import apache_beam as beam
 import pyarrow as pa
 
 from recordmill.job.staging import Listing, StagedPart
+from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck, RowSource, Source
+from recordmill.transforms.model.data_type import (
+    Chunker,
+    Duplicates,
+    RowCheck,
+    RowSource,
+    Source,
+    keyed_by_content,
+)
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.staged.batches import Element, StagedBatch
@@ -97,6 +105,8 @@ class Read(beam.PTransform):
             workers = self.run.workers
             read = functools.partial(read_rows_of, reader=self.reader, workers=workers)
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
+            if keyed_by_content(self.reader.source):
+                parts |= "NumberEqualRows" >> NumberEqualRows(self.run.staging)
         return parts | "Batches" >> beam.Map(
             _batch, counters=RecordCounters("Read")
         ).with_output_types(StagedBatch)

@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.errors import ConfigError
-from recordmill.job.staging import to_json
+from recordmill.job.staging import reject_line, to_json
 from recordmill.transforms.balancing.quotas import Balance, Quota, Target, find_quotas
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
@@ -19,6 +19,7 @@ from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, scan
 from recordmill.transforms.staged.listing import read_part
+from recordmill.transforms.writing.dataset_manifest import all_rejects, tfds_notes
 
 
 class PlannedBatches(NamedTuple):
@@ -37,6 +38,7 @@ def _plan(
     profiled: ProfileOutcome,
     *,
     run: RunSpec,
+    plan_only: bool = False,
 ) -> Plan:
     if run.is_custom:
         run.staging.root.make_dirs()
@@ -51,12 +53,20 @@ def _plan(
         sentences,
         run=run,
         artifacts=learned.artifacts,
+        learned_notes=learned.notes,
         profiled=profiled,
         listing_rejects=0 if listing is None else len(listing.rejects),
         listing_filtered={} if listing is None else listing.filtered,
     )
+    if plan_only:
+        rejects = all_rejects(
+            () if listing is None else listing.rejects, plan.parts, (), run.staging
+        )
+        run.staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)
+    elif plan_only:
+        plan = dataclasses.replace(plan, notes=(*plan.notes, *tfds_notes(plan, run)))
     elif run.layout is None:  # report a column that no feature can hold before anything is encoded
         columns = read_part(plan.parts[0].name, staging=run.staging).schema
         run.encoder.features(columns, plan.context)
@@ -80,6 +90,8 @@ class Rebalance(beam.PTransform):
     balance: `oversample` repeats records up to the target, `undersample` drops records down to it.
     target: number of records of a class; None is the largest class (the smallest, when
       undersampling); `median`; or repeat factors.
+    plan_only: whether the run ends with the plan, which then has the notes of a whole run; its
+      rejects are written to staging.
 
     Example::
 
@@ -90,6 +102,7 @@ class Rebalance(beam.PTransform):
     _: dataclasses.KW_ONLY
     balance: Balance = "none"
     target: Target = None
+    plan_only: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -114,7 +127,7 @@ class Rebalance(beam.PTransform):
             | "Once" >> beam.Impulse()
             | "Plan"
             >> beam.Map(
-                functools.partial(_plan, run=run),
+                functools.partial(_plan, run=run, plan_only=self.plan_only),
                 AsSingleton(analyzed.survey, default_value=Survey()),
                 quotas,
                 AsList(analyzed.problems),

@@ -20,11 +20,11 @@ from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.storage.files import Location, shown
-from recordmill.transforms.encoders.table_learning import (
+from recordmill.transforms.encoders.table_learning import vocabulary_file
+from recordmill.transforms.encoders.table_numbers import (
     NUMBERS_FILE,
     LearnedNumbers,
     parse_numbers,
-    vocabulary_file,
 )
 from recordmill.transforms.encoders.tokenization.text_options import (
     SUBWORDS,
@@ -115,6 +115,12 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
     recipes = table_options(manifest.options).column_transforms()
     if not recipes:
         raise ConfigError("the dataset's columns were not transformed: there is nothing to export")
+    zoned = [name for name, recipe in recipes.items() if recipe.time_zone is not None]
+    if zoned:
+        raise ConfigError(
+            f"column {zoned[0]!r} was split by the clock of --time-zone, which an exported model"
+            " cannot compute: write the dataset without --time-zone"
+        )
     from recordmill.transforms.serving import models, tables
 
     numbers: Mapping[str, LearnedNumbers] = {}

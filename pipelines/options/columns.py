@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
@@ -20,7 +20,7 @@ from recordmill.transforms.encoders.table_learning import TableAnalysis
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model.data_type import Preprocessing
-from recordmill.transforms.sources.rows.table_rows import TYPES
+from recordmill.transforms.sources.rows.table_rows import TYPES, LabelType
 
 TABLE = Group(30, "Features of columns")
 _DEFAULT = TableOptions()
@@ -60,6 +60,15 @@ class ColumnsConfig(RowsConfig):
         f"Types of columns: {', '.join(TYPES)}; rows with a value of another type are rejected."
         " Default: the narrowest type that fits all values of the column.",
     )
+    label_type: LabelType | None = option(
+        None,
+        group=TABLE,
+        shapes_bytes=True,
+        choices=get_args(LabelType),
+        help="Reading of the label column. class: its values are classes. int, float: it is a"
+        " number to predict, the feature label; there are no classes. none: it is a column as any"
+        " other. Default: class; more than 50 whole numbers, or decimal numbers, are an error.",
+    )
     indicator: tuple[str, ...] = _columns("Add the feature COLUMN/missing: 1 if there is no value.")
     impute: Mapping[str, str] = _by_column(
         "COLUMN=VALUE,...", "Fill missing values with the mean, the median, or this value."
@@ -82,6 +91,14 @@ class ColumnsConfig(RowsConfig):
         "COLUMN=PART+PART,...",
         "Split dates and timestamps into year, month, day, weekday (Monday is 1), hour, minute,"
         " second.",
+    )
+    time_zone: str | None = option(
+        None,
+        group=TABLE,
+        shapes_bytes=True,
+        metavar="ZONE",
+        help="With --date-parts: split timestamps by the clock of this zone, such as Europe/Berlin."
+        " Timestamps without a time zone are UTC.",
     )
     statistics: bool = option(
         True,
@@ -135,6 +152,7 @@ def table_options(given: Mapping[str, Any]) -> TableOptions:
         clip=_bounds(given["clip"]),
         impute=tuple(given["impute"].items()),
         date_parts=tuple((name, parts_of(text)) for name, text in given["date_parts"].items()),
+        time_zone=given.get("time_zone"),
         vocab_size=given["vocab_size"],
         min_frequency=given["min_frequency"],
         oov_buckets=given["oov_buckets"],
@@ -150,6 +168,7 @@ def reading(config: ColumnsConfig) -> dict[str, Any]:
         "format": config.row_format(),
         "types": tuple(config.types.items()),
         "expected": expected,
+        "label_type": config.label_type,
         "used": tuple(config.table_options().column_transforms()),
         **{name: getattr(config, name) for name in COLUMNS},
     }

@@ -62,9 +62,9 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         None,
         group=MEANING,
         shapes_bytes=True,
-        metavar="COLUMN",
-        help="Column with a unique, stable key for each record. Default: the path of the file, or"
-        " FILE#ROW for rows.",
+        metavar="COLUMN,...",
+        help="Column with a unique, stable key for each record, or several columns whose values are"
+        " joined. Default: the path of the file, or a hash of the content of a row.",
     )
     label_column: str | None = option(
         None,
@@ -104,7 +104,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their integer labels;"
-        " records of other classes are rejected. Default: the classes found, sorted as text.",
+        " records of other classes are rejected. Default: the classes found, sorted as text,"
+        " or as numbers if all are integers.",
     )
     label_offset: int = option(
         0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."
@@ -146,7 +147,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         False,
         group=SPLITS,
         shapes_bytes=True,
-        help="Give every split exactly the same mix of classes.",
+        help="Give every split exactly the same mix of classes. Groups stay whole; each class comes"
+        " as near to the fractions as they allow.",
     )
     seed: int = option(
         0,
@@ -225,8 +227,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
     dry_run: bool = option(
         False,
         group=RUN,
-        help="Read the input, print the plan (splits, classes, copies, shards, bytes), and write no"
-        " dataset.",
+        help="Read the input, print the plan (splits, classes, copies, shards, bytes), the rejects"
+        " and the notes, and write no dataset.",
     )
     quiet: bool = option(False, group=RUN, help="Print errors only.")
     runner: Literal["direct", "flink"] = option(

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from recordmill.notes import FAILABLE
+from recordmill.transforms.model.durations import duration as duration
+from recordmill.transforms.model.durations import show_duration as show_duration
 from recordmill.transforms.sources.files.input_paths import InputPath
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -21,14 +23,6 @@ _UNITS = {
     "": 1, "b": 1,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
-}  # fmt: skip
-_TIME_UNITS = {
-    "us": 1,
-    "ms": 10**3,
-    "s": 10**6, "sec": 10**6,
-    "m": 60 * 10**6, "min": 60 * 10**6,
-    "h": 3600 * 10**6,
-    "d": 86400 * 10**6,
 }  # fmt: skip
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SHOWN_UNITS = ("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "KB")
@@ -166,31 +160,24 @@ def show_bytes(value: int | None) -> str | None:
     return str(value)
 
 
-def duration(text: str) -> int:
-    """Parse `10s`, `500ms`, `1h30m`, `1d` or a number of seconds into microseconds."""
-    given = text.strip().lower()
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given, re.ASCII)
-    if re.fullmatch(r"\d+(\.\d+)?", given, re.ASCII):
-        parts = [(given, "s")]
-    elif "".join(map("".join, parts)) != re.sub(r"\s", "", given) or not parts:
-        parts = [("0", "")]
-    total = 0
-    for number, unit in parts:
-        if unit not in _TIME_UNITS:
-            raise ValueError(f"expected a duration, such as 10s, 500ms, 1h30m or 1d; got {text!r}")
-        whole, _, decimals = number.partition(".")
-        total += int(whole + decimals) * _TIME_UNITS[unit] // 10 ** len(decimals)
-    return total
-
-
-def show_duration(value: int | None) -> str | None:
-    """Return the inverse of `duration`, in the largest unit that divides the value."""
-    if value is None:
+def step(text: str) -> int | str | None:
+    """Parse a duration into microseconds; `auto` is None, and other text names a column."""
+    given = text.strip()
+    if not given:
+        raise ValueError("expected auto, a duration such as 10s, or a column, got nothing")
+    if given == "auto":
         return None
-    for unit in ("d", "h", "min", "s", "ms"):
-        if value and value % _TIME_UNITS[unit] == 0:
-            return f"{value // _TIME_UNITS[unit]}{unit}"
-    return f"{value}us"
+    try:
+        return duration(given)
+    except ValueError:
+        return given
+
+
+def show_step(value: int | str | None) -> str:
+    """Return the inverse of `step`."""
+    if value is None:
+        return "auto"
+    return value if isinstance(value, str) else str(show_duration(value))
 
 
 def moments(text: str) -> dict[str, int]:

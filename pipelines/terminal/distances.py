@@ -36,7 +36,7 @@ def _table(title: str, found: Comparison, *, of_splits: bool) -> RenderableType:
     if of_splits:
         before, here = clean(found.distances[0].reference), "there"
     table = new_table(title, "distance", before, here, words=["largest difference"])
-    shown = [one for one in found.distances[:_SHOWN] if one.infinity_norm >= _LEAST]
+    shown = [one for one in found.distances[:_SHOWN] if one.distance >= _LEAST]
     for one in shown:
         table.add_row(_named(one, of_splits=of_splits), *_cells(one))
     more = len(found.distances) - len(shown)
@@ -52,5 +52,7 @@ def _named(one: Distance, *, of_splits: bool) -> Text:
 
 
 def _cells(one: Distance) -> Sequence[str]:
-    before, now = one.shares
-    return f"{one.infinity_norm:.3f}", f"{before:.1%}", f"{now:.1%}", clean(one.where)
+    (before, now), where = one.shares, clean(one.where)
+    if one.missing_difference > one.infinity_norm:
+        (before, now), where = one.missing, "missing"
+    return f"{one.distance:.3f}", f"{before:.1%}", f"{now:.1%}", where

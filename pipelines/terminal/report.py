@@ -6,11 +6,10 @@ Pure functions that return objects for rich to print.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
@@ -22,23 +21,22 @@ from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reject
 from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
+from recordmill.notes import repeats_many_times
+from recordmill.pipelines.terminal.classes import (
+    Label,
+    classes_table,
+    counts_of,
+    stages_of,
+    with_unlabelled,
+)
 from recordmill.pipelines.terminal.ledger import ledger
 from recordmill.pipelines.terminal.tables import clean, count_of, line, name_of, new_table, stack
 from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import duration
 
-Label = str | None
-Stages = Mapping[str, Mapping[Label, int]]  # records per class, at each stage of _STAGE_LEGEND
-
-_ENDS = 10  # classes shown at either end of a long table
 _EXAMPLES = 3  # rejects shown per reason
 _DAMAGES = 20
 _FILE_WIDTH = 100  # columns, if the output is not a terminal
-_STAGE_LEGEND = {
-    "found": "before balancing",
-    "balanced": "planned after balancing",
-    "written": "in the dataset",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,8 +92,8 @@ def show(*parts: RenderableType, stream: IO[str] | None = None) -> None:
         console.print(part, crop=False)
 
 
-def plan_table(plan: PlanView) -> RenderableType:
-    """Return the tables of --dry-run."""
+def plan_table(plan: PlanView, *, rejects: Iterable[Reject] = ()) -> RenderableType:
+    """Return the tables of --dry-run. rejects: those that reading and checks found."""
     table = new_table("split", "records", "of them copies", "shards", "approx. size")
     for name in in_order(plan.splits):
         split = plan.splits[name]
@@ -108,10 +106,10 @@ def plan_table(plan: PlanView) -> RenderableType:
         )
     last = Text(f"Writing takes about {duration(plan.seconds)}.")
     classes = {
-        name: _stages(found=_counts(split.classes, 0), balanced=_counts(split.classes, 1))
+        name: stages_of(found=counts_of(split.classes, 0), balanced=counts_of(split.classes, 1))
         for name, split in plan.splits.items()
     }
-    return stack(table, _classes_table(classes), last)
+    return stack(table, classes_table(classes), rejects_table(sum_up(rejects)), last)
 
 
 def closing(
@@ -140,11 +138,11 @@ def closing(
         )
     classes = {}
     for name, split in manifest.splits.items():
-        written = _with_unlabelled(split.classes, split.records)
+        written = with_unlabelled(split.classes, split.records)
         planned = plan.splits[name].classes if plan and name in plan.splits else {}
-        classes[name] = _stages(
-            found=_counts(planned, 0) or written,
-            balanced=_counts(planned, 1) or written,
+        classes[name] = stages_of(
+            found=counts_of(planned, 0) or written,
+            balanced=counts_of(planned, 1) or written,
             written=written,
         )
     took = "" if seconds is None else f" in {duration(seconds)}"
@@ -152,7 +150,7 @@ def closing(
     last = line(f"{count_of(records, 'record')} written to ", (clean(output), "bold"), took)
     return stack(
         table,
-        None if rates else _classes_table(classes, labels=manifest.labels),
+        None if rates else classes_table(classes, labels=manifest.labels),
         ledger(manifest),
         rejects_table(sum_up(rejects)),
         *distances,
@@ -231,13 +229,18 @@ def inspection(
             feature.kind,
         )
     classes = {
-        name: {"written": _with_unlabelled(split.classes, split.records)}
+        name: {"written": with_unlabelled(split.classes, split.records)}
         for name, split in manifest.splits.items()
     }
     return stack(
         facts,
         splits,
-        _classes_table(classes, labels=manifest.labels, weights=manifest.class_weights),
+        classes_table(
+            classes,
+            labels=manifest.labels,
+            repeated=_repeated(summary),
+            weights=_weights(manifest),
+        ),
         features,
         ledger(manifest),
         rejects_table(summary.rejects),
@@ -284,70 +287,22 @@ def verification(report: VerificationReport, *, dataset: object) -> RenderableTy
     return Group(*damages, last)
 
 
-def _classes_table(
-    splits: Mapping[str, Stages],
-    *,
-    labels: Iterable[str] = (),
-    weights: Mapping[str, float] | None = None,
-) -> RenderableType | None:
-    """Return a table of records per class and split; of many classes the largest and smallest.
-
-    labels: classes to show even if no split has records of them.
-    """
-    splits = {name: splits[name] for name in in_order(splits)}
-    totals: Counter[Label] = Counter(dict.fromkeys(labels, 0))
-    for stages in splits.values():
-        for label in {label for counts in stages.values() for label in counts}:
-            totals[label] += max(counts.get(label, 0) for counts in stages.values())
-    named = [n for label, n in totals.items() if label is not None]
-    if not named or (totals[None] and not any(named)):
-        return None
-    columns = [
-        (clean(name) if len(stages) == 1 else f"{clean(name)}\n{stage}", counts)
-        for name, stages in splits.items()
-        for stage, counts in stages.items()
-    ]
-    table = new_table("class", *(title for title, _ in columns), *(["weight"] if weights else []))
-    rows = sorted(totals.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
-    hidden = len(rows) - 2 * _ENDS
-    for place, (label, _) in enumerate(rows):
-        # Hiding a single row would take as much space as showing it.
-        if hidden > 1 and _ENDS <= place < _ENDS + hidden:
-            if place == _ENDS:
-                table.add_row(Text(f"... {hidden:,} more", style="dim"))
-            continue
-        cells = [f"{counts.get(label, 0):,}" for _, counts in columns]
-        if weights:
-            cells.append("" if label is None else f"{weights.get(label, 0):.3g}")
-        table.add_row(name_of(label), *cells)
-    used = {stage for stages in splits.values() if len(stages) > 1 for stage in stages}
-    legend = [f"{stage}: {text}" for stage, text in _STAGE_LEGEND.items() if stage in used]
-    return Group(table, Text("; ".join(legend), style="dim")) if legend else table
+def _weights(manifest: Manifest) -> dict[str, Mapping[str, float]]:
+    """Return the columns of weights: of what was written, and of the source if it differs."""
+    weights = {"weight": manifest.class_weights, "weight in\nthe source": manifest.source_weights}
+    if not manifest.class_weights or manifest.source_weights == manifest.class_weights:
+        del weights["weight in\nthe source"]
+    return weights if manifest.class_weights else {}
 
 
-def _stages(**stages: Mapping[Label, int]) -> Stages:
-    """Return the stages that changed the counts; only the last one if all counts are equal."""
-    *_, last = stages
-    kept = {"found": stages["found"]}
-    changed = False
-    for (_, before), (stage, counts) in itertools.pairwise(stages.items()):
-        differs = Counter(before) != Counter(counts)
-        changed = changed or differs
-        if differs or (changed and stage == last):
-            kept[stage] = counts
-    return kept if changed else {last: stages[last]}
-
-
-def _counts(classes: Mapping[Label, tuple[int, int]], place: Literal[0, 1]) -> dict[Label, int]:
-    """Return the counts before balancing (0) or after it (1)."""
-    return {label: counts[place] for label, counts in classes.items()}
-
-
-def _with_unlabelled(classes: Mapping[str, int], records: int) -> dict[Label, int]:
-    counts: dict[Label, int] = dict(classes.items())
-    if missing := records - sum(classes.values()):
-        counts[None] = missing
-    return counts
+def _repeated(summary: Summary) -> set[str]:
+    """Return the classes whose records oversampling repeated very often."""
+    return {
+        label
+        for split in summary.splits.values()
+        for label, count in split.classes.items()
+        if repeats_many_times(count.records, count.records - count.copies)
+    }
 
 
 def _filled(rates: Mapping[str, float], split: str) -> list[str]:

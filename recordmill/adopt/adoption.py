@@ -224,6 +224,7 @@ def make_manifest(
     if labels:
         files[LABELS] = "".join(f"{label}\n" for label in labels).encode()
     in_train = splits[TRAIN].classes if TRAIN in splits else {}
+    weights = class_weights({label: in_train.get(label, 0) for label in labels})
     records = contents.records
     manifest = Manifest(
         digest=digest_of(splits),
@@ -231,7 +232,8 @@ def make_manifest(
         options={**options, "compression": compression},
         features=contents.features,
         labels=labels,
-        class_weights=class_weights({label: in_train.get(label, 0) for label in labels}),
+        class_weights=weights,
+        source_weights=weights,
         splits=splits,
         ledger=Ledger(
             inputs=InputCounts(read=records, filtered=left_out),

@@ -91,6 +91,7 @@ class Summary:
             "features": {name: feature.to_json() for name, feature in manifest.features.items()},
             "labels": list(manifest.labels),
             "class_weights": dict(manifest.class_weights),
+            "source_weights": dict(manifest.source_weights),
             "splits": {name: dataclasses.asdict(split) for name, split in self.splits.items()},
             "ledger": manifest.ledger.to_json(),
             "rejects": {name: dataclasses.asdict(some) for name, some in self.rejects.items()},

@@ -37,6 +37,7 @@ from recordmill.format.manifest import (
     index_name,
     shard_name,
 )
+from recordmill.format.split_names import TRAIN
 from recordmill.storage.files import Location, MissingError
 
 _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}(\.gz)?")
@@ -172,13 +173,22 @@ def _tasks(dataset: Location, manifest: Manifest, *, deep: bool) -> list[ShardTa
 
 
 def _check_weights(manifest: Manifest, reports: Sequence[ShardReport]) -> Iterator[Damage]:
-    """Yield a defect if the class weights are not those of the training split's indexes."""
+    """Yield a defect if class weights are not those of train, or of its records without copies.
+
+    The latter cannot be checked if undersampling dropped records.
+    """
+    written = manifest.splits[TRAIN].classes if TRAIN in manifest.splits else {}
+    counts = {label: written.get(label, 0) for label in manifest.labels}
+    if class_weights(counts) != manifest.class_weights:
+        yield Damage(file=MANIFEST, what="the class weights are not those of the records of train")
     originals = Counter(dict.fromkeys(manifest.labels, 0))
     for report in reports:
-        if report.split == "train":
+        if report.split == TRAIN:
             originals.update(report.originals)
-    if class_weights(originals) != manifest.class_weights:
-        yield Damage(file=MANIFEST, what="the class weights are not those of the records of train")
+    dropped = manifest.ledger.records.dropped
+    if not dropped and class_weights(originals) != manifest.source_weights:
+        what = "the source weights are not those of the records of train without copies"
+        yield Damage(file=MANIFEST, what=what)
 
 
 def _check_leaks(tasks: Sequence[ShardTask], reports: Sequence[ShardReport]) -> Iterator[Damage]:

@@ -143,7 +143,8 @@ class Manifest:
     options: the options that influence the records' bytes, including `compression` and
       `label_offset`.
     labels: class names; the number of a class is its index here + `label_offset`.
-    class_weights: the weight per label, from the records of train without copies.
+    class_weights: the weight per label, from the records of train as written, copies included; 1
+      for balanced classes. source_weights: the same from the records before balancing.
     encoders: {library: version} of the libraries that influence the records' bytes.
     files: the files beside the shards, except dataset.json, job.json and the indexes.
     fill_rates: per split with packed records, the fraction of values that are not padding.
@@ -160,6 +161,7 @@ class Manifest:
     ledger: Ledger
     encoders: Mapping[str, str]
     files: Mapping[str, FileInfo]
+    source_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
     fill_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
@@ -208,6 +210,7 @@ class Manifest:
             "features": {name: feature.to_json() for name, feature in self.features.items()},
             "labels": list(self.labels),
             "class_weights": dict(self.class_weights),
+            "source_weights": dict(self.source_weights),
             "splits": {name: split.to_json() for name, split in self.splits.items()},
             "ledger": self.ledger.to_json(),
             "encoders": dict(self.encoders),
@@ -245,6 +248,7 @@ class Manifest:
                 },
                 labels=take_texts(data, "labels"),
                 class_weights=take_mapping(data, "class_weights", float),
+                source_weights=take_mapping({"source_weights": {}} | data, "source_weights", float),
                 splits={
                     name: SplitInfo.from_json(as_object(split))
                     for name, split in take(data, "splits", dict).items()

@@ -3,6 +3,7 @@
 listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input, written once
 looked/SUM.arrow                                 rows that were read to infer types of columns
 checked/part-00000.arrow  .json  .data           rows of the listing that passed the checks
+numbered/part-00000.arrow                        those rows with numbers for equal ones
 distinct/part-00000.arrow                        those rows without duplicates
 cells/0000000000000000.arrow                     rows of time series, ordered by time
 windows/00-00000.arrow                           windows of these series
@@ -50,6 +51,7 @@ class StagedPart:
     unread: inputs that a worker could not read.
     invalid: rejected records (not inputs), where a record combines several inputs.
     skipped: files that are not inputs, such as hidden ones.
+    windowless: time series that yield no window.
     """
 
     name: str
@@ -62,6 +64,7 @@ class StagedPart:
     unread: int = 0
     invalid: int = 0
     skipped: int = 0
+    windowless: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

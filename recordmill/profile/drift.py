@@ -1,8 +1,8 @@
 """Distances between the distributions of two sets of records, per column, from their statistics.
 
-The distance is tensorflow_metadata's `infinity_norm`: the largest difference between the relative
-frequencies of a category, or of one of ten buckets of numbers, each of which holds a tenth of the
-reference.
+The distance is the larger of two: tensorflow_metadata's `infinity_norm`, the largest difference
+between the relative frequencies of a category, or of one of ten buckets of numbers, each of which
+holds a tenth of the reference; and the difference between the fractions of records without a value.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class Distance:
 
     kind: "skew" between splits, "drift" between datasets.
     reference, records: names of the compared slices.
-    infinity_norm: 0 to 1.
+    infinity_norm: 0 to 1; 0 if one of the two has no values.
     jensen_shannon: divergence in bits, 0 to 1.
-    where: the value or bucket with the largest difference.
+    where: the value or bucket with the largest difference; "missing" if one of the two has no
+      values.
     shares: fractions of values in `where`: (of the reference, of the records).
     missing: fractions of records without the column: (of the reference, of the records).
     """
@@ -50,9 +51,19 @@ class Distance:
     shares: tuple[float, float]
     missing: tuple[float, float]
 
+    @property
+    def missing_difference(self) -> float:
+        """The difference between the fractions of records without a value, 0 to 1."""
+        return abs(self.missing[0] - self.missing[1])
+
+    @property
+    def distance(self) -> float:
+        """The larger one of the distances of the values and of the missing values."""
+        return max(self.infinity_norm, self.missing_difference)
+
     def to_json(self) -> dict[str, Any]:
         """Return the distance as plain data."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "distance": self.distance}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,30 +124,37 @@ def compare(
             other.append((name, "is new"))
         else:
             one_view, two_view = ones[name], twos[name]
+            missing = _missing(one_view), _missing(two_view)
             shares = _shares(one_view, two_view)
+            if shares is None and bool(one_view.values) != bool(two_view.values):
+                shares = ["missing"], np.array(missing[:1]), np.array(missing[1:])
+                norm, divergence = 0.0, 0.0
             if shares is None:
                 other.append((name, _reason(one_view, two_view)))
                 continue
             names, one, two = shares
             most = int(np.argmax(np.abs(one - two)))
+            if one_view.values and two_view.values:
+                norm = float(abs(one[most] - two[most]))
+                divergence = _jensen_shannon(*_with_others(one, two))
             distances.append(
                 Distance(
                     kind=kind,
                     column=name,
                     reference=reference,
                     records=records,
-                    infinity_norm=float(abs(one[most] - two[most])),
-                    jensen_shannon=_jensen_shannon(*_with_others(one, two)),
+                    infinity_norm=norm,
+                    jensen_shannon=divergence,
                     where=names[most],
                     shares=(float(one[most]), float(two[most])),
-                    missing=(_missing(one_view), _missing(two_view)),
+                    missing=missing,
                 )
             )
     return Comparison(distances=_largest_first(distances), other=tuple(other))
 
 
 def _largest_first(distances: Iterable[Distance]) -> tuple[Distance, ...]:
-    return tuple(sorted(distances, key=lambda d: (-d.infinity_norm, d.column, d.records)))
+    return tuple(sorted(distances, key=lambda d: (-d.distance, d.column, d.records)))
 
 
 def _missing(column: ColumnView) -> float:
@@ -147,7 +165,7 @@ def _missing(column: ColumnView) -> float:
 def _reason(before: ColumnView, now: ColumnView) -> str:
     """Return why two columns cannot be compared."""
     if not before.values or not now.values:
-        return "has no values in one of the two"
+        return "has no values"
     if (before.categories is None) != (now.categories is None):
         return "has numbers in one of the two and texts in the other"
     return "holds bytes"

@@ -51,6 +51,8 @@ class RowField:
 
     def rows(self, start: int, stop: int) -> RowField:
         """Return the field of the rows start..stop."""
+        if stop - start == len(self.sizes):
+            return self
         rows = slice(start, stop)
         return dataclasses.replace(self, starts=self.starts[rows], sizes=self.sizes[rows])
 

@@ -32,7 +32,7 @@ def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
         "classes": "none; no column is named label, class, category or target (--label-column names"
         " another: 'id', 'size', 'emotion', 'patient_id')",
         "splits": "divided by --splits train=0.8,validation=0.1,test=0.1 (the default)",
-        "keys": "FILE#ROW (--key-column could be 'id', 'patient_id')",
+        "keys": "the content of a row (--key-column could be 'id', 'patient_id')",
         "groups": "none (--group-column could be 'patient_id')",
         "columns": "id (int), size (float), emotion (string), patient_id (string)",
     }

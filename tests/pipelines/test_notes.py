@@ -40,3 +40,33 @@ def test_other_codes_are_no_error(argv, capsys):
     assert main([*argv, "--fail-on", "quotes"]) == 0
     assert main([*argv, "--fail-on", "tfds"]) == 2, "it is known only once all is written"
     assert "--fail-on: expected some of all, annotations" in capsys.readouterr().err
+
+
+@pytest.fixture
+def rejected(tmp_path):
+    """5 of 40 rows without a class, and one that has too few cells."""
+    rows = tmp_path / "rows.csv"
+    labels = ["" if n % 8 == 0 else "a" for n in range(40)]
+    cells = [f"{n},{label}\n" for n, label in enumerate(labels)]
+    rows.write_text("x,label\n" + "".join(cells) + "41\n")
+    return ["table", "--input", str(rows), "--output", str(tmp_path / "out")]
+
+
+@pytest.mark.parametrize("fraction", [1, 0.01])
+def test_a_dry_run_shows_rejects_by_reason_with_three_examples(rejected, capsys, fraction):
+    code = main([*rejected, "--dry-run", "--max-reject-fraction", str(fraction)])
+    said = capsys.readouterr()
+    shown = said.out if fraction == 1 else said.err
+    assert code == (0 if fraction == 1 else 1)
+    (row,) = [line for line in shown.splitlines() if line.startswith("unlabelled")]
+    assert row.split()[1] == "5"
+    assert sum("rows.csv#" in line for line in shown.splitlines()) == 3 + 1
+    assert "bad_value" in shown
+
+
+def test_a_dry_run_has_the_notes_that_follow_from_writing(argv, tmp_path, capsys):
+    assert main([*argv, "--compression", "gzip", "--dry-run"]) == 0
+    assert "no TFDS files: TFDS cannot read gzip TFRecords" in capsys.readouterr().err
+    assert main([*argv, "--compression", "gzip"]) == 0
+    notes = [str(note) for note in Made(tmp_path / "out").manifest.notes]
+    assert notes[-1] == "no TFDS files: TFDS cannot read gzip TFRecords"

@@ -83,12 +83,41 @@ def test_a_plan_from_json() -> None:
 
 
 def test_of_many_classes_the_largest_and_the_smallest_show() -> None:
-    text = shown(report.plan_table(planned({f"c{n:03}": (n, n) for n in range(1000)})))
+    text = shown(report.plan_table(planned({f"c{n:03}": (n + 1, n + 1) for n in range(1000)})))
     rows = [line.split()[0] for line in text.splitlines() if line.startswith(("c0", "c9", "..."))]
     assert rows == [f"c{n:03}" for n in range(999, 989, -1)] + ["..."] + [
         f"c{n:03}" for n in range(9, -1, -1)
     ]
     assert "... 980 more" in text
+    assert "\n980 more: train 11 to 990 records each\n" in text
+
+
+def test_classes_that_need_attention_are_never_hidden() -> None:
+    classes: dict[str | None, tuple[int, int]] = {f"c{n:03}": (n, n) for n in range(100, 200)}
+    lacking = {f"c{n}" for n in range(140, 161)}
+    validation = report.PlanSplit(
+        records=9, copies=0, shards=1, bytes=9,
+        classes={label: (2, 2) for label in classes if label not in lacking},
+    )  # fmt: skip
+    plan = planned({**classes, "c130": (3, 60), "c131": (4, 60)})
+    plan = dataclasses.replace(plan, splits={**plan.splits, "validation": validation})
+    lines = shown(report.plan_table(plan)).splitlines()
+    rows = [line.split()[0] for line in lines if line.startswith(("c1", "..."))]
+    assert rows[:22] == [f"c{n}" for n in range(160, 139, -1)] + ["c130"]
+    assert rows[22:] == [f"c{n}" for n in range(199, 189, -1)] + ["..."] + [
+        *(f"c{n}" for n in range(108, 99, -1)),
+        "c131",
+    ]
+    assert "58 more: train 109 to 189, validation 2 records each" in lines
+
+
+def test_a_split_without_any_classes_lacks_none() -> None:
+    test = report.PlanSplit(records=5, copies=0, shards=1, bytes=9, classes={None: (5, 5)})
+    plan = planned({f"c{n:03}": (n + 1, n + 1) for n in range(100)})
+    plan = dataclasses.replace(plan, splits={**plan.splits, "test": test})
+    text = shown(report.plan_table(plan))
+    assert text.count("\nc0") == 20
+    assert "\n(no class)" in text
 
 
 def test_no_row_says_that_one_is_hidden() -> None:
@@ -190,7 +219,8 @@ def test_inspection(summary: inspection.Summary) -> None:
         f"digest    {summary.manifest.digest}",
         "train              6                1        2      1.9 kB   904 bytes to 956 bytes",
         "test               0                0        0     0 bytes",
-        "tulip       3            1      0     1.25",
+        "class   train   validation   test   weight   the source",
+        "tulip       3            1      0        1         1.25",
         "grid                float32   2 x 2   raw",
         "caption             string    any     text",
         "empty                 1   z  a file of no bytes",
@@ -260,7 +290,12 @@ COUNTS = st.integers(0, 10**12)
 def test_every_class_is_one_row(classes: dict[str, tuple[int, int]]) -> None:
     text = shown(report.plan_table(planned({**classes})))
     rows = text.split("\n\n")[1].partition("─\n")[2].partition("\nfound: ")[0].splitlines()
-    assert len(rows) == (len(classes) if len(classes) < 22 else 21)
+    urgent = sum(not after or 0 < 20 * before <= after for before, after in classes.values())
+    others = len(classes) - urgent
+    if len(classes) < 22 or others < 22:
+        assert len(rows) == len(classes)
+    else:
+        assert len(rows) == urgent + 21 + 1, "and the line of the others"
 
 
 def test_two_empty_manifests_can_be_shown(summary: inspection.Summary) -> None:

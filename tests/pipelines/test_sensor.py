@@ -359,6 +359,7 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
     ("options", "words"),
     [
         ([], "--time-column is required"),
+        (["--time-column", "time", "--window", 0], "--window: expected more than 0, got 0"),
         (["--time-column", "when", "--window", 2], "no column 'when' in"),
         (["--time-column", "machine", "--window", 2], "expected a time in 'machine'"),
         (
@@ -389,8 +390,9 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
         ),
         (
             ["--time-column", "time", "--series-column", "machine", "--window", 99],
-            "nothing is left to write: of 1[0-9] inputs .* were filtered by --window: .*"
-            "relax --window",
+            "nothing is left to write: of 1[0-9] inputs .* were filtered by --window; a window"
+            " needs 99 rows without a gap, and the longest run has 3 rows in 20min, in series 'a':"
+            " lower --window, or raise --max-gap",
         ),
     ],
 )

@@ -20,6 +20,7 @@ from recordmill.profile.schema_rules import load as load_rules
 from recordmill.storage.files import Location
 from tests.image_runs import Made, encoders_kept, make, run
 from tests.paths import AIR, CLOTHING
+from tests.row_keys import places_of_keys
 
 SENSORS = ("CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)",
            "PT08.S3(NOx)", "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)", "T", "RH", "AH")  # fmt: skip
@@ -99,7 +100,8 @@ def air(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def test_thirteen_sensors_by_split(air):
     found = slices(air)
     assert set(found) == {"All Examples", "train", "validation", "test"}
-    keys = {split: air.keys(split) for split in air.manifest.splits}
+    places = places_of_keys("table", "--input", AIR, *AIR_OPTIONS, "--missing", "-200")
+    keys = {split: {places[key] for key in air.keys(split)} for split in air.manifest.splits}
     keys["All Examples"] = set().union(*keys.values())
     rows = {
         f"AirQualityUCI.csv#{n}": row for n, row in enumerate(air_rows(), 1) if any(row.values())
@@ -470,6 +472,24 @@ def test_drift_between_datasets_and_skew_between_splits(tmp_path, capsys):
     assert {one["records"] for one in found["skew"]["distances"]} == {"validation", "test"}
     assert main([*inspected, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["drift"] is None
+
+
+def test_values_that_went_missing_are_drift(tmp_path, capsys):
+    for name, lost in {"before": 0, "after": 2}.items():
+        lines = [f"{'' if lost and n % lost else n % 10},{'ab'[n % 2]}" for n in range(400)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["n,word", *lines]))
+    table(tmp_path / "old", "--input", tmp_path / "before.csv")
+    capsys.readouterr()
+    flags = ["--input", tmp_path / "after.csv", "--compare-with", tmp_path / "old"]
+    assert main(["table", *map(str, flags), "--output", str(tmp_path / "new")]) == 0
+    row = r"\nn +0\.500 +0\.0% +50\.0% +missing\b"
+    assert re.search(row, capsys.readouterr().out)
+    inspected = ["inspect", "--dataset", str(tmp_path / "new"), "--compare-with"]
+    assert main([*inspected, str(tmp_path / "old")]) == 0
+    assert re.search(row, capsys.readouterr().out)
+    assert main([*inspected, str(tmp_path / "old"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["drift"]["distances"][0]
+    assert (found["column"], found["distance"], found["missing"]) == ("n", 0.5, [0, 0.5])
 
 
 @pytest.mark.parametrize("on_violation", ["reject", "fail", "keep"])

@@ -17,6 +17,7 @@ from recordmill.pipelines.cli import main
 from tests.image_runs import Made, encoders_kept, run
 from tests.image_runs import make as make_any
 from tests.paths import AIR, IMBALANCED
+from tests.row_keys import by_row, places_of_keys
 from tests.tensorflow_reads import parse
 
 PLAIN = ("CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)",
@@ -71,7 +72,7 @@ def air_rows() -> list[dict[str, str]]:
 
 def test_every_row_is_there_once_with_all_its_numbers(air):
     rows = air_rows()
-    found = records(air)
+    found = by_row(records(air), "table", *AIR_OPTIONS)
     assert len(rows) == len(found) == 9357
     assert air.manifest.ledger.inputs.filtered == 114
     for number, row in enumerate(rows, 1):
@@ -92,9 +93,10 @@ def test_zscores_are_of_train(air):
         assert abs(np.std(train, dtype=np.float64) - 1) < 1e-5
     learned = json.loads((air.folder / "learned.json").read_text())
     rows = {f"AirQualityUCI.csv#{number}": row for number, row in enumerate(air_rows(), 1)}
+    places = places_of_keys("table", *AIR_OPTIONS)
     for split in ("validation", "test"):
         for (key, _), example in air.examples(split).items():
-            value = float(rows[key]["T"].replace(",", "."))
+            value = float(rows[places[key]]["T"].replace(",", "."))
             if value != -200:
                 expected = (value - learned["T"]["mean"]) / learned["T"]["deviation"]
                 assert math.isclose(example["T"][0], expected, rel_tol=1e-6, abs_tol=1e-6)
@@ -155,8 +157,8 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
         "d": ("int64", (None,)),
         "d/missing": ("int64", ()),
     }
-    for key, example in records(made).items():
-        number = int(key.partition("#")[2]) - 1
+    for place, example in by_row(records(made), "table", "--input", source).items():
+        number = int(place.partition("#")[2]) - 1
         assert example["d/missing"][0] == 1 - number % 2
         assert sum(example["c"]) == 1
 
@@ -247,7 +249,7 @@ def test_columns_with_a_value_in_every_row_have_a_fixed_shape(tmp_path):
 def test_values(name, content, options, values, rejects, tmp_path):
     source = table(tmp_path / name, content)
     made = make(tmp_path / "out", "--input", source, *options, "--max-reject-fraction", 1)
-    found = records(made)
+    found = by_row(records(made), "table", "--input", source, *options)
     in_order = sorted(found, key=lambda key: int(key.partition("#")[2]))
     assert [found[key]["n"][0] if "n" in found[key] else None for key in in_order] == values
     told = [json.loads(line) for line in (made.folder / "rejects.jsonl").read_text().splitlines()]
@@ -273,7 +275,7 @@ def test_files_with_types_are_read_the_same_way(tmp_path):
         "text": ("string", (None,)),
         "number": ("int64", ()),
     }
-    assert records(made) == {
+    assert by_row(records(made), "table", "--input", source, *options) == {
         "t.parquet#1": {"whole": [1.0], "part": [0.5], "text": [b"a"], "number": [1]},
         "t.parquet#2": {"whole": [2.0], "number": [2]},
         "t.parquet#4": {"whole": [4.0], "part": [1.5], "text": [b"b"], "number": [4]},

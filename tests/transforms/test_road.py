@@ -144,25 +144,20 @@ def test_the_ledger_says_where_everything_went(rich):
 
 
 def test_groups_never_part_and_classes_are_exact(rich):
-    """Units (groups by majority, else records) are parted within each class, bad ones included."""
+    """Records are divided within each class, in whole groups, bad ones included."""
     source = rich_source()
     splits = {row["key"]: split for split in SPLITS for row in indexed(rich / "1", split)}
     of_unit = collections.defaultdict(set)
-    votes = collections.defaultdict(collections.Counter)
+    of_class = collections.defaultdict(list)
     for (key, label, value), group in zip(source.rows, source.groups, strict=True):
         if not value.startswith(b"early"):
-            votes[group or key][label] += 1
             of_unit[group or key] |= {splits[key]} if key in splits else set()
+            of_class[label].append(splits.get(key))  # None: it was left out at writing
     assert max(map(len, of_unit.values())) == 1
-    of_class = collections.defaultdict(list)
-    for unit, counter in votes.items():
-        label = min(counter, key=lambda name: (-counter[name], name))
-        of_class[label].append(of_unit[unit])
-    for units in of_class.values():
-        counts = collections.Counter(split for found in units for split in found)
-        unseen = sum(not found for found in units)  # every record of it was left out at writing
-        for name, size in zip(SPLITS, apportion(len(units), SPLITS), strict=True):
-            assert size - unseen <= counts[name] <= size
+    for found in of_class.values():
+        counts = collections.Counter(found)
+        for name, size in zip(SPLITS, apportion(len(found), SPLITS), strict=True):
+            assert size - counts[None] - 1 <= counts[name] <= size + 1
 
 
 def test_classes_of_train_are_equal_but_for_what_was_left_out(rich):

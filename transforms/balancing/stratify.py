@@ -1,13 +1,14 @@
 """Stratified splits: exact fractions within every class, by largest remainder and split rank.
 
-Where records have groups, the unit is the group, and its class is the majority of its records.
+Where records have groups, whole groups are divided by `group_division`; single records fill what
+the groups left open.
 """
 
 import dataclasses
 import functools
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -15,8 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.job.staging import Staging
+from recordmill.notes import Note
 from recordmill.storage.files import Location
-from recordmill.transforms.balancing.quotas import FindThresholds
+from recordmill.transforms.balancing.group_division import (
+    GroupDivision,
+    count_groups,
+    divide_groups,
+    too_small,
+)
+from recordmill.transforms.balancing.quotas import Cuts, FindThresholds
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.rank_cuts import Histogram, RankCut, Threshold, thresholds
 from recordmill.transforms.model.splits import (
@@ -50,127 +58,144 @@ def split_cuts(histogram: Histogram, *, fractions: Fractions) -> dict[str, tuple
     return cuts
 
 
-def too_small(histogram: Histogram, *, fractions: Fractions, unit: str) -> list[str]:
-    """Return a sentence about the classes that have fewer units than splits; none if all suffice.
-
-    unit: plural noun for the units, such as `groups`.
-    """
-    small = {
-        label: n
-        for label, n in histogram.totals().items()
-        if label is not None and n < len(fractions)
-    }
-    if not small:
-        return []
-    shown = ", ".join(f"{label!r} ({n})" for label, n in list(small.items())[:5])
-    more = f" and {len(small) - 5} more" if len(small) > 5 else ""
-    return [
-        f"--stratify: expected at least {len(fractions)} {unit} in every class, one for each of"
-        f" {', '.join(fractions)}; too few in {shown}{more}: add records, remove the class, or"
-        " split without --stratify"
-    ]
-
-
 def _units(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield (partition, rows of (unit uint64, label string)) for a batch."""
+    """Yield (partition, rows of (unit, label, count, name)) for a batch."""
+    if batch.SPLIT in rows.schema.names:
+        rows = rows.filter(rows[batch.SPLIT].is_null())
     units = batch.unit_hashes(rows)
-    table = pa.RecordBatch.from_pydict({"unit": pa.array(units), "label": batch.strata(rows)})
+    names = rows[batch.GROUP].cast(pa.string())
+    columns = {
+        "unit": pa.array(units),
+        "label": batch.strata(rows).cast(pa.string()),
+        "count": pa.array(np.ones(len(rows), np.int64)),
+        "name": names,
+    }
+    table = pa.RecordBatch.from_pydict(columns)
     partition = batch.scale(units, limits.PARTITIONS)
     for part in np.unique(partition).tolist():
         yield part, table.filter(pa.array(partition == part))
 
 
-def majority(parts: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the class of each unit: (unit uint64, label string), by ascending unit.
+def _count(partition: tuple[int, Iterable[pa.RecordBatch]]) -> pa.RecordBatch:
+    return count_groups(list(partition[1]))
 
-    The class is that of most records of the unit; ties go to the first name.
-    """
-    rows = batch.concat(list(parts))
-    units, inverse = np.unique(np.asarray(rows["unit"]), return_inverse=True)
-    codes, names = batch.encode(rows["label"])
-    order = np.argsort(np.array([name.encode() for name in names.to_pylist()], object))
-    place = np.argsort(order)
-    counts = Counter(zip(inverse.tolist(), place[codes].tolist(), strict=True))
-    best: dict[int, tuple[int, int]] = {}
-    for (unit, label), n in counts.items():
-        best[unit] = max(best.get(unit, (0, 0)), (n, -label))
-    labels = [names[int(order[-best[unit][1]])].as_py() for unit in range(len(units))]
+
+def _whole_groups(counted: pa.RecordBatch) -> pa.RecordBatch:
+    return counted.filter(pc.invert(counted["alone"]))
+
+
+def _rank_singles(counted: pa.RecordBatch, seed: int) -> pa.RecordBatch:
+    singles = counted.filter(counted["alone"])
+    ranks = batch.mix(np.asarray(singles["unit"]), batch.salt(seed, "split"))
+    keys = pa.repeat(UNIT_KEY, len(singles))
     return pa.RecordBatch.from_pydict(
-        {"unit": pa.array(units), "label": pa.array(labels, pa.string())}
-    )
-
-
-def _majority(partition: tuple[int, Iterable[pa.RecordBatch]]) -> pa.RecordBatch:
-    return majority(partition[1])
-
-
-def _rank_units(units: pa.RecordBatch, seed: int) -> pa.RecordBatch:
-    ranks = batch.mix(np.asarray(units["unit"]), batch.salt(seed, "split"))
-    keys = pa.repeat(UNIT_KEY, len(units))
-    return pa.RecordBatch.from_pydict(
-        {"label": units["label"], "rank": pa.array(ranks), "key": keys}
+        {"label": singles["label"], "rank": pa.array(ranks), "key": keys}
     )
 
 
 def _rank_rows(rows: pa.RecordBatch, seed: int) -> pa.RecordBatch:
-    return strata_rows(unassigned(rows), majority=None, seed=seed)
+    return strata_rows(unassigned(rows), grouped=False, seed=seed)
 
 
 def _histogram(ranked: pa.RecordBatch) -> Histogram:
     return Histogram.of(ranked["label"], np.asarray(ranked["rank"]))
 
 
-def _strata(
-    cuts: Mapping[str, tuple[RankCut, ...]],
-    found: Mapping[str, tuple[Threshold, ...]],
-    units: Sequence[pa.RecordBatch],
+def _divide(
+    histogram: Histogram, groups: Sequence[pa.RecordBatch], fractions: Fractions, seed: int
+) -> tuple[dict[str, tuple[RankCut, ...]], GroupDivision]:
+    """Return the cuts between the single records of each class, and the division of groups."""
+    singles = {label: n for label, n in histogram.totals().items() if label is not None}
+    division = divide_groups(groups, singles, fractions=fractions, seed=seed)
+    cuts = {}
+    for label, row in zip(histogram.labels, histogram.counts, strict=True):
+        if label is not None:
+            ends = np.cumsum(division.singles[label])[:-1]
+            cuts[label] = tuple(RankCut.of(row, int(end)) for end in ends)
+    return cuts, division
+
+
+def _cuts_of(divided: tuple[Cuts, GroupDivision]) -> Cuts:
+    return divided[0]
+
+
+def _too_small(histogram: Histogram, fractions: Fractions) -> list[str]:
+    counts = {label: n for label, n in histogram.totals().items() if label is not None}
+    return too_small(counts, fractions, "records")
+
+
+def _strata(cuts: Cuts, found: Mapping[str, tuple[Threshold, ...]]) -> Strata:
+    return Strata({label: found.get(label) or thresholds(one, None) for label, one in cuts.items()})
+
+
+def _grouped_strata(
+    divided: tuple[Cuts, GroupDivision], found: Mapping[str, tuple[Threshold, ...]]
 ) -> Strata:
-    ends = {label: found.get(label) or thresholds(one, None) for label, one in cuts.items()}
-    return Strata(ends, batch.concat(units).sort_by("unit") if units else None)
+    cuts, division = divided
+    return dataclasses.replace(_strata(cuts, found), groups=division.groups)
 
 
 def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
     return beam.Map(rank, seed=seed).with_output_types(pa.RecordBatch)
 
 
-def find_strata(
-    scan: RowScan, *, fractions: Fractions, seed: int, grouped: bool
-) -> tuple[beam.PCollection[Strata], beam.PCollection[str]]:
-    """Return the strata, as the only element of a PCollection (empty without rows), and problems.
+class FoundStrata(NamedTuple):
+    """The strata, as the only element (none without rows), and what is to say about them.
 
-    A problem is a sentence about classes that are too small. scan: reads the rows of all batches.
-    grouped: whether the rows have groups.
+    problems: sentences about classes that are too small. notes: classes that groups keep from their
+      fractions.
     """
-    units = None
+
+    strata: beam.PCollection[Strata]
+    problems: beam.PCollection[str]
+    notes: beam.PCollection[Note] | None = None
+
+
+def find_strata(scan: RowScan, *, fractions: Fractions, seed: int, grouped: bool) -> FoundStrata:
+    """Find the strata. scan: reads the rows of all batches. grouped: whether rows have groups."""
     if grouped:
-        units = (
-            scan("ReadUnits")
-            | "Unassigned" >> beam.Map(unassigned).with_output_types(pa.RecordBatch)
-            | "Units" >> beam.FlatMap(_units).with_output_types(tuple[int, pa.RecordBatch])
-            | "GroupByUnit" >> beam.GroupByKey()
-            | "Majority" >> beam.Map(_majority).with_output_types(pa.RecordBatch)
-        )
-        ranked = units | "RankUnits" >> _ranking(_rank_units, seed)
-    else:
-        ranked = scan("CountStrata") | "RankToCountStrata" >> _ranking(_rank_rows, seed)
+        return _find_grouped_strata(scan, fractions=fractions, seed=seed)
     histogram = (
-        ranked
+        scan("CountStrata")
+        | "RankToCountStrata" >> _ranking(_rank_rows, seed)
         | "StrataHistogram" >> beam.Map(_histogram)
         | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum).without_defaults()
     )
     reached = histogram | "StrataCuts" >> beam.Map(split_cuts, fractions=fractions)
     cuts = beam.pvalue.AsSingleton(reached, default_value={})
-    if not grouped:
-        ranked = scan("CutStrata", cuts) | "RankToCutStrata" >> _ranking(_rank_rows, seed)
-    met = ranked | "FindStrataThresholds" >> FindThresholds(cuts)
-    strata = reached | "Strata" >> beam.Map(
-        _strata, beam.pvalue.AsDict(met), () if units is None else beam.pvalue.AsList(units)
+    met = (
+        scan("CutStrata", cuts)
+        | "RankToCutStrata" >> _ranking(_rank_rows, seed)
+        | "FindStrataThresholds" >> FindThresholds(cuts)
     )
-    unit = "groups" if grouped else "records"
-    problems = histogram | "TooSmall" >> beam.FlatMap(
-        too_small, fractions=fractions, unit=unit
-    ).with_output_types(str)
-    return strata, problems
+    strata = reached | "Strata" >> beam.Map(_strata, beam.pvalue.AsDict(met))
+    problems = histogram | "TooSmall" >> beam.FlatMap(_too_small, fractions).with_output_types(str)
+    return FoundStrata(strata, problems)
+
+
+def _find_grouped_strata(scan: RowScan, *, fractions: Fractions, seed: int) -> FoundStrata:
+    counted = (
+        scan("ReadUnits")
+        | "Units" >> beam.FlatMap(_units).with_output_types(tuple[int, pa.RecordBatch])
+        | "GroupByUnit" >> beam.GroupByKey()
+        | "CountUnits" >> beam.Map(_count).with_output_types(pa.RecordBatch)
+    )
+    groups = counted | "WholeGroups" >> beam.Map(_whole_groups).with_output_types(pa.RecordBatch)
+    ranked = counted | "RankSingles" >> _ranking(_rank_singles, seed)
+    divided = (
+        ranked
+        | "StrataHistogram" >> beam.Map(_histogram)
+        | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum).without_defaults()
+        | "DivideGroups" >> beam.Map(_divide, beam.pvalue.AsList(groups), fractions, seed)
+    )
+    cuts = beam.pvalue.AsSingleton(divided | "Cuts" >> beam.Map(_cuts_of), default_value={})
+    met = ranked | "FindStrataThresholds" >> FindThresholds(cuts)
+    division = divided | "Division" >> beam.Map(lambda one: one[1])
+    return FoundStrata(
+        divided | "Strata" >> beam.Map(_grouped_strata, beam.pvalue.AsDict(met)),
+        division | "TooSmall" >> beam.FlatMap(lambda one: one.problems).with_output_types(str),
+        division | "Notes" >> beam.FlatMap(lambda one: one.notes).with_output_types(Note),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,8 +220,8 @@ def store_strata(strata: Strata, *, staging: Staging) -> str:
         "key": pa.array([[end.key for end in one] for one in ends], pa.list_(pa.string())),
     }
     data = [batch.to_buffer(pa.RecordBatch.from_pydict(table), pa.ipc.new_file)]
-    if strata.majority is not None:
-        data.append(batch.to_buffer(strata.majority, pa.ipc.new_file))
+    if strata.groups is not None:
+        data.append(batch.to_buffer(strata.groups, pa.ipc.new_file))
     digest = hashlib.sha256(b"".join(data)).hexdigest()[:16]
     staging.place("strata").make_dirs()
     for place, content in zip(_strata_places(f"strata/{digest}", staging), data, strict=False):
@@ -207,7 +232,7 @@ def store_strata(strata: Strata, *, staging: Staging) -> str:
 @functools.lru_cache(maxsize=4)
 def load_strata(name: str, staging: Staging) -> Strata:
     """Read strata, once in each process."""
-    thresholds, majority = _strata_places(name, staging)
+    thresholds, groups = _strata_places(name, staging)
     rows = pa.ipc.open_file(open_arrow(thresholds)).get_batch(0).to_pylist()
     return Strata(
         {
@@ -216,7 +241,7 @@ def load_strata(name: str, staging: Staging) -> Strata:
             )
             for row in rows
         },
-        pa.ipc.open_file(open_arrow(majority)).get_batch(0) if majority.exists() else None,
+        pa.ipc.open_file(open_arrow(groups)).get_batch(0) if groups.exists() else None,
     )
 
 

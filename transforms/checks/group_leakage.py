@@ -53,15 +53,15 @@ def leaking_groups(partition: tuple[int, Iterable[bytes]]) -> list[str]:
 def splits_of_groups(
     rows: pa.RecordBatch, hashes: Sequence[str]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield (group, (split, smallest key of it)) for the groups whose hash is in `hashes`."""
+    """Yield (group, (split, smallest name of its rows)) for the groups in `hashes`."""
     if hashes:
         grouped = _grouped(rows)
         hits = np.isin(_hashes(grouped[batch.GROUP]), np.array(list(map(int, hashes)), np.uint64))
         some = grouped.filter(pa.array(hits))
-        columns = [some[name].to_pylist() for name in (batch.GROUP, batch.SPLIT, batch.KEY)]
-        rows_of_splits = sorted(zip(*columns, strict=True), reverse=True)
-        first = {(group, split): key for group, split, key in rows_of_splits}
-        yield from ((group, (split, key)) for (group, split), key in sorted(first.items()))
+        columns = (some[batch.GROUP], some[batch.SPLIT], batch.lineage(some))
+        named = sorted(zip(*(column.to_pylist() for column in columns), strict=True), reverse=True)
+        first = {(group, split): name for group, split, name in named}
+        yield from ((group, (split, name)) for (group, split), name in sorted(first.items()))
 
 
 def _first_keys(group: str, rows: Iterable[tuple[str, str]]) -> tuple[str, Mapping[str, str]]:

@@ -2,7 +2,7 @@
 
 All statistics are counts, so the result does not depend on how rows are divided into parts: sums of
 values and of squares as integers (`statistics.moments`), histograms of values by their first bits,
-and counts of texts.
+and counts of texts. A second pass finds medians and boundaries of buckets (`table_ranks`).
 """
 
 from __future__ import annotations
@@ -12,60 +12,43 @@ import dataclasses
 import functools
 import json
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import RunError
+from recordmill.notes import Note
 from recordmill.transforms.encoders.artifacts import read_artifact
+from recordmill.transforms.encoders.table_numbers import (
+    NUMBERS_FILE,
+    answers,
+    collect,
+    count_numbers,
+    has_buckets,
+    has_median,
+    learn_numbers,
+    merge,
+    parse_numbers,
+    questions_on,
+)
 from recordmill.transforms.encoders.table_options import (
     LEARNED_VALUES,
-    MEAN,
-    MEDIAN,
     ColumnTransform,
     TableOptions,
 )
+from recordmill.transforms.encoders.table_ranks import RankQuestion
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary, most_frequent
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.model.user_columns import flat
-from recordmill.transforms.statistics.bit_histogram import FirstBits, prefixes_of
-from recordmill.transforms.statistics.moments import Moments, digits, from_digits
-
-Floats = npt.NDArray[np.float64]
-
-NUMBERS_FILE = "learned.json"
 
 _ITEM, _COUNT = "item", "count"
 _SEPARATOR = "\0"
-_MISSING, _TOTAL, _SQUARES, _PREFIX, _EXTREME, _VALUE = (
-    "missing",
-    "total",
-    "squares",
-    "prefix",
-    "extreme",
-    "value",
-)
-_RAW, _COMPUTED = "raw", "computed"  # before and after clip and log
+_VALUE = "value"
 _LINE_BREAK = "[\r\n]"  # not allowed in a vocabulary, which TensorFlow reads line by line
-
-
-def compute(transform: ColumnTransform, values: Floats) -> Floats:
-    """Apply `clip` and `log` to numbers, float64[n]."""
-    if transform.clip is not None:
-        values = np.clip(values, *transform.clip)
-    return np.log1p(values) if transform.log else values
-
-
-def numbers_of(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return the values of a column, float64[n], and the mask of missing ones, bool[n]."""
-    values = column.cast(pa.float64(), safe=False).fill_null(0.0)  # rounds large integers
-    return np.asarray(values), np.asarray(column.is_null())
 
 
 def text_of(column: pa.Array) -> pa.StringArray:
@@ -78,41 +61,6 @@ def filled(transform: ColumnTransform, column: pa.Array) -> pa.Array:
     if transform.impute is None:
         return column
     return column.fill_null(pa.scalar(transform.impute).cast(column.type))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LearnedNumbers:
-    """Statistics of a numeric column.
-
-    fill: replacement of missing values; None leaves them missing.
-    mean, deviation, least, most: of all values of train after imputing, clipping and log.
-    boundaries: of buckets, ascending.
-    """
-
-    fill: float | None = None
-    mean: float = 0.0
-    deviation: float = 0.0
-    least: float = 0.0
-    most: float = 0.0
-    boundaries: tuple[float, ...] = ()
-
-
-def load_numbers(artifacts: Mapping[str, Artifact]) -> Mapping[str, LearnedNumbers]:
-    """Return the statistics of numeric columns, {column: statistics}, read once per process."""
-    return _load_numbers(artifacts[NUMBERS_FILE]) if NUMBERS_FILE in artifacts else {}
-
-
-@functools.lru_cache(maxsize=4)
-def _load_numbers(artifact: Artifact) -> Mapping[str, LearnedNumbers]:
-    return parse_numbers(read_artifact(artifact))
-
-
-def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:
-    """Parse the file of statistics: {column: statistics}."""
-    return {
-        column: LearnedNumbers(**(one | {"boundaries": tuple(one["boundaries"])}))
-        for column, one in json.loads(content).items()
-    }
 
 
 def vocabulary_file(column: str) -> str:
@@ -155,7 +103,7 @@ class TableAnalysis:
             if transform.last in LEARNED_VALUES:
                 parts.append(_count_values(transform, column))
             else:
-                found = list(_count_numbers(transform, column))
+                found = list(count_numbers(transform, column))
                 items = [_SEPARATOR.join((transform.column, *item)) for item, _ in found]
                 parts.append(_batch(items, [count for _, count in found]))
         return batch.concat(parts)
@@ -181,11 +129,7 @@ class TableAnalysis:
         """
         files: dict[str, bytes] = {}
         numbers: dict[str, Any] = {}
-        found: dict[str, dict[tuple[str, ...], int]] = collections.defaultdict(dict)
-        values = pc.match_substring(counts[_ITEM], f"{_SEPARATOR}{_VALUE}{_SEPARATOR}")
-        for item, count in _pairs(counts.filter(pc.invert(values))):
-            column, *statistic = item.split(_SEPARATOR)
-            found[column][tuple(statistic)] = count
+        found = _by_column(counts)
         for transform in self._transforms:
             if transform.last in LEARNED_VALUES:
                 prefix = _value_prefix(transform.column)
@@ -196,7 +140,7 @@ class TableAnalysis:
                 content = "".join(f"{line}\n" for line in lines).encode()
                 files[vocabulary_file(transform.column)] = content
             else:
-                learned = _learn_numbers(transform, found[transform.column])
+                learned = learn_numbers(transform, found[transform.column])
                 if learned is None:
                     raise _no_values(transform.column, records)
                 numbers[transform.column] = dataclasses.asdict(learned)
@@ -204,9 +148,60 @@ class TableAnalysis:
             files[NUMBERS_FILE] = json.dumps(numbers, indent=1, sort_keys=True).encode() + b"\n"
         return files
 
+    @property
+    def read_again(self) -> tuple[str, ...]:
+        """Names of the columns whose medians or boundaries need a second pass."""
+        return tuple(one.column for one in self._transforms if has_median(one) or has_buckets(one))
+
+    def ask(self, counts: pa.RecordBatch) -> Sequence[RankQuestion]:
+        """Return the questions for medians and boundaries."""
+        found = _by_column(counts)
+        asked: list[RankQuestion] = []
+        for transform in self._transforms:
+            if transform.column in self.read_again:
+                asked += questions_on(transform, found[transform.column])
+        return asked
+
+    def collect(self, rows: pa.RecordBatch, questions: Sequence[RankQuestion]) -> pa.RecordBatch:
+        """Return the values in the bins of the questions: `question`, `key` and `count`, int64."""
+        return collect(rows, questions, self.options.column_transforms())
+
+    def merge(self, collected: pa.RecordBatch) -> pa.RecordBatch:
+        """Add up the counts of equal values of a question."""
+        return merge(collected)
+
+    def answer(
+        self, question: RankQuestion, read: Callable[[], Iterable[pa.RecordBatch]]
+    ) -> pa.RecordBatch:
+        """Return an item for each value found."""
+        found = answers(question, read)
+        items = [_SEPARATOR.join((question.column, *item)) for item in found]
+        return _batch(items, [1] * len(items))
+
+    def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
+        """Return a note for each column with fewer buckets than requested."""
+        if NUMBERS_FILE not in contents:
+            return []
+        learned = parse_numbers(contents[NUMBERS_FILE])
+        return [
+            _few_buckets(transform, 1 + len(learned[transform.column].boundaries))
+            for transform in self._transforms
+            if has_buckets(transform)
+            and 1 + len(learned[transform.column].boundaries) < transform.size
+        ]
+
     def _most_frequent(self, counts: pa.RecordBatch) -> pa.RecordBatch:
         options = self.options
         return most_frequent(counts, least=options.min_frequency, at_most=options.vocab_size)
+
+
+def _few_buckets(transform: ColumnTransform, buckets: int) -> Note:
+    made = "1 bucket" if buckets == 1 else f"{buckets} buckets"
+    return Note(
+        "few-buckets",
+        f"--bucketize {transform.column}={transform.size} makes {made}, because many values of"
+        f" {transform.column!r} in train are equal, and equal values are in one bucket",
+    )
 
 
 def _no_values(column: str, records: int, *, least: int = 1) -> RunError:
@@ -234,89 +229,14 @@ def _value_prefix(column: str) -> str:
     return f"{column}{_SEPARATOR}{_VALUE}{_SEPARATOR}"
 
 
-def _count_numbers(
-    transform: ColumnTransform, column: pa.Array
-) -> Iterator[tuple[tuple[str, ...], int]]:
-    values, missing = numbers_of(column)
-    yield (_MISSING,), int(missing.sum())
-    values = values[~missing]
-    if transform.impute in (MEAN, MEDIAN):
-        yield from _count_floats(_RAW, values, quantiles=transform.impute == MEDIAN)
-    if transform.last is not None:
-        computed = compute(transform, values)
-        yield from _count_floats(_COMPUTED, computed, quantiles=transform.last == "bucketize")
-
-
-def _count_floats(
-    which: str, values: Floats, *, quantiles: bool
-) -> Iterator[tuple[tuple[str, ...], int]]:
-    moments = Moments.of(values)
-    yield (which, _COUNT), moments.count
-    for what, number in ((_TOTAL, moments.total), (_SQUARES, moments.squares)):
-        for place, digit in digits(number):
-            yield (which, what, str(place)), digit
-    if len(values):
-        for extreme in {values.min(), values.max()}:
-            yield (which, _EXTREME, float(extreme + 0.0).hex()), 1  # -0.0 is 0.0
-    if quantiles:
-        bits = FirstBits.of(values)
-        for prefix, count in zip(bits.prefixes.tolist(), bits.counts.tolist(), strict=True):
-            yield (which, _PREFIX, str(prefix)), count
-
-
-def _learn_numbers(
-    transform: ColumnTransform, found: Mapping[tuple[str, ...], int]
-) -> LearnedNumbers | None:
-    """Return the statistics of a numeric column; None if it has no value."""
-    missing = found.get((_MISSING,), 0)
-    fill = None
-    if transform.impute is not None:
-        fill = _fill(transform.impute, found)
-        if fill is None:
-            return None
-    if transform.last is None:
-        return LearnedNumbers(fill=fill)
-    moments = _moments(_COMPUTED, found)
-    extremes = [float.fromhex(what[2]) for what in found if what[:2] == (_COMPUTED, _EXTREME)]
-    prefixes = _histogram(_COMPUTED, found)
-    if fill is not None and missing:
-        computed = compute(transform, np.array([fill]))
-        moments += Moments.of(computed).times(missing)
-        extremes.append(float(computed[0]))
-        prefixes[int(prefixes_of(computed)[0])] += missing
-    if not moments.count:
-        return None
-    return LearnedNumbers(
-        fill=fill,
-        mean=moments.mean,
-        deviation=moments.deviation,
-        least=min(extremes),
-        most=max(extremes),
-        boundaries=tuple(FirstBits.of_counts(prefixes).boundaries(transform.size or 1)),
-    )
-
-
-def _fill(impute: str, found: Mapping[tuple[str, ...], int]) -> float | None:
-    if impute == MEAN:
-        moments = _moments(_RAW, found)
-        return moments.mean if moments.count else None
-    if impute == MEDIAN:
-        medians = FirstBits.of_counts(_histogram(_RAW, found)).quantiles(2)
-        return medians[0] if medians else None
-    return float(impute)
-
-
-def _moments(which: str, found: Mapping[tuple[str, ...], int]) -> Moments:
-    total, squares = (
-        from_digits((int(what[2]), n) for what, n in found.items() if what[:2] == (which, of))
-        for of in (_TOTAL, _SQUARES)
-    )
-    return Moments(count=found.get((which, _COUNT), 0), total=total, squares=squares)
-
-
-def _histogram(which: str, found: Mapping[tuple[str, ...], int]) -> collections.Counter[int]:
-    prefixes = ((int(what[2]), n) for what, n in found.items() if what[:2] == (which, _PREFIX))
-    return collections.Counter(dict(prefixes))
+def _by_column(counts: pa.RecordBatch) -> Mapping[str, dict[tuple[str, ...], int]]:
+    """Return {column: {statistic: count}} of numeric columns."""
+    found: dict[str, dict[tuple[str, ...], int]] = collections.defaultdict(dict)
+    values = pc.match_substring(counts[_ITEM], f"{_SEPARATOR}{_VALUE}{_SEPARATOR}")
+    for item, count in _pairs(counts.filter(pc.invert(values))):
+        column, *statistic = item.split(_SEPARATOR)
+        found[column][tuple(statistic)] = count
+    return found
 
 
 def _batch(items: Any, counts: Any) -> pa.RecordBatch:

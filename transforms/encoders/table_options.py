@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.transforms.encoders.time_zones import zone_of
 
 DatePart = Literal["year", "month", "day", "weekday", "hour", "minute", "second"]
 Last = Literal["zscore", "minmax", "bucketize", "one-hot", "vocabulary", "hash", "date-parts"]
@@ -45,7 +46,7 @@ class ColumnTransform:
     log: apply ln(1 + x).
     last: final step; None keeps the values.
     size: number of buckets, or of ids for unknown values (`vocabulary`).
-    parts: parts of a date, for `date-parts`.
+    parts: parts of a date, for `date-parts`. time_zone: name of the zone whose clock they are of.
     """
 
     column: str
@@ -56,6 +57,7 @@ class ColumnTransform:
     last: Last | None = None
     size: int = 0
     parts: tuple[DatePart, ...] = ()
+    time_zone: str | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -95,6 +97,7 @@ class TableOptions:
     clip: tuple[tuple[str, float, float], ...] = ()
     impute: tuple[tuple[str, str], ...] = ()
     date_parts: tuple[tuple[str, tuple[DatePart, ...]], ...] = ()
+    time_zone: str | None = None
     vocab_size: int = 20_000
     min_frequency: int = 1
     oov_buckets: int = 1
@@ -117,6 +120,10 @@ class TableOptions:
         ):
             if value < least:
                 raise ConfigError(f"{option}: expected {least} or more, got {value}")
+        if self.time_zone is not None:
+            zone_of(self.time_zone)
+            if not self.date_parts:
+                raise ConfigError("--time-zone: requires --date-parts")
         self.column_transforms()
 
     def column_transforms(self) -> dict[str, ColumnTransform]:
@@ -142,7 +149,7 @@ class TableOptions:
         for column in self.vocabulary:
             change(column, size=self.oov_buckets)
         for column, parts in self.date_parts:
-            change(column, parts=parts)
+            change(column, parts=parts, time_zone=self.time_zone)
         for column in self.indicator:
             change(column, indicator=True)
         for column, value in _once("--impute", self.impute):

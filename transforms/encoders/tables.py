@@ -16,14 +16,16 @@ from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.table_learning import (
-    LearnedNumbers,
-    compute,
     filled,
-    load_numbers,
     load_values,
-    numbers_of,
     text_of,
     vocabulary_file,
+)
+from recordmill.transforms.encoders.table_numbers import (
+    LearnedNumbers,
+    compute,
+    load_numbers,
+    numbers_of,
 )
 from recordmill.transforms.encoders.table_options import (
     MEAN,
@@ -35,6 +37,7 @@ from recordmill.transforms.encoders.table_options import (
     DatePart,
     TableOptions,
 )
+from recordmill.transforms.encoders.time_zones import local_times, zone_of
 from recordmill.transforms.encoders.tokenization.vocabulary import Vocabulary
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector, RowOutcome
@@ -351,6 +354,8 @@ def _transform_column(
             hashes = fingerprint64(text_of(column).fill_null("")) % np.uint64(transform.size)
             made[name] = pa.array(hashes.astype(np.int64), mask=np.asarray(column.is_null()))
         case "date-parts":
+            if transform.time_zone is not None and pa.types.is_timestamp(column.type):
+                column = local_times(column, zone_of(transform.time_zone))
             made |= {f"{name}/{part}": _PARTS[part](column) for part in transform.parts}
     return made
 

@@ -25,6 +25,8 @@ CLASSES = "__classes__"  # list<string>: distinct classes of a record that has s
 STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is not the class
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies
 HASH = "__hash__"  # uint64: xxh3_64 of the key
+UNIT = "__unit__"  # uint64: the same of a key by content without number; decides the split
+SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content, for messages
 
 # A reference to a file. Encoder processes open it when a shard is written.
 PATH = "__path__"  # string: path or URI
@@ -88,15 +90,21 @@ def hashes(rows: pa.RecordBatch) -> UInt64Array:
 def unit_hashes(rows: pa.RecordBatch) -> UInt64Array:
     """Return the hash of the group, or of the key if a row has no group: uint64[n].
 
-    Rows of equal hash are always in the same split.
+    Rows of equal hash are always in the same split. Equal rows have the same hash, though their
+    keys by content have different numbers.
     """
-    own = hashes(rows)
+    own = np.asarray(rows[UNIT]) if UNIT in rows.schema.names else hashes(rows)
     if GROUP not in rows.schema.names or rows[GROUP].null_count == len(rows):
         return own
     codes, groups = encode(rows[GROUP])
     # The salt makes the group "a" and the key "a" different units.
     by_group = mix(hash_strings(groups), salt(0, "group"))
     return np.where(codes >= 0, by_group[codes], own)
+
+
+def lineage(rows: pa.RecordBatch) -> pa.Array:
+    """Return the name of each row for messages, FILE#ROW if its key is by content: string[n]."""
+    return rows[SOURCE if SOURCE in rows.schema.names else KEY]
 
 
 def strata(rows: pa.RecordBatch) -> pa.Array:

@@ -21,6 +21,8 @@ from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.window_options import WindowOptions
 
+_SHOWN = 20  # columns in a message
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListingPart:
@@ -109,6 +111,26 @@ class RowSource(Source, Protocol):
 
         It runs in an encoder process, and must yield the same parts whenever it is called.
         """
+
+
+@runtime_checkable
+class ContentKeyedSource(Protocol):
+    """A `RowSource` that may have no names for its rows but their places in the files.
+
+    The places then become lineage (`__source__`), and a row gets a key by its content.
+    """
+
+    @property
+    def keyed_by_content(self) -> bool:
+        """True if rows get keys by content; the keys that `read` yields are places."""
+
+    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return string[n], equal for rows of equal content; runs in an encoder process."""
+
+
+def keyed_by_content(source: Source) -> bool:
+    """Return whether rows of a source get keys by content."""
+    return isinstance(source, ContentKeyedSource) and source.keyed_by_content
 
 
 @runtime_checkable
@@ -238,11 +260,21 @@ class Context:
         return self.rename.get(feature, feature)
 
 
-def needs_classes(option: str) -> ConfigError:
-    """Return the error for an option that needs classes, if the input has none."""
+def needs_classes(option: str, columns: Sequence[str] = ()) -> ConfigError:
+    """Return the error for an option that needs classes, if the input has none.
+
+    columns: names of the user's columns, one of which may hold the classes.
+    """
+    if not columns:
+        return ConfigError(
+            f"{option} needs classes, and the input has none: put the files into a folder per"
+            " class, name a --label-column, or leave the option out"
+        )
+    more = f", and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    shown = ", ".join(map(repr, columns[:_SHOWN]))
     return ConfigError(
-        f"{option} needs classes, and the input has none: put the files into a folder per class,"
-        " name a --label-column, or leave the option out"
+        f"{option} needs classes, and the input has none: name the column of the class with"
+        f" --label-column (the columns are {shown}{more}), or leave the option out"
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from recordmill.errors import Reason, Reject
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.unicode_tables import map_texts
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 class Selected(NamedTuple):
@@ -131,6 +134,17 @@ class LabelRules:
             )
         ]
         return rows.filter(known), rejects
+
+
+def class_order(labels: Iterable[str]) -> list[str]:
+    """Return classes in the order of their numbers: as integers if all are, otherwise as text."""
+    texts = sorted(labels)
+    return sorted(texts, key=int) if are_integers(texts) else texts
+
+
+def are_integers(labels: Collection[str]) -> bool:
+    """Return whether all labels are integers, in decimal digits."""
+    return all(_INTEGER.fullmatch(label) for label in labels)
 
 
 def fold_labels(labels: pa.Array) -> list[str]:

@@ -55,40 +55,34 @@ class Strata:
     """The thresholds of a stratified split.
 
     thresholds: {class: thresholds between its splits, in the order of the fractions}.
-    majority: (unit uint64, label string), the class of every unit, if records have groups; without
-      groups the unit is the record, and None stands for its own class.
+    groups: (unit uint64, split int8), the number of the split of each group of two records or more,
+      by ascending unit; None if records have no groups. The thresholds divide the other records.
     """
 
     thresholds: Mapping[str, Sequence[Threshold]]
-    majority: pa.RecordBatch | None = None
+    groups: pa.RecordBatch | None = None
 
 
-def strata_rows(
-    rows: pa.RecordBatch, *, majority: pa.RecordBatch | None, seed: int
-) -> pa.RecordBatch:
+def strata_rows(rows: pa.RecordBatch, *, grouped: bool, seed: int) -> pa.RecordBatch:
     """Return the columns (label, rank, key) by which rows are cut into splits.
 
-    majority: as in `Strata`. With it, all rows of a unit get its class (null if it has none) and
-    the same key: the rank of a unit is a bijection of its hash, so that no key is needed to order
-    units.
+    grouped: whether rows have groups. The key is then the same for all rows: the rank of a unit is
+      a bijection of its hash, so that no key is needed to order units.
     """
     ranks = pa.array(split_ranks(rows, seed=seed))
-    labels, keys = batch.strata(rows), rows[batch.KEY]
-    if majority is not None:
-        units, wanted = np.asarray(majority["unit"]), batch.unit_hashes(rows)
-        at = np.searchsorted(units, wanted)
-        unknown = np.append(units, np.uint64(0))[at] != wanted
-        labels = majority["label"].take(pa.array(at, mask=unknown | (at == len(units))))
-        keys = pa.repeat(UNIT_KEY, len(rows))
-    return pa.RecordBatch.from_pydict({"label": labels, "rank": ranks, "key": keys})
+    keys = pa.repeat(UNIT_KEY, len(rows)) if grouped else rows[batch.KEY]
+    return pa.RecordBatch.from_pydict({"label": batch.strata(rows), "rank": ranks, "key": keys})
 
 
 def assign_strata(
     rows: pa.RecordBatch, *, fractions: Fractions, strata: Strata, seed: int
 ) -> pa.RecordBatch:
-    """Set `__split__` by the thresholds of each class; rows of other classes go by hash."""
+    """Set `__split__`: groups as they were divided, other rows by the thresholds of their class.
+
+    Rows of classes without thresholds go by hash.
+    """
     by_hash = assign(rows, fractions=fractions, seed=seed)
-    ranked = strata_rows(rows, majority=strata.majority, seed=seed)
+    ranked = strata_rows(rows, grouped=strata.groups is not None, seed=seed)
     codes, names = batch.encode(ranked["label"])
     ends = [strata.thresholds.get(name) for name in names.to_pylist()] + [None]
     ranks = np.asarray(ranked["rank"])
@@ -96,8 +90,14 @@ def assign_strata(
     for cut in reversed(range(len(fractions) - 1)):
         last = [BEFORE_ALL if end is None else end[cut] for end in ends]
         split[within(codes, ranks, ranked["key"], last)] = cut
-    exact = _fill(rows, split, fractions)
     known = np.array([end is not None for end in ends])[codes]
+    if strata.groups is not None and len(strata.groups):
+        units, wanted = np.asarray(strata.groups["unit"]), batch.unit_hashes(rows)
+        at = np.minimum(np.searchsorted(units, wanted), len(units) - 1)
+        whole = units[at] == wanted
+        split[whole] = np.asarray(strata.groups["split"])[at[whole]]
+        known |= whole
+    exact = _fill(rows, split, fractions)
     both = (split[batch.SPLIT].cast(pa.string()) for split in (exact, by_hash))
     chosen = pc.if_else(pa.array(known), *both)
     return batch.set_column(rows, batch.SPLIT, chosen)

@@ -53,9 +53,11 @@ class LabelRule:
 class WindowOptions:
     """Windows of `window` rows, starting every `stride` rows; times are in microseconds.
 
-    step: rows are resampled to multiples of this time; rows of the same step are combined by
-        `resample`.
-    max_gap: rows further apart than this have a gap between them; 1.5 times the step by default.
+    step: rows are resampled to multiples of this time, or, if it is the name of a column, of the
+        time that each row has there; rows of the same step are combined by `resample`. None keeps
+        the rows.
+    max_gap: rows further apart than this have a gap between them; by default 1.5 times the step,
+        which is the most frequent distance between rows of a series if `step` is None.
     gap_policy: `split` ends a run of rows at a gap, `fill` fills the gap, `reject` rejects the
         series.
     fill: gaps are filled with the values of the last row, or with missing values.
@@ -64,6 +66,7 @@ class WindowOptions:
     split_by: `series` assigns whole series to splits. `time` begins a split at each of
         `split_times`, a (name, time), or where the split fractions of all rows say.
     purge: rows up to this time after a split begins are left out.
+    time_feature: name of a column of the windows with the times of their rows; None for none.
 
     Raises:
         ConfigError: a number is out of range, or options exclude each other.
@@ -71,7 +74,7 @@ class WindowOptions:
 
     window: int
     stride: int
-    step: int | None = None
+    step: int | str | None = None
     resample: Resample = "mean"
     max_gap: int | None = None
     gap_policy: GapPolicy = "split"
@@ -81,6 +84,7 @@ class WindowOptions:
     split_by: SplitBy = "series"
     split_times: tuple[tuple[str, int], ...] = ()
     purge: int = 0
+    time_feature: str | None = None
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -98,7 +102,7 @@ class WindowOptions:
             ("--max-gap", self.max_gap),
             ("--fill-rows", self.fill_rows),
         ):
-            if number is not None and number < 1:
+            if isinstance(number, int) and number < 1:
                 raise ConfigError(f"{option}: expected more than 0, got {number}")
         for option, given, needed, there in (
             ("--resample", self.resample != "mean", "--step", self.step is not None),

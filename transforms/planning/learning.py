@@ -8,7 +8,8 @@ summaries would cost memory on Flink.
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -18,8 +19,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import RunError
 from recordmill.job.staging import Staging
+from recordmill.notes import Note
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, Artifact, Prepared
+from recordmill.transforms.model.second_look import SecondLook
+from recordmill.transforms.planning.look_again import look_again
 from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import SYSTEM
@@ -69,11 +73,12 @@ class Learned:
     """Artifacts of a run.
 
     artifacts: {name in the dataset: artifact}, given by the user or learned. problem: the reason,
-    as a sentence for the user, why nothing can be learned.
+    as a sentence for the user, why nothing can be learned. notes: remarks on what was learned.
     """
 
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
     problem: str | None = None
+    notes: tuple[Note, ...] = ()
 
 
 class _CollectCounts(beam.DoFn):
@@ -130,16 +135,31 @@ class _Learner:
             return batch.concat(counts)
         return self.analysis.select(add_up(counts))
 
-    def learn(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Learned:
+    def learn(
+        self,
+        _: bytes,
+        selected: Sequence[pa.RecordBatch],
+        answers: Sequence[pa.RecordBatch] = (),
+    ) -> Learned:
         of_records = [part for part in selected if _RECORDS in part.schema.names]
         records = sum(sum(part[_RECORDS].to_pylist()) for part in of_records)
-        items = [part for part in selected if _RECORDS not in part.schema.names]
-        counts = add_up(items) if items else self.analysis.count(self._no_rows())
+        counts = self._counts([*selected, *answers])
         try:
             contents = self.analysis.learn(counts, records=records)
         except RunError as error:  # caused by the data, so a retry would not help
             return Learned(problem=str(error))
-        return Learned(artifacts={**self.given, **store_artifacts(contents, self.staging)})
+        artifacts = {**self.given, **store_artifacts(contents, self.staging)}
+        analysis = self.analysis
+        notes = tuple(analysis.notes(contents)) if isinstance(analysis, SecondLook) else ()
+        return Learned(artifacts=artifacts, notes=notes)
+
+    def ask(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Sequence[Any]:
+        assert isinstance(self.analysis, SecondLook), self.analysis
+        return self.analysis.ask(self._counts(selected))
+
+    def _counts(self, selected: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        items = [part for part in selected if _RECORDS not in part.schema.names]
+        return add_up(items) if items else self.analysis.count(self._no_rows())
 
     def _no_rows(self) -> pa.RecordBatch:
         names = (*SYSTEM, *self.analysis.columns)
@@ -152,10 +172,12 @@ def learn(
     analysis: Analysis,
     given: Mapping[str, Artifact],
     staging: Staging,
+    read_again: Callable[..., beam.PCollection[pa.RecordBatch]],
 ) -> beam.PCollection[Learned]:
     """Return all artifacts, given and learned, as the only element of a PCollection.
 
-    summaries: summaries of all parts, with the counts of the analysis.
+    summaries: summaries of all parts, with the counts of the analysis. read_again: `scan` of the
+    same batches.
     """
     learner = _Learner(analysis, given, staging)
     selected = (
@@ -165,8 +187,9 @@ def learn(
         | "GroupByBucket" >> beam.GroupByKey()
         | "SelectItems" >> beam.Map(learner.select).with_output_types(pa.RecordBatch)
     )
-    return (
-        summaries.pipeline
-        | "OnceToLearn" >> beam.Impulse()
-        | "Learn" >> beam.Map(learner.learn, AsList(selected)).with_output_types(Learned)
-    )
+    once = summaries.pipeline | "OnceToLearn" >> beam.Impulse()
+    found = [AsList(selected)]
+    if isinstance(analysis, SecondLook) and analysis.read_again:
+        questions = once | "AskAgain" >> beam.Map(learner.ask, *found)
+        found.append(AsList(look_again(questions, analysis, read_again, staging=staging)))
+    return once | "Learn" >> beam.Map(learner.learn, *found).with_output_types(Learned)

@@ -17,6 +17,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Analysis, Headers
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.listing import read_part
+from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
 from recordmill.transforms.windowing.window_layout import rows_of
 
@@ -36,6 +37,28 @@ class DataProfile:
             statistics=Statistics.sum(part.statistics for part in parts),
             violations=Violations.sum(part.violations for part in parts),
         )
+
+    def pack(self) -> bytes:
+        """Return the profile as bytes.
+
+        It travels between processes and stages as such, and is unpacked only to be added up:
+        tables of thousands of columns have hundreds of thousands of objects in a profile.
+        """
+        return array_pickle.dumps(self)
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> DataProfile:
+        """Return the profile that was packed."""
+        profile: DataProfile = array_pickle.loads(packed)
+        return profile
+
+    @classmethod
+    def sum_packed(cls, several: Iterable[bytes]) -> bytes:
+        """Add packed profiles up; their order does not matter."""
+        parts = list(several)
+        if len(parts) == 1:
+            return parts[0]
+        return cls.sum(map(cls.unpack, parts)).pack()
 
 
 class AnalysisCounts(NamedTuple):
@@ -85,19 +108,22 @@ class PartTask:
     analysis: Analysis | None
     profiler: DataProfiler | None
 
-    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, DataProfile]:
-        """Run the task. part: name of a staged part. splits: string[n], the splits of its rows."""
+    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, bytes | None]:
+        """Run the task, and return the counts and the packed profile.
+
+        part: name of a staged part. splits: string[n], the splits of its rows.
+        """
         rows = read_part(part, staging=self.staging)
         rows = batch.set_column(rows, batch.SPLIT, splits)
         with rows_in_tracebacks(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
-            profile = DataProfile() if self.profiler is None else self.profiler.profile(rows)
+            profile = None if self.profiler is None else self.profiler.profile(rows).pack()
         return counts, profile
 
 
 def run_part_task(
     task: PartTask, part: str, splits: bytes
-) -> tuple[AnalysisCounts | None, DataProfile]:
+) -> tuple[AnalysisCounts | None, bytes | None]:
     """Run a task. splits: an Arrow IPC stream with the column `__split__`."""
     return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
 

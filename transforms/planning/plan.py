@@ -18,6 +18,7 @@ from recordmill.notes import Note, first_failing
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
+from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.plan_notes import plan_notes
@@ -25,11 +26,13 @@ from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.refusals import (
     nothing_left,
     refusal_of,
+    too_many_numbers,
     unknown_labels,
     unknown_splits,
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.listing import read_excluded
+from recordmill.transforms.windowing.series_report import SeriesReport
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,12 @@ class SplitPlan:
     @property
     def dropped(self) -> int:
         """Number of records that undersampling drops."""
-        return sum(max(self.before[label] - n, 0) for label, n in self.after.items())
+        return sum(self.dropped_classes.values())
+
+    @property
+    def dropped_classes(self) -> dict[str | None, int]:
+        """Number of records of each class that undersampling drops."""
+        return {label: max(self.before[label] - n, 0) for label, n in self.after.items()}
 
     @property
     def task_rows(self) -> int:
@@ -120,6 +128,7 @@ def make_plan(
     *,
     run: RunSpec,
     artifacts: Mapping[str, Artifact] | None = None,
+    learned_notes: Sequence[Note] = (),
     profiled: ProfileOutcome = ProfileOutcome(),  # noqa: B008, it is frozen
     listing_rejects: int = 0,
     listing_filtered: Mapping[str, int] = MappingProxyType({}),
@@ -128,7 +137,8 @@ def make_plan(
 
     survey: counts and samples of all records. quotas: {class of train: quota}.
     problems: reasons why the input cannot become a dataset; the first becomes the verdict.
-    artifacts: files for the encoder. profiled: conclusions from statistics and schema.
+    artifacts: files for the encoder. learned_notes: remarks on learned files.
+    profiled: conclusions from statistics and schema.
     listing_rejects: number of inputs that the listing rejected. listing_filtered: {option: number
       of inputs that it left out}.
     """
@@ -140,6 +150,7 @@ def make_plan(
     seen = sum(part.rows - part.extra for part in parts) + rejected + filtered + unread
     skipped = sum(part.skipped for part in parts) if run.windows is not None else 0
     seen += skipped
+    series = SeriesReport.read(parts, run.staging)
     invalid = sum(part.invalid for part in parts)
     made = sum(part.rows for part in parts) + rejected + filtered
     verdict = refusal_of(
@@ -149,9 +160,10 @@ def make_plan(
     names = [*dict.fromkeys([*run.splits, *sorted(survey.counts)])]
     problems = [*problems, *_unlike_columns(survey), *_unusable_splits(survey)]
     problems += unknown_splits(run.num_shards, names)
-    labels = sorted(
+    labels = class_order(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
+    problems += too_many_numbers(labels, run.number_column)
     left_out: Counter[str] = Counter(listing_filtered)
     if run.rules.leaves_out:
         for part in parts:
@@ -165,7 +177,8 @@ def make_plan(
             by.update(read_excluded(part, staging=run.staging)[1])
         if skipped:
             by["window"] += skipped
-        verdict = nothing_left(seen, rejected=rejected + unread, filtered=by)
+        runs = None if run.windows is None else series.remedy(run.windows)
+        verdict = nothing_left(seen, rejected=rejected + unread, filtered=by, runs=runs)
     elif verdict is None and profiled.problems:
         found = "; ".join(profiled.problems)
         verdict = Verdict(f"{found}: correct the input, or edit the schema")
@@ -176,7 +189,13 @@ def make_plan(
         rename=run.rename,
         artifacts=artifacts or {},
     )
-    notes = (*run.notes, *profiled.notes, *plan_notes(survey, quotas, labels, left_out, run))
+    notes = (
+        *run.notes,
+        *learned_notes,
+        *profiled.notes,
+        *survey.notes,
+        *plan_notes(survey, quotas, labels, left_out, run, series),
+    )
     plan = Plan(
         seed=run.seed,
         splits={},

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN, in_order
-from recordmill.notes import Note
+from recordmill.notes import MANY_COPIES, Note, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.label_rules import fold_labels, read_keys
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.windowing.series_report import SeriesReport
 
 _SHOWN = 3  # classes in a note
-_MANY_COPIES = 20  # of a record
 
 
 def plan_notes(
@@ -23,11 +23,15 @@ def plan_notes(
     labels: Sequence[str],
     left_out: Mapping[str, int],
     run: RunSpec,
+    series: SeriesReport,
 ) -> Iterator[Note]:
     """Yield the notes.
 
     labels: the classes of all records, sorted. left_out: {option: number of records or inputs}.
+    series: series that yield no window.
     """
+    if run.windows is not None and survey.counts and (found := series.note(run.windows)):
+        yield found
     yield from _unknown_class(labels, run)
     yield from _alike_classes(labels)
     yield from _keys_not_met(left_out, run)
@@ -78,7 +82,9 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
     for name in run.splits:
         if name in survey.counts:
             continue
-        if not run.presplit:
+        if run.windows is not None and run.windows.split_by == "time":
+            why = "because no window lies between the times at which it begins and ends"
+        elif not run.presplit:
             why = "because there are few records or few groups"
         elif name == TRAIN:
             why = "and the input names other splits"
@@ -106,7 +112,7 @@ def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
     copies = {
         label: quota.size / counts[label]
         for label, quota in quotas.items()
-        if counts.get(label) and quota.size >= _MANY_COPIES * counts[label]
+        if repeats_many_times(quota.size, counts.get(label, 0))
     }
     if not copies:
         return
@@ -114,7 +120,7 @@ def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
     classes = "a class is" if len(copies) == 1 else f"{len(copies)} classes are"
     records = "record" if counts[most] == 1 else "records"
     text = (
-        f"{classes} repeated {_MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
+        f"{classes} repeated {MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
         f" train, each written {copies[most]:.0f} times; --balance-target limits it"
     )
     yield Note("many-copies", text)

@@ -18,13 +18,12 @@ from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.data_type import Analysis
 from recordmill.transforms.planning.part_task import (
     AnalysisCounts,
-    DataProfile,
     DataProfiler,
     PartTask,
     run_part_task,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.staged.batches import Element, Problem
+from recordmill.transforms.staged.batches import Element, Problem, Remark
 from recordmill.transforms.staged.listing import described_columns
 
 _COUNTERS = RecordCounters("Analyze")
@@ -37,15 +36,15 @@ class PartSummary:
     survey: numbers of records by split and class, and samples.
     hashes: hashes of keys, from `partition_hashes`, if keys may repeat.
     counts: counts of an analysis over the records of train.
-    profile: profile of the records. source: profile of the rows that windows were cut from.
+    profile, source: packed profiles of the records, and of the rows that windows were cut from.
     problems: messages of `Problem`s among the batches.
     """
 
     survey: Survey = Survey()  # noqa: RUF009, it is frozen
     hashes: tuple[tuple[int, bytes], ...] = ()
     counts: AnalysisCounts | None = None
-    profile: DataProfile = DataProfile()  # noqa: RUF009
-    source: DataProfile = DataProfile()  # noqa: RUF009
+    profile: bytes | None = None
+    source: bytes | None = None
     problems: tuple[str, ...] = ()
 
 
@@ -73,6 +72,8 @@ class PlanningPass:
         """
         if isinstance(element, Problem):
             return PartSummary(problems=(element.message,))
+        if isinstance(element, Remark):
+            return PartSummary(survey=Survey(notes=(element.note,)))
         part = element.part
         rows = element.read(self.staging)
         if element.role == "source":
@@ -102,10 +103,10 @@ class PlanningPass:
         *,
         analysis: Analysis | None,
         profiler: DataProfiler | None,
-    ) -> Callable[[], tuple[AnalysisCounts | None, DataProfile]]:
+    ) -> Callable[[], tuple[AnalysisCounts | None, bytes | None]]:
         """Submit the task to an encoder process, and return a function that waits for it."""
         if analysis is None and profiler is None:
-            return lambda: (None, DataProfile())
+            return lambda: (None, None)
         task = PartTask(staging=self.staging, analysis=analysis, profiler=profiler)
         splits = batch.to_bytes(rows.select([batch.SPLIT]))
         return shared_pool(self.workers).submit(run_part_task, task, name, splits).result

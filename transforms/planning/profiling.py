@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import apache_beam as beam
@@ -119,39 +119,41 @@ class Profiling:
         self.staging.place(INFERRED).write_bytes(schema.encode())
 
 
-def _of_records(summary: PartSummary) -> DataProfile:
-    return summary.profile
+def _of_records(summary: PartSummary) -> Iterable[bytes]:
+    return () if summary.profile is None else (summary.profile,)
 
 
-def _of_source(summary: PartSummary) -> DataProfile:
-    return summary.source
+def _of_source(summary: PartSummary) -> Iterable[bytes]:
+    return () if summary.source is None else (summary.source,)
 
 
-def _write_schema(_: bytes, profile: DataProfile, *, profiling: Profiling) -> None:
-    profiling.write_schema(profile)
+def _write_schema(_: bytes, profile: bytes, *, profiling: Profiling) -> None:
+    profiling.write_schema(DataProfile.unpack(profile))
 
 
 def _conclude(
     _: bytes,
-    records: DataProfile,
-    source: DataProfile | None = None,
+    records: bytes,
+    source: bytes | None = None,
     *,
     profiling: Profiling,
 ) -> ProfileOutcome:
-    return profiling.conclude(records if source is None else source, records.statistics)
+    of_records = DataProfile.unpack(records)
+    profile = of_records if source is None else DataProfile.unpack(source)
+    return profiling.conclude(profile, of_records.statistics)
 
 
 def _sum(
     summaries: beam.PCollection[PartSummary],
-    profile: Callable[[PartSummary], DataProfile],
+    profile: Callable[[PartSummary], Iterable[bytes]],
     label: str,
 ) -> beam.pvalue.AsSingleton:
     total = (
         summaries
-        | f"{label}Findings" >> beam.Map(profile).with_output_types(DataProfile)
-        | f"{label}Sum" >> beam.CombineGlobally(DataProfile.sum).without_defaults()
+        | f"{label}Findings" >> beam.FlatMap(profile).with_output_types(bytes)
+        | f"{label}Sum" >> beam.CombineGlobally(DataProfile.sum_packed).without_defaults()
     )
-    return beam.pvalue.AsSingleton(total, default_value=DataProfile())
+    return beam.pvalue.AsSingleton(total, default_value=DataProfile().pack())
 
 
 def conclude_profiles(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
-from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.label_rules import LabelRules, are_integers
+
+_MANY_NUMBERS = 50  # integers that a column of classes may have
 
 
 def refusal_of(
@@ -43,10 +45,13 @@ def refusal(
     )
 
 
-def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Verdict:
+def nothing_left(
+    seen: int, *, rejected: int, filtered: Mapping[str, int], runs: str | None = None
+) -> Verdict:
     """Return the verdict on a run without a record to write.
 
     seen: number of inputs. filtered: {option: number of inputs that it excluded}.
+    runs: a sentence on the runs of time series, if they are too short for a window.
     """
     reasons = [f"{rejected} were rejected"] if rejected else []
     reasons += [
@@ -54,6 +59,9 @@ def nothing_left(seen: int, *, rejected: int, filtered: Mapping[str, int]) -> Ve
     ]
     todo = ["correct the input"] if rejected else []
     todo += [f"relax --{option}" for option in sorted(filtered)]
+    if runs is not None:
+        counts = ", ".join(reasons) or "none was kept"
+        return Verdict(f"nothing is left to write: of {seen} inputs {counts}; {runs}")
     return Verdict(
         f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
         f" {', or '.join(todo) or 'check the input'}"
@@ -74,6 +82,19 @@ def unknown_labels(
         for option, names in (("include-labels", rules.included), ("exclude-labels", excluded))
         for name in sorted(names)
         if name not in labels
+    ]
+
+
+def too_many_numbers(labels: Sequence[str], column: str | None) -> list[str]:
+    """Return a sentence if classes are so many integers that their column may be a target.
+
+    column: the label column, if no option says how to read it.
+    """
+    if column is None or len(labels) <= _MANY_NUMBERS or not are_integers(labels):
+        return []
+    return [
+        f"the column {column!r} has {len(labels)} classes, all of them whole numbers: --label-type"
+        " int makes a number feature of the column, --label-type class keeps the classes"
     ]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.job.staging import StagedPart
+from recordmill.notes import Note
 from recordmill.transforms.model import batch
 
 SAMPLE = 256  # maximum number of records of the sample of a split
@@ -25,12 +26,14 @@ class Survey:
     samples: {split: its records of smallest rank}, with columns (rank uint64, key string, part
       string, row int64), sorted by (rank, key); at most `SAMPLE` of them.
     columns: descriptions of the columns of batches that a custom pipeline passed.
+    notes: the `Remark`s among the batches, sorted.
     """
 
     parts: tuple[StagedPart, ...] = ()
     counts: Mapping[str, Counts] = dataclasses.field(default_factory=dict)
     samples: Mapping[str, pa.RecordBatch] = dataclasses.field(default_factory=dict)
     columns: frozenset[str] = frozenset()
+    notes: tuple[Note, ...] = ()
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, part: StagedPart, *, seed: int) -> Survey:
@@ -77,6 +80,7 @@ class Survey:
             counts=counts,
             samples={split: _smallest(found) for split, found in samples.items()},
             columns=frozenset().union(*(survey.columns for survey in everything)),
+            notes=tuple(sorted(note for survey in everything for note in survey.notes)),
         )
 
 

@@ -38,7 +38,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.user_columns import user_feature, user_fields
 from recordmill.transforms.planning.learning import Learned
-from recordmill.transforms.staged.batches import Element, Problem
+from recordmill.transforms.staged.batches import Element, StagedBatch
 
 _TYPES = {"int64": pa.int64(), "float32": pa.float32(), "string": pa.binary()}
 
@@ -121,7 +121,7 @@ def _config(fields: Sequence[pa.Field]) -> TensorAdapterConfig:
 def _train_rows(
     element: Element, *, staging: Staging, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    if isinstance(element, Problem):
+    if not isinstance(element, StagedBatch):
         return
     rows = element.read(staging, columns=None)
     train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))

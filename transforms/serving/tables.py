@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from recordmill.transforms.encoders.table_learning import LearnedNumbers
+from recordmill.transforms.encoders.table_numbers import LearnedNumbers
 from recordmill.transforms.encoders.table_options import NUMBERED, ColumnTransform, DatePart
 from recordmill.transforms.serving.models import LookupLines, argument_names
 

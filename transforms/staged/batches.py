@@ -14,6 +14,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSideInput
 
 from recordmill.job.staging import StagedPart, Staging
+from recordmill.notes import Note
 from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.staged.listing import SYSTEM, read_part
 
@@ -62,7 +63,14 @@ class Problem:
     message: str
 
 
-Element = StagedBatch | Problem
+@dataclasses.dataclass(frozen=True)
+class Remark:
+    """A note on the records, an element among the batches; it becomes a note of the plan."""
+
+    note: Note
+
+
+Element = StagedBatch | Problem | Remark
 
 
 def part_of(element: Element) -> StagedPart:
@@ -73,8 +81,8 @@ def part_of(element: Element) -> StagedPart:
 
 
 def with_step(element: Element, step: Step) -> Element:
-    """Return the handle with a step appended to its pending steps; problems pass unchanged."""
-    if isinstance(element, Problem):
+    """Return the handle with a step appended to its pending steps; other elements pass."""
+    if not isinstance(element, StagedBatch):
         return element
     return dataclasses.replace(element, steps=(*element.steps, step))
 

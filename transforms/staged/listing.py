@@ -24,11 +24,14 @@ from recordmill.transforms.staged.arrow_files import open_arrow
 
 SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
-    *(batch.STRATUM, batch.CLASSES),
+    *(batch.STRATUM, batch.CLASSES, batch.UNIT),
 )
 
 # Folders of files that were derived from the rows of the listing.
-_DERIVED = ("looked", "checked", "distinct", "cells", "windows", "selected", "strata", "spill")
+_DERIVED = (
+    *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
+    *("strata", "spill"),
+)
 
 # The listing of a custom pipeline that passes its own batches.
 NO_LISTING = Listing(

@@ -15,11 +15,13 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import (
     Artifact,
     Chunker,
+    ContentKeyedSource,
     Duplicates,
     Layout,
     ListingPart,
     RowCheck,
     RowSource,
+    keyed_by_content,
 )
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.staged.listing import (
@@ -92,9 +94,11 @@ class RowReader:
             rows = batch.choose(rows, outcome.kept)
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
-        chunks = self._chunk(self._with_duplicate_ids(rows))
+        chunks = batch.with_hash(self._chunk(self._with_duplicate_ids(self._with_keys(rows))))
+        if keyed_by_content(self.source):
+            chunks = chunks.append_column(batch.UNIT, chunks[batch.HASH])
         return write_checked_part(
-            batch.with_hash(chunks),
+            chunks,
             self.staging,
             f"{stem}.arrow",
             rejects=rejects,
@@ -124,6 +128,15 @@ class RowReader:
                     out, name, pc.binary_join_element_wise(out[name], suffix, "")
                 )
         return out
+
+    def _with_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Replace keys by content keys, if the source has those, and keep the old as lineage."""
+        if not keyed_by_content(self.source):
+            return rows
+        assert isinstance(self.source, ContentKeyedSource)
+        keys = self.source.content_keys(rows)
+        rows = batch.set_column(rows, batch.SOURCE, rows[batch.KEY])
+        return batch.set_column(rows, batch.KEY, keys)
 
     def _with_duplicate_ids(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Add the column that is equal for duplicates: `__group__` or `__same__`, by the mode."""

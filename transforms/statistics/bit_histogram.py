@@ -15,87 +15,116 @@ import numpy.typing as npt
 from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal, count_equal, pieces
 
 Floats = npt.NDArray[np.float64]
-Prefixes = npt.NDArray[np.int32]
 
-_KEPT_BITS = 19  # of a float64: sign, exponent and 7 bits of the mantissa
-_REST = 64 - _KEPT_BITS
+KEPT_BITS = 19  # of a float64, at least: sign, exponent and 7 bits of the mantissa
+REST = 64 - KEPT_BITS
+MOST_BINS = 8192  # of a histogram that keeps more bits
 _MOST = np.finfo(np.float64).max
 
 
-def prefixes_of(values: Floats) -> Prefixes:
-    """Return the first bits of numbers as integers in the order of the values; negative below 0."""
+def keys_of(values: Floats) -> Ints:
+    """Return int64[n] in the order of finite numbers; the same key for 0.0 and -0.0."""
     bits = values.view(np.int64)
     minus = bits >> 63  # -1 below 0
-    bits = (bits & np.iinfo(np.int64).max) >> _REST
-    bits ^= minus
-    bits -= minus
-    return bits.astype(np.int32)
+    keys: Ints = ((bits & np.iinfo(np.int64).max) ^ minus) - minus
+    return keys
 
 
-def values_of(prefixes: Prefixes) -> Floats:
-    """Return the number nearest to 0 of each prefix: float64[n]."""
-    bits = np.abs(prefixes).astype(np.int64) << _REST
-    found: Floats = np.copysign(bits.view(np.float64), prefixes)
-    return found
+def prefixes_of(values: Floats, dropped: int = REST) -> Ints:
+    """Return the first bits of numbers as integers in the order of the values; negative below 0.
 
-
-def _least_of(prefixes: Prefixes) -> Floats:
-    """Return the least number of each prefix, float64[n].
-
-    For the prefix 0 it is 0, although small negative numbers share it.
+    dropped: number of last bits that are left out.
     """
-    below_0 = np.nextafter(values_of(prefixes - 1), np.inf)
-    return np.where(prefixes < 0, below_0, values_of(prefixes))
+    return _shortened(keys_of(values), dropped)
 
 
-def bounds_of(prefixes: Prefixes) -> tuple[Floats, Floats]:
+def values_of(prefixes: Ints, dropped: int = REST) -> Floats:
+    """Return the number nearest to 0 of each prefix: float64[n]."""
+    sizes = (np.abs(prefixes) << dropped).view(np.float64)
+    return np.where(prefixes < 0, -sizes, sizes)
+
+
+def bounds_of(prefixes: Ints, dropped: int = REST) -> tuple[Floats, Floats]:
     """Return the lower and upper bound of the numbers of each prefix: float64[n] each."""
-    inner, outer = values_of(prefixes), values_of(prefixes + np.where(prefixes < 0, -1, 1))
+    inner = values_of(prefixes, dropped)
+    outer = values_of(prefixes + np.where(prefixes < 0, -1, 1), dropped)
     low, high = np.where(prefixes < 0, (outer, inner), (inner, outer))
     return np.maximum(np.where(prefixes == 0, -outer, low), -_MOST), np.minimum(high, _MOST)
+
+
+def _shortened(prefixes: Ints, bits: int) -> Ints:
+    """Return prefixes without their last bits."""
+    return np.where(prefixes < 0, -(-prefixes >> bits), prefixes >> bits)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class FirstBits:
     """Histogram of values by prefix.
 
-    prefixes: int32[m], ascending.
+    prefixes: int64[m], ascending.
     counts: int64[m], all positive.
+    dropped: number of last bits that prefixes leave out, from 0 to REST. If it is less than REST,
+      it is the least for which there are at most MOST_BINS prefixes. As values are added, it only
+      grows, so it does not depend on their order.
     """
 
-    prefixes: Prefixes = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    prefixes: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     counts: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    dropped: int = REST
 
     @classmethod
     def of(cls, values: Floats) -> FirstBits:
-        """Count finite float64[n]."""
-        return cls.of_ranges(count_equal(values, np.array([0, len(values)])))[0]
+        """Count finite float64[n] by KEPT_BITS bits."""
+        counted = count_equal(values, np.array([0, len(values)]))
+        prefixes, counts, _ = add_equal(counted._replace(values=prefixes_of(counted.values)))
+        return cls(prefixes=prefixes, counts=counts)
 
     @classmethod
     def of_ranges(cls, different: Counted) -> list[FirstBits]:
-        """Return a histogram per range of finite float64.
+        """Return a histogram per range of finite float64, by as many bits as MOST_BINS allows.
 
         different: counts of the distinct values of each range.
         """
-        return _histograms(different._replace(values=prefixes_of(different.values)))
+        keys, counts, edges = add_equal(different._replace(values=keys_of(different.values)))
+        several = zip(pieces(keys, edges), pieces(counts, edges), strict=True)
+        return [_limited(own, times, 0) for own, times in several]
 
     @classmethod
     def of_counts(cls, counts: Mapping[int, int]) -> FirstBits:
-        """Build the histogram from {prefix: count}."""
+        """Build the histogram from {prefix of KEPT_BITS bits: count}."""
         ordered = sorted(prefix for prefix, count in counts.items() if count)
         found = [counts[prefix] for prefix in ordered]
-        return cls(prefixes=np.array(ordered, np.int32), counts=np.array(found, np.int64))
+        return cls(prefixes=np.array(ordered, np.int64), counts=np.array(found, np.int64))
 
     @classmethod
     def sum(cls, several: Iterable[FirstBits]) -> FirstBits:
-        """Add histograms."""
+        """Add histograms; the result drops as many bits as any of them, or more."""
         parts = [part for part in several if len(part.prefixes)]
         if len(parts) < 2:
             return parts[0] if parts else cls()
-        prefixes = np.concatenate([part.prefixes for part in parts])
+        dropped = max(part.dropped for part in parts)
+        prefixes = np.concatenate(
+            [_shortened(part.prefixes, dropped - part.dropped) for part in parts]
+        )
         order = np.argsort(prefixes, kind="stable")  # fast for runs that are sorted
         counts = np.concatenate([part.counts for part in parts])[order]
-        return _histograms(Counted(prefixes[order], counts, np.array([0, len(order)])))[0]
+        found = add_equal(Counted(prefixes[order], counts, np.array([0, len(order)])))
+        return _limited(found.values, found.counts, dropped)
+
+    def shortened(self, bits: int) -> FirstBits:
+        """Return the histogram of prefixes without their last bits."""
+        if not bits:
+            return self
+        prefixes = _shortened(self.prefixes, bits)
+        found = add_equal(Counted(prefixes, self.counts, np.array([0, len(prefixes)])))
+        return FirstBits(prefixes=found.values, counts=found.counts, dropped=self.dropped + bits)
+
+    def with_bins(self, number: int) -> FirstBits:
+        """Return the histogram by as few bits as leave `number` bins, or as many as there are."""
+        if not len(self.prefixes):
+            return self
+        bins = _bins_left(self.prefixes, REST - self.dropped)
+        return self.shortened(int(np.flatnonzero(bins >= min(number, len(self.prefixes)))[-1]))
 
     @property
     def total(self) -> int:
@@ -103,7 +132,7 @@ class FirstBits:
         return int(self.counts.sum())
 
     def quantiles(self, parts: int) -> list[float]:
-        """Return the parts - 1 quantiles, with a relative error of at most 1/128.
+        """Return the parts - 1 quantiles: of each, the number nearest to 0 of its prefix.
 
         Empty without values.
         """
@@ -112,21 +141,7 @@ class FirstBits:
         ends = np.cumsum(self.counts)
         # The least prefix whose cumulative count reaches the quantile; integers are exact.
         places = np.searchsorted(ends * parts, np.arange(1, parts) * ends[-1])
-        found: list[float] = values_of(self.prefixes[places]).tolist()
-        return found
-
-    def boundaries(self, parts: int) -> list[float]:
-        """Return ascending boundaries of buckets with counts as equal as possible.
-
-        A boundary is the least value of the bucket above it, with a relative error of at most
-        1/128. There are fewer than parts - 1 boundaries if many values are equal.
-        """
-        below = np.cumsum(self.counts)[:-1] * parts  # values below each prefix but the first
-        if not len(below):
-            return []
-        total = self.total
-        places = {int(np.abs(below - part * total).argmin()) + 1 for part in range(1, parts)}
-        found: list[float] = _least_of(self.prefixes[sorted(places)]).tolist()
+        found: list[float] = values_of(self.prefixes[places], self.dropped).tolist()
         return found
 
     def joined(self, parts: int) -> Iterator[tuple[float, float, int]]:
@@ -139,7 +154,7 @@ class FirstBits:
         last = len(self.prefixes) - 1
         few = len(self.prefixes) <= parts
         total = self.total
-        lows, highs = (bounds.tolist() for bounds in bounds_of(self.prefixes))
+        lows, highs = (bounds.tolist() for bounds in bounds_of(self.prefixes, self.dropped))
         for place, count in enumerate(self.counts.tolist()):
             held += count
             if few or held * parts >= total or place == last:
@@ -151,14 +166,27 @@ class FirstBits:
 
         Places are the bounds of every prefix.
         """
-        places = np.stack(bounds_of(self.prefixes), axis=1).ravel()
+        places = np.stack(bounds_of(self.prefixes, self.dropped), axis=1).ravel()
         ends = np.cumsum(self.counts)
         held = np.stack([ends - self.counts, ends], axis=1).ravel().astype(np.float64)
         return places, held
 
 
-def _histograms(counted: Counted) -> list[FirstBits]:
-    """Return a histogram per range of ascending prefixes, adding the counts of equal ones."""
-    _, _, edges = found = add_equal(counted)
-    several = zip(pieces(found.values, edges), pieces(found.counts, edges), strict=True)
-    return [FirstBits(prefixes=prefixes, counts=counts) for prefixes, counts in several]
+def _limited(prefixes: Ints, counts: Ints, dropped: int) -> FirstBits:
+    """Return the histogram of ascending prefixes, with fewer bits if there are too many of them."""
+    found = FirstBits(prefixes=prefixes, counts=counts, dropped=dropped)
+    if len(prefixes) <= MOST_BINS or dropped == REST:
+        return found
+    few = np.flatnonzero(_bins_left(prefixes, REST - dropped) <= MOST_BINS)
+    return found.shortened(int(few[0]) if len(few) else REST - dropped)
+
+
+def _bins_left(prefixes: Ints, at_most: int) -> Ints:
+    """Return how many ascending prefixes differ without their last 0 to `at_most` bits, int64[]."""
+    sizes = np.abs(prefixes)
+    one, other = sizes[:-1], sizes[1:]
+    crosses_0 = (prefixes[:-1] < 0) & (prefixes[1:] > 0)
+    differing = np.minimum(np.where(crosses_0, one | other, one ^ other), 1 << at_most)
+    lengths = np.frexp(differing.astype(np.float64))[1]  # number of bits that neighbours differ in
+    counts = np.bincount(lengths, minlength=at_most + 2)
+    return 1 + np.cumsum(counts[::-1])[::-1][1:]

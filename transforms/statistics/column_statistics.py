@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -179,13 +179,19 @@ class ColumnStatistics:
         )
 
 
-class Column:
-    """Column of one part, sorted so that statistics of ranges of rows can be computed.
+class Columns:
+    """Columns of one Arrow type of one part, sorted so that statistics of ranges can be computed.
 
-    order: int64[n], the order of the rows.
+    They are handled as one array that holds one column after another, because calls for the few
+    hundred values of a column of a wide table take longer than their work.
+
+    columns: at least one. order: int64[n], the order of the rows.
     """
 
-    def __init__(self, column: pa.Array, order: pa.Array) -> None:
+    def __init__(self, columns: Sequence[pa.Array], order: Ints) -> None:
+        column = columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+        self._starts = np.arange(len(columns)) * len(order)  # the first row of each column
+        order = pa.array((self._starts[:, None] + order).ravel())
         self.type = type_of(column.type)
         self._time = _time_of(column.type)
         if self.type in ("string", "bytes") and not is_list(column.type):
@@ -204,8 +210,13 @@ class Column:
             short = pc.if_else(pa.array(self._lengths <= LONGEST), texts, b"")
             self._short = short.cast(pa.binary()).cast(pa.string())
 
-    def count(self, edges: Ints) -> list[ColumnStatistics]:
-        """Return the statistics of each range of rows, without top values."""
+    def count(self, edges: Ints) -> Iterator[list[ColumnStatistics]]:
+        """Yield the statistics of each range of rows, without top values, for each column.
+
+        edges: ranges of the rows of a column.
+        """
+        ranges_of_column = len(edges) - 1
+        edges = np.append(0, (self._starts[:, None] + edges[1:]).ravel())
         sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
         of_values = self._edges[edges]
         numbers: Sequence[NumberStatistics | None] = [None] * (len(edges) - 1)
@@ -218,7 +229,7 @@ class Column:
             different = ranges.count_equal(self._codes, of_values)
             hashes = self._hashes[different.values]
             lengths = Lengths.of_ranges(self._lengths, different)
-        return [
+        found = [
             ColumnStatistics(
                 type=self.type,
                 time=self._time,
@@ -226,26 +237,29 @@ class Column:
                 values=values,
                 fewest=fewest,
                 largest=largest,
-                distinct=Distinct.of(own),
+                distinct=distinct,
                 numbers=number,
                 lengths=length,
             )
-            for records, values, (fewest, largest), own, number, length in zip(
+            for records, values, (fewest, largest), distinct, number, length in zip(
                 np.diff(of_rows).tolist(),
                 np.diff(of_values).tolist(),
                 ranges.extremes(sizes, of_rows),
-                ranges.pieces(hashes, different.edges),
+                Distinct.of_ranges(hashes, different.edges),
                 numbers,
                 lengths,
                 strict=True,
             )
         ]
+        for start in range(0, len(found), ranges_of_column):
+            yield found[start : start + ranges_of_column]
 
-    def top(self, start: int, end: int, *, most: int) -> TopValues:
-        """Return the most frequent texts of the rows from start to end.
+    def top(self, column: int, start: int, end: int, *, most: int) -> TopValues:
+        """Return the most frequent texts of the rows from start to end of a column.
 
         most: number of distinct texts that are counted exactly.
         """
+        start, end = self._starts[column] + (start, end)
         counts = np.bincount(self._codes[self._edges[start] : self._edges[end]])
         codes = np.flatnonzero(counts)
         codes = codes[self._lengths[codes] <= LONGEST]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +17,13 @@ import pyarrow as pa
 from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.statistics.column_statistics import Column, ColumnStatistics
+from recordmill.transforms.statistics.column_statistics import Columns, ColumnStatistics
 from recordmill.transforms.statistics.sketches import TopValues
 
 LABEL = "label"  # name of the class column in statistics
 CLASSES = 64  # with more classes there are no statistics per class
 
+_TOGETHER = 1 << 18  # bytes of columns that are counted together: they should fit a cache
 _OF_SPLIT, _OF_CLASS = 4096, 256  # distinct texts that are counted exactly
 
 
@@ -99,25 +100,25 @@ class Statistics:
         few = len(classes) <= CLASSES
         width = len(classes) + 1 if few else 1
         numbers = splits * width + (labels + 1 if few else 0)
-        order = pa.array(stable_order(numbers))
+        order = stable_order(numbers)
         records = np.bincount(numbers)
         filled = np.flatnonzero(records)
         edges = np.append(0, np.cumsum(records[filled]))
         split_names, class_names = names.to_pylist(), [None, *classes.to_pylist()]
         cells = [Slice(split_names[n // width], class_names[n % width]) for n in filled.tolist()]
         slices = _spans(cells, edges.tolist())
-        found: list[dict[str, ColumnStatistics]] = [{} for _ in cells]
+        found: dict[str, list[ColumnStatistics]] = {}
         tops = {}
-        for name, values in columns.items():
-            column = Column(values, order)
-            for own, one in zip(found, column.count(edges), strict=True):
-                own[name] = one
-            for key, (start, end) in slices.items() if column.type == "string" else ():
-                most = _OF_SPLIT if key.label is None else _OF_CLASS
-                tops[key, name] = column.top(start, end, most=most)
+        for group in _similar(columns):
+            column = Columns([columns[name] for name in group], order)
+            found |= zip(group, column.count(edges), strict=True)
+            for place, name in enumerate(group if column.type == "string" else ()):
+                for key, (start, end) in slices.items():
+                    most = _OF_SPLIT if key.label is None else _OF_CLASS
+                    tops[key, name] = column.top(place, start, end, most=most)
         counted = [
-            SliceStatistics(records=number, columns=own)
-            for number, own in zip(records[filled].tolist(), found, strict=True)
+            SliceStatistics(records=number, columns={name: found[name][place] for name in columns})
+            for place, number in enumerate(records[filled].tolist())
         ]
         return cls(cells=dict(zip(cells, counted, strict=True)), tops=tops, classes=few)
 
@@ -162,6 +163,24 @@ class Statistics:
         """Return the statistics of all splits together, of which there is at least one."""
         splits = [one for key, one in self.slices.items() if key.label is None]
         return SliceStatistics.sum(splits)
+
+
+def _similar(columns: Mapping[str, pa.Array]) -> Iterator[list[str]]:
+    """Yield groups of columns of the same type, of at most _TOGETHER bytes if possible."""
+    by_type: dict[pa.DataType, list[str]] = {}
+    for name, column in columns.items():
+        by_type.setdefault(column.type, []).append(name)
+    for names in by_type.values():
+        group: list[str] = []
+        held = 0
+        for name in names:
+            size = columns[name].nbytes
+            if group and held + size > _TOGETHER:
+                yield group
+                group, held = [], 0
+            group.append(name)
+            held += size
+        yield group
 
 
 def _spans(cells: list[Slice], edges: list[int]) -> dict[Slice, tuple[int, int]]:

@@ -9,10 +9,8 @@ digits are combined into a Python int of any size.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +25,8 @@ _WIDTH = 19  # bits of a digit: the sum of _ROWS products of two digits is at mo
 _NEXT = _WIDTH + 1  # bits between digits, as rounding leaves half a unit on either side
 _DIGITS = 4  # enough for most values
 _RANGE = _WIDTH + (_DIGITS - 1) * _NEXT  # bits of all digits
-_UNITS = [1 << _NEXT * place for place in reversed(range(_DIGITS))]
 _SIZES = _RANGE - 52  # greatest ratio of values, as a power of two, whose digits keep all bits
+_LONG = 1 << 9  # values of a range from which a call per range takes less time than one for all
 _PLACE = 32  # bits of a digit in the transport form of integers
 
 
@@ -80,23 +78,20 @@ class Moments:
     @property
     def mean(self) -> float:
         """Mean, rounded once to float64; NaN without values."""
-        return float(self._mean) if self.count else math.nan
+        return self.total / (self.count << _LOWEST) if self.count else math.nan
 
     @property
     def deviation(self) -> float:
         """Standard deviation, divided by count as NumPy's `std`; NaN without values."""
         if not self.count:
             return math.nan
-        variance = Fraction(self.squares, self.count << 2 * _LOWEST) - self._mean**2
+        # Of integers, as a Fraction would take most of its time to find common divisors.
+        above = self.squares * self.count - self.total**2
+        below = self.count**2 << 2 * _LOWEST
         # Scale: the variance may be out of range of a float64 although its root is not.
-        above, below = variance.numerator, variance.denominator
         half = (above.bit_length() - below.bit_length()) // 2
-        scaled = Fraction(above << max(-2 * half, 0), below << max(2 * half, 0))
+        scaled = (above << max(-2 * half, 0)) / (below << max(2 * half, 0))
         return math.ldexp(math.sqrt(scaled), half)
-
-    @property
-    def _mean(self) -> Fraction:
-        return Fraction(self.total, self.count << _LOWEST)
 
 
 def digits(number: int) -> Iterator[tuple[int, int]]:
@@ -133,10 +128,10 @@ def _sums(values: Floats, edges: Ints) -> Iterator[tuple[int, int, int]]:
         left = np.flatnonzero((sizes < math.ldexp(1.0, exponent - _SIZES)) & (sizes > 0))
         digits[:, left] = 0
         unit = exponent - _RANGE + _LOWEST
-        for place, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
-            if start < end:
-                total, square = _sums_of_digits(digits[:, start:end])
-                yield place, _shift(total, unit), _shift(square, 2 * unit)
+        filled = np.flatnonzero(edges[1:] > edges[:-1])
+        several = zip(*_sums_of_digits(digits, edges[filled]), strict=True)
+        for place, (total, square) in zip(filled.tolist(), several, strict=True):
+            yield place, _shift(total, unit), _shift(square, 2 * unit)
         values, edges = values[left], np.searchsorted(left, edges)
 
 
@@ -156,17 +151,35 @@ def _digits(values: Floats, exponent: int) -> Floats:
     return digits
 
 
-def _sums_of_digits(digits: Floats) -> tuple[int, int]:
-    """Return the sum of the integers with these digits, and the sum of their squares."""
-    # Sums of these integers are exact in any order. A product of matrices with so few rows would
-    # take three times as long.
-    total = square = 0
-    for place, (unit, digit) in enumerate(zip(_UNITS, digits, strict=True)):
-        total += int(digit.sum()) * unit
-        square += int(digit @ digit) * unit * unit
-        for other, lower in zip(_UNITS[place + 1 :], digits[place + 1 :], strict=True):
-            square += int(digit @ lower) * unit * other << 1
-    return total, square
+def _sums_of_digits(digits: Floats, starts: Ints) -> tuple[list[int], list[int]]:
+    """Return the sums of the integers with these digits, and the sums of their squares, by range.
+
+    starts: where each range starts, which is also where the one before it ends.
+    """
+    totals = np.add.reduceat(digits, starts, axis=1).astype(np.int64)
+    squares = np.zeros((2 * _DIGITS - 1, len(starts)), np.int64)
+    for place, digit in enumerate(digits):
+        squares[2 * place] += _sums_of_products(digit, digit, starts)
+        for other in range(place + 1, _DIGITS):
+            squares[place + other] += 2 * _sums_of_products(digit, digits[other], starts)
+    return _from_digits(totals), _from_digits(squares)
+
+
+def _sums_of_products(ones: Floats, others: Floats, starts: Ints) -> Ints:
+    """Return the sum of the products of each range; these integers are exact in any order."""
+    if len(ones) < _LONG * len(starts):
+        return np.add.reduceat(ones * others, starts).astype(np.int64)
+    pairs = zip(np.split(ones, starts[1:]), np.split(others, starts[1:]), strict=True)
+    return np.array([int(one @ other) for one, other in pairs])
+
+
+def _from_digits(digits: npt.NDArray[np.int64]) -> list[int]:
+    """Return the integers whose digits to the base 2 ** _NEXT are in the rows, highest first."""
+    numbers = digits[0].astype(object)
+    for digit in digits[1:]:
+        numbers = (numbers << _NEXT) + digit
+    found: list[int] = numbers.tolist()
+    return found
 
 
 def _shift(number: int, power: int) -> int:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
-from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal
+from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal, count_equal, pieces
 
 KEPT = 1024  # hashes
 _SHARES = 1024  # a value is rare if it makes up less than 1/_SHARES of its part
@@ -43,6 +43,14 @@ class Distinct:
         if len(found) < KEPT:
             found = _ordered(hashes)
         return cls(hashes=found[:KEPT].copy())
+
+    @classmethod
+    def of_ranges(cls, hashes: UInt64Array, edges: Ints) -> list[Distinct]:
+        """Build a sketch per range of hashes, uint64[n]."""
+        if len(hashes) > KEPT * (len(edges) - 1):
+            return [cls.of(one) for one in pieces(hashes, edges)]
+        found = count_equal(hashes, edges)
+        return [cls(hashes=one[:KEPT]) for one in pieces(found.values, found.edges)]
 
     @classmethod
     def sum(cls, several: Iterable[Distinct]) -> Distinct:

@@ -27,13 +27,15 @@ def to_bytes(statistics: Statistics) -> bytes:
     """Return the serialized message, which is deterministic; without records it is empty."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
-    message = statistics_pb2.DatasetFeatureStatisticsList()
+    contents: list[bytes] = []
     for name, one, fine in _slices(statistics):
+        # Messages of one slice each: their concatenation is the message of all of them.
+        message = statistics_pb2.DatasetFeatureStatisticsList()
         dataset = message.datasets.add(name=name, num_examples=one.records)
         for column, found in sorted(one.columns.items()):
             _add_feature(dataset, column, found, records=one.records, fine=fine)
-    content: bytes = message.SerializeToString(deterministic=True)
-    return content
+        contents.append(message.SerializeToString(deterministic=True))
+    return b"".join(contents)
 
 
 def _slices(statistics: Statistics) -> Iterator[tuple[str, SliceStatistics, bool]]:
@@ -85,14 +87,15 @@ def _fill_numbers(
     if numbers.least is not None and numbers.most is not None:
         least, most = float(numbers.least), float(numbers.most)
         stats.mean, stats.std_dev = numbers.moments.mean, numbers.moments.deviation
-        stats.median = min(max(bits.quantiles(2)[0], least), most)
+        inner = bits.quantiles(_BUCKETS)
+        stats.median = min(max(inner[_BUCKETS // 2 - 1], least), most)
         stats.min, stats.max = least, most
         standard = stats.histograms.add(type=0, num_nan=numbers.nans)
         for low, high, count in _equal_widths(bits, least, most):
             standard.buckets.add(low_value=low, high_value=high, sample_count=count)
         quantiles = stats.histograms.add(type=1, num_nan=numbers.nans)
-        edges = np.clip([least, *bits.quantiles(_BUCKETS), most], least, most).tolist()
-        share = bits.total / _BUCKETS
+        edges = [min(max(edge, least), most) for edge in (least, *inner, most)]
+        share = numbers.moments.count / _BUCKETS
         for low, high in itertools.pairwise(edges):
             quantiles.buckets.add(low_value=low, high_value=high, sample_count=share)
     if numbers.below:
@@ -102,7 +105,7 @@ def _fill_numbers(
     if fine:
         histogram = feature.custom_stats.add(name=FINE_HISTOGRAM).histogram
         histogram.num_nan = numbers.nans
-        for low, high, held in bits.joined(_FINE_BUCKETS):
+        for low, high, held in bits.with_bins(_FINE_BUCKETS).joined(_FINE_BUCKETS):
             histogram.buckets.add(low_value=low, high_value=high, sample_count=held)
 
 

@@ -8,8 +8,7 @@ with about the same number of rows.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,24 +21,20 @@ SERIES = "__series__"  # string: name of the series
 
 NAMES = 32  # maximum number of names of series that a survey keeps
 _SAMPLES = 512  # about the number of sampled times of a part
-_STEPS = 32  # time steps that are counted for a part: its most frequent ones
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeSurvey:
-    """Sampled times and time steps of rows.
+    """Sampled times of rows, and names of series.
 
     samples: int64[n, 3], (bucket, time, weight) of some rows; the weight is the number of rows that
       a sample stands for.
-    steps: {microseconds between consecutive rows of a series in a part: number of times}. Even if
-      rows are in no order, the true step is the most frequent.
     series: names of series, the first `NAMES` in alphabetical order.
     """
 
     samples: Ints = dataclasses.field(default_factory=lambda: np.zeros((0, 3), np.int64))
-    steps: Mapping[int, int] = dataclasses.field(default_factory=dict)
     series: tuple[str, ...] = ()
 
     @classmethod
@@ -47,12 +42,8 @@ class TimeSurvey:
         """Survey the rows of one part."""
         if not len(rows):
             return cls()
-        codes, names = batch.encode(rows[SERIES])
+        _, names = batch.encode(rows[SERIES])
         times = np.asarray(rows[TIME])
-        in_order = np.lexsort([times, codes])
-        apart = np.diff(times[in_order])[np.diff(codes[in_order]) == 0]
-        values, counts = np.unique(apart[apart > 0], return_counts=True)
-        frequent = np.lexsort([values, -counts])[:_STEPS]
         buckets = buckets_of(rows[SERIES])
         order = np.lexsort([times, buckets])
         buckets, times = buckets[order], times[order]
@@ -64,26 +55,18 @@ class TimeSurvey:
         weights = np.diff(np.append(at, len(rows)))
         return cls(
             samples=np.stack([buckets[at], times[at], weights], axis=1),
-            steps=dict(zip(values[frequent].tolist(), counts[frequent].tolist(), strict=True)),
             series=tuple(sorted(names.to_pylist())[:NAMES]),
         )
 
     @classmethod
     def sum(cls, surveys: Iterable[TimeSurvey]) -> TimeSurvey:
         """Add surveys up; the results of the methods do not depend on their order."""
-        steps: Counter[int] = Counter()
         samples = [np.zeros((0, 3), np.int64)]
         series: set[str] = set()
         for survey in surveys:
-            steps.update(survey.steps)
             samples.append(survey.samples)
             series = {*sorted(series.union(survey.series))[:NAMES]}
-        return cls(samples=np.concatenate(samples), steps=steps, series=tuple(sorted(series)))
-
-    @property
-    def step(self) -> int | None:
-        """The most frequent time step in microseconds; the smallest in a tie; None without rows."""
-        return min(self.steps, key=lambda step: (-self.steps[step], step), default=None)
+        return cls(samples=np.concatenate(samples), series=tuple(sorted(series)))
 
     def starts(self, rows: int, *, step: int | None) -> dict[int, Ints]:
         """Return {bucket: int64, times at which its cells begin, without the first}.
@@ -99,9 +82,10 @@ class TimeSurvey:
         return found
 
     def time_at(self, fraction: float) -> int:
-        """Return the time before which this fraction of all rows lies."""
+        """Return the time before which this fraction of all rows lies, to the nearest row."""
         times, ends = self._cumulative(self.samples)
-        return int(times[np.searchsorted(ends, fraction * ends[-1])])
+        at = int(np.searchsorted(ends, round(fraction * int(ends[-1])), side="right"))
+        return int(times[min(at, len(times) - 1)])
 
     @staticmethod
     def _cumulative(samples: Ints) -> tuple[Ints, Ints]:

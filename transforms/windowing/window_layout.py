@@ -34,6 +34,9 @@ def window_layout(rows: Layout, options: WindowOptions) -> Layout:
             )
         kind = pa.list_(_value_type(field, options), options.window)
         fields.append(pa.field(field.name, kind, False))
+    if options.time_feature is not None:
+        kind = pa.list_(pa.timestamp("us"), options.window)
+        fields.append(pa.field(options.time_feature, kind, False))
     return Layout(
         columns=pa.schema(fields),
         labelled=rows.labelled,

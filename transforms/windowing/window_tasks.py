@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from recordmill.errors import Reason, Reject, RunError
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.durations import show_duration, shown_time
 from recordmill.transforms.model.window_options import WindowOptions, cuts_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
@@ -26,6 +28,8 @@ from recordmill.transforms.staged.listing import (
     write_part,
 )
 from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.windowing.series_report import SeriesReport
+from recordmill.transforms.windowing.series_steps import STEP, StepCounter
 from recordmill.transforms.windowing.time_survey import (
     NAMES,
     SERIES,
@@ -38,12 +42,20 @@ from recordmill.transforms.windowing.windows import (
     Timeline,
     WindowCutter,
     gaps,
+    on_grid,
     ordered,
     resampled,
-    shown_time,
     without_repeats,
 )
 
+_GROUPS_DIFFER = (
+    "--group-column: series {series!r} has group {first} in {key}, and {other} in {other_key}, but"
+    " a series goes to one split as a whole: use --series-column, or leave --group-column out"
+)
+_STEPS_DIFFER = (
+    "--step: series {series!r} has the step {first} in {key}, and {other} in {other_key}: give a"
+    " series one step, or name the series with --series-column"
+)
 _INTERVALS = 1 << 32  # cell = bucket * _INTERVALS + number of its time interval
 
 
@@ -80,8 +92,8 @@ class Windowing:
     def plan(self, survey: TimeSurvey) -> TimePlan:
         """Return cells and splits in time, from the survey of all rows."""
         options = self.options
-        step = survey.step if options.step is None else options.step
-        starts = survey.starts(limits.CELL_ROWS, step=options.step)
+        step = options.step if isinstance(options.step, int) else None
+        starts = survey.starts(limits.CELL_ROWS, step=step)
         timeline = Timeline(step=step, cuts=self._cuts(survey))
         return TimePlan(timeline=timeline, starts=starts, problem=self._problem(survey))
 
@@ -117,7 +129,8 @@ def into_cells(part: StagedPart, plan: TimePlan, windowing: Windowing) -> list[t
     if not len(rows):
         return []
     rows = rows.drop_columns([batch.HASH])
-    buckets, times = buckets_of(rows[SERIES]), np.asarray(rows[TIME])
+    # Rows of one step must be in one cell.
+    buckets, times = buckets_of(rows[SERIES]), on_grid(rows, windowing.options)
     cells = buckets * _INTERVALS
     for bucket in np.unique(buckets).tolist():
         mine = buckets == bucket
@@ -154,17 +167,21 @@ def cut_bucket(
 ) -> list[StagedPart]:
     """Write the windows of all series of a bucket, given its cells."""
     in_order = sorted(cells, key=lambda cell: cell.name)
+    timeline = dataclasses.replace(timeline, steps=_steps(in_order, windowing))
     rejected_series = _series_with_gaps(in_order, timeline, windowing)
     cutter = WindowCutter(windowing.options, timeline, windowing.schema)
     parts: list[StagedPart] = []
     rejects: list[Reject] = []
-    groups: dict[str, tuple[str | None, str]] = {}
+    groups: dict[str, tuple[Any, str]] = {}
+    steps: dict[str, tuple[Any, str]] = {}
     total = used = 0
     for cell in in_order:
         rows = read_part(cell.name, staging=windowing.staging)
         total += len(rows)
         if windowing.by_group:
-            _check_groups(rows, groups)
+            _check_constant(rows, batch.GROUP, groups, _GROUPS_DIFFER)
+        if STEP in rows.schema.names:
+            _check_constant(rows, STEP, steps, _STEPS_DIFFER)
         rows, new_rejects = _prepare(rows, rejected_series, windowing.options)
         rejects += new_rejects
         for one in cutter.cut(rows):
@@ -176,7 +193,9 @@ def cut_bucket(
     rest = f"{bucket:02d}-rest.arrow"
     skipped = total - used - len(rejects)
     last = _write(windowing, rest, rejects=rejects, unread=len(rejects), skipped=skipped)
-    return [*parts, last]
+    reach = windowing.options.reach
+    short = {name: runs for name, runs in cutter.runs.items() if runs.longest < reach}
+    return [*parts, SeriesReport.of_series(short).write(last, windowing.staging)]
 
 
 def _prepare(
@@ -199,26 +218,42 @@ def _prepare(
     return resampled(rows, options), rejects
 
 
-def _check_groups(rows: pa.RecordBatch, found: dict[str, tuple[str | None, str]]) -> None:
-    """Check that each series has one group; otherwise its windows would go to several splits.
+def _check_constant(
+    rows: pa.RecordBatch,
+    column: str,
+    found: dict[str, tuple[Any, str]],
+    message: str,
+) -> None:
+    """Check that each series has one value in a column.
 
-    found: {series: (group, key of a row that has it)} of earlier cells, which is updated.
+    found: {series: (value, key of a row that has it)} of earlier cells, which is updated.
 
     Raises:
-      RunError: a series has several groups.
+      RunError: a series has several values.
     """
-    several = pa.table(
-        [rows[SERIES], rows[batch.GROUP], rows[batch.KEY]], ["series", "group", "key"]
-    )
-    each = several.group_by(["series", "group"]).aggregate([("key", "min")])
+    several = pa.table([rows[SERIES], rows[column], rows[batch.KEY]], ["series", "value", "key"])
+    each = several.group_by(["series", "value"]).aggregate([("key", "min")])
     for one in each.sort_by("key_min").to_pylist():
-        group, key = found.setdefault(one["series"], (one["group"], one["key_min"]))
-        if group != one["group"]:
+        value, key = found.setdefault(one["series"], (one["value"], one["key_min"]))
+        if value != one["value"]:
+            shown = [show_duration(v) if column == STEP else repr(v) for v in (value, one["value"])]
             raise RunError(
-                f"--group-column: series {one['series']!r} has group {group!r} in {key}, and"
-                f" {one['group']!r} in {one['key_min']}, but a series goes to one split as a whole:"
-                " use --series-column, or leave --group-column out"
-            )
+                message.format(
+                    series=one["series"], first=shown[0], key=key, other=shown[1],
+                    other_key=one["key_min"],
+                )
+            )  # fmt: skip
+
+
+def _steps(cells: Sequence[StagedPart], windowing: Windowing) -> dict[str, int]:
+    """Return the most frequent step of each series of a bucket, if options do not set it."""
+    options = windowing.options
+    if options.step is not None or (options.max_gap is not None and options.gap_policy != "fill"):
+        return {}
+    counter = StepCounter()
+    for cell in cells:
+        counter.add(read_part(cell.name, staging=windowing.staging, columns=(SERIES, TIME)))
+    return counter.steps()
 
 
 def _series_with_gaps(
@@ -227,17 +262,21 @@ def _series_with_gaps(
     """Return {series: reason} of the series that are rejected because of a gap."""
     if windowing.options.gap_policy != "reject":
         return {}
-    max_gap = timeline.max_gap(windowing.options)
     reasons: dict[str, str] = {}
     before: dict[str, int] = {}
     for cell in cells:
         rows, _ = _prepare(read_part(cell.name, staging=windowing.staging), {}, windowing.options)
-        inside = np.flatnonzero(gaps(rows, max_gap)).tolist()
+        if not len(rows):
+            continue
+        max_gaps = timeline.max_gaps(rows, windowing.options)
+        inside = np.flatnonzero(gaps(rows, max_gaps)).tolist()
+        times = np.asarray(rows[TIME])
         found = [(rows[SERIES][at].as_py(), *rows[TIME].slice(at, 2).to_pylist()) for at in inside]
         for name, first, last in _extents(rows):
-            if name in before and first - before[name] > max_gap:
-                found.append((name, before[name], first))
-            before[name] = last
+            start, end = int(times[first]), int(times[last])
+            if name in before and start - before[name] > max_gaps[first]:
+                found.append((name, before[name], start))
+            before[name] = end
         for name, last, following in sorted(found, key=lambda gap: gap[1]):
             reasons.setdefault(
                 name,
@@ -248,13 +287,12 @@ def _series_with_gaps(
 
 
 def _extents(rows: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
-    """Yield (series, its first time, its last time) of ordered rows."""
+    """Yield (series, its first row, its last row) of ordered rows."""
     codes, names = batch.encode(rows[SERIES])
-    times = np.asarray(rows[TIME])
     ends = np.flatnonzero(np.diff(codes, append=-1))
     first = 0
     for end in ends.tolist():
-        yield names[codes[end]].as_py(), int(times[first]), int(times[end])
+        yield names[codes[end]].as_py(), first, end
         first = end + 1
 
 

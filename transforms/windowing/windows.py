@@ -8,8 +8,7 @@ cell and one window of each series.
 from __future__ import annotations
 
 import dataclasses
-import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,34 +17,50 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.durations import shown_time
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.windowing.series_report import SeriesRuns
+from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, Ints
 from recordmill.transforms.windowing.window_layout import OF_SERIES, START
 
 _INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
 _GROUP = "__step__"  # int64: number of the (series, step) of a row, for resampling
 _PLACE = "__place__"  # int64: index in its run of a row carried over; -1 for other rows
+_BEGIN = "__begin__"  # int64: time at which the run of a row begins, as far as it is known
 
 Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """The time step and the splits in time of all series.
+    """The time steps of series, and the splits in time.
 
-    step: microseconds between rows; None if unknown. cuts: (split, time at which it begins), in
-    ascending order; empty if time does not decide splits.
+    step: microseconds between rows of the series that `steps` does not name; None if unknown.
+    steps: {series: microseconds between its rows}. Rows with a column `STEP` have their step there.
+    cuts: (split, time at which it begins), in ascending order; empty if time does not decide
+    splits.
     """
 
-    step: int | None
+    step: int | None = None
+    steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
     cuts: tuple[tuple[str, int], ...] = ()
 
-    def max_gap(self, options: WindowOptions) -> int:
-        """Return the largest distance in microseconds of consecutive rows without a gap."""
+    def steps_of(self, rows: pa.RecordBatch) -> Ints:
+        """Return the step of the series of each row, 0 if unknown: int64[n]."""
+        if STEP in rows.schema.names:
+            return np.asarray(rows[STEP])
+        codes, names = batch.encode(rows[SERIES])
+        steps = [self.steps.get(name, self.step or 0) for name in names.to_pylist()]
+        return np.array(steps, np.int64)[codes]
+
+    def max_gaps(self, rows: pa.RecordBatch, options: WindowOptions) -> Ints:
+        """Return the largest distance to the next row without a gap, of each row: int64[n]."""
         if options.max_gap is not None:
-            return options.max_gap
-        return 0 if self.step is None else self.step * 3 // 2
+            return np.full(len(rows), options.max_gap)
+        return self.steps_of(rows) * 3 // 2
 
 
 def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -96,7 +111,7 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
     rows = rows.append_column(_INPUTS, pa.array(np.ones(len(rows), np.int64)))
     if options.step is None:
         return rows
-    rows = batch.set_column(rows, TIME, pa.array(_times(rows) // options.step * options.step))
+    rows = batch.set_column(rows, TIME, pa.array(on_grid(rows, options)))
     how = {_INPUTS: "sum", batch.KEY: "first"}
     for field in user_fields(rows.schema):
         numeric = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
@@ -115,14 +130,26 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
     return found[0] if found else rows.select(others)
 
 
+def on_grid(rows: pa.RecordBatch, options: WindowOptions) -> Ints:
+    """Return the times of rows, rounded down to multiples of their steps if they are resampled."""
+    times = _times(rows)
+    match options.step:
+        case None:
+            return times
+        case int(step):
+            return times // step * step
+    steps: Ints = np.asarray(rows[STEP])
+    return times // steps * steps
+
+
 def _is_first(rows: pa.RecordBatch) -> Mask:
     """Return bool[n], true for the first of ordered rows of a series and time."""
     return np.append(True, ~_same_series(rows) | (np.diff(_times(rows)) != 0))[: len(rows)]
 
 
-def gaps(rows: pa.RecordBatch, max_gap: int) -> Mask:
+def gaps(rows: pa.RecordBatch, max_gaps: Ints) -> Mask:
     """Return bool[n - 1], true if there is a gap in a series between a row and the next."""
-    return _same_series(rows) & (np.diff(_times(rows)) > max_gap)
+    return _same_series(rows) & (np.diff(_times(rows)) > max_gaps[:-1])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,28 +163,27 @@ class WindowedRows:
 class WindowCutter:
     """Cuts windows from the cells of a bucket, which must come in the order of time.
 
-    schema: schema of the windows.
+    schema: schema of the windows. `runs` of each series are known once all cells are cut.
     """
 
     def __init__(self, options: WindowOptions, timeline: Timeline, schema: pa.Schema) -> None:
         self._options = options
         self._timeline = timeline
-        self._max_gap = self._reaches = timeline.max_gap(options)
-        if options.gap_policy == "fill" and timeline.step is not None:
-            # The last filled row may be up to half a step too far from the next row.
-            self._reaches = max(self._max_gap, timeline.step * 3 // 2)
         self._schema = schema
         self._carried: pa.RecordBatch | None = None
+        self.runs: dict[str, SeriesRuns] = {}
 
     def cut(self, cell: pa.RecordBatch) -> Iterator[WindowedRows]:
         """Yield the windows that end in a cell, whose rows are ordered, distinct and resampled."""
+        self._count_rows(cell)
         rows = self._in_splits(cell)
         if not len(rows):
             return
         rows = rows.append_column(_PLACE, pa.array(np.full(len(rows), -1)))
+        rows = rows.append_column(_BEGIN, rows[TIME])
         rows = self._filled(self._with_carried(rows))
-        places, lasts = self._places(rows)
-        self._carry(rows, places, lasts)
+        places, lasts, begins = self._places(rows)
+        self._carry(batch.set_column(rows, _BEGIN, pa.array(begins)), places, lasts)
         reach, stride = self._options.reach, self._options.stride
         ends = np.arange(len(rows)) + reach - 1
         is_new = np.asarray(rows[_PLACE])[np.minimum(ends, len(rows) - 1)] < 0
@@ -165,6 +191,21 @@ class WindowCutter:
         for some in np.array_split(starts, max(-(-len(starts) // self._at_once(rows)), 1)):
             if len(some):
                 yield self._emit(rows, places, some)
+
+    def _count_rows(self, cell: pa.RecordBatch) -> None:
+        codes, names = batch.encode(cell[SERIES])
+        counts = np.bincount(codes, minlength=len(names)).tolist()
+        for name, count in zip(names.to_pylist(), counts, strict=True):
+            self.runs[name] = self.runs.get(name, SeriesRuns()) + SeriesRuns(rows=count)
+
+    def _count_runs(self, rows: pa.RecordBatch, sizes: Ints, spans: Ints) -> None:
+        """Count the rows and the time of runs up to each row."""
+        firsts = np.flatnonzero(np.append(True, ~_same_series(rows)))
+        longest = np.maximum.reduceat(sizes, firsts).tolist()
+        most = np.maximum.reduceat(spans, firsts).tolist()
+        names = rows[SERIES].take(pa.array(firsts)).to_pylist()
+        for name, size, span in zip(names, longest, most, strict=True):
+            self.runs[name] += SeriesRuns(longest=size, span=span)
 
     def _in_splits(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Assign splits by time, if options say so, and drop rows within `purge` after a cut."""
@@ -186,15 +227,23 @@ class WindowCutter:
         joined = batch.concat([self._carried.filter(mine), rows])
         others = self._carried.filter(pc.invert(mine))
         # Drop series whose last row is too long ago for any later row to continue them.
-        over = int(_times(rows).min()) - self._longest_gap()
-        self._carried = others.filter(pc.greater_equal(others[TIME], over))
+        codes, names = batch.encode(others[SERIES])
+        until = np.full(len(names), -np.inf)
+        np.maximum.at(until, codes, _times(others) + self._longest_gaps(others))
+        self._carried = others.filter(pa.array(until[codes] + 1 >= _times(rows).min()))
         return joined.sort_by([(SERIES, "ascending"), (TIME, "ascending")])
 
-    def _longest_gap(self) -> int:
-        options, step = self._options, self._timeline.step
-        if options.gap_policy != "fill" or step is None:
-            return self._max_gap
-        return max(self._max_gap, step * (self._fill_rows + 1))
+    def _longest_gaps(self, rows: pa.RecordBatch) -> Floats:
+        """Return the largest distance of a row that continues the run of each row, to 1 us.
+
+        In floats, because a multiple of a step may exceed int64.
+        """
+        longest: Floats = self._timeline.max_gaps(rows, self._options).astype(np.float64)
+        if self._options.gap_policy != "fill":
+            return longest
+        filled = self._timeline.steps_of(rows) * (self._fill_rows + 1.5)
+        most: Floats = np.maximum(longest, filled)
+        return most
 
     @property
     def _fill_rows(self) -> int:
@@ -203,18 +252,20 @@ class WindowCutter:
 
     def _filled(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Insert the missing rows of gaps that are short enough to be filled."""
-        options, step = self._options, self._timeline.step
-        if options.gap_policy != "fill" or step is None:
+        options = self._options
+        if options.gap_policy != "fill":
             return rows
         apart = np.diff(_times(rows))
-        missing = np.where(gaps(rows, self._max_gap), (apart + step // 2) // step - 1, 0)
+        steps = np.maximum(self._timeline.steps_of(rows), 1)  # 0 only where no gap is
+        is_gap = gaps(rows, self._timeline.max_gaps(rows, options))
+        missing = np.where(is_gap, (apart + steps[:-1] // 2) // steps[:-1] - 1, 0)
         missing[(missing > self._fill_rows) | ~_same_split(rows)] = 0
         repeats = np.append(missing, 0) + 1
         of = np.repeat(np.arange(len(rows)), repeats)
         nth = np.arange(len(of)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
         made = pa.array(nth > 0)
         filled = rows.take(pa.array(of))
-        filled = batch.set_column(filled, TIME, pa.array(_times(filled) + nth * step))
+        filled = batch.set_column(filled, TIME, pa.array(_times(filled) + nth * steps[of]))
         filled = batch.set_column(filled, _PLACE, pc.if_else(made, -1, filled[_PLACE]))
         filled = batch.set_column(filled, _INPUTS, pc.if_else(made, 0, filled[_INPUTS]))
         if options.fill == "missing":
@@ -224,16 +275,22 @@ class WindowCutter:
                 )
         return filled
 
-    def _places(self, rows: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """Return the index of each row in its gapless run, and that of the last row of the run."""
+    def _places(self, rows: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
+        """Return of each row: index in its gapless run, row that ends the run, time it begins."""
         times = _times(rows)
         follows = _same_series(rows) & _same_split(rows)
-        follows &= np.diff(times) <= self._reaches
+        reaches = self._timeline.max_gaps(rows, self._options)
+        if self._options.gap_policy == "fill":
+            # The last filled row may be up to half a step too far from the next row.
+            reaches = np.maximum(reaches, self._timeline.steps_of(rows) * 3 // 2)
+        follows &= np.diff(times) <= reaches[:-1]
         firsts = np.flatnonzero(np.append(True, ~follows))
         sizes = np.diff(np.append(firsts, len(rows)))
         carried = np.maximum(np.asarray(rows[_PLACE])[firsts], 0)
         places = np.arange(len(rows)) - np.repeat(firsts - carried, sizes)
-        return places, np.repeat(firsts + sizes - 1, sizes)
+        begins = np.repeat(np.asarray(rows[_BEGIN])[firsts], sizes)
+        self._count_runs(rows, places + 1, times - begins)
+        return places, np.repeat(firsts + sizes - 1, sizes), begins
 
     def _carry(self, rows: pa.RecordBatch, places: Ints, lasts: Ints) -> None:
         """Keep the rows that later windows may need: the end of the last run of each series."""
@@ -264,7 +321,8 @@ class WindowCutter:
         taken = pa.array(inside)
         for field in list(self._schema)[len(columns) :]:
             kind = field.type.value_type
-            values = rows[field.name].take(taken).cast(kind)
+            name = TIME if field.name == self._options.time_feature else field.name
+            values = rows[name].take(taken).cast(kind)
             if values.null_count:
                 values = values.fill_null(_missing_value(kind))
             columns[field.name] = pa.FixedSizeListArray.from_arrays(values, window)
@@ -285,13 +343,6 @@ class WindowCutter:
         before = np.where(places[starts] > 0, max(window - stride, 0), 0)
         sums = np.append(0, np.cumsum(np.asarray(rows[_INPUTS])))
         return int((sums[starts + window] - sums[starts + before]).sum())
-
-
-def shown_time(microseconds: int) -> str:
-    """Return a time in ISO 8601, without a fraction of 0. microseconds: since 1970."""
-    return (
-        datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=microseconds)
-    ).isoformat(" ")
 
 
 def _keys(series: pa.Array, begins: pa.Array) -> pa.Array:

@@ -30,6 +30,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job import publishing
 from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
+from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.run_spec import RunSpec
@@ -181,10 +182,7 @@ def build_manifest(
         name: SplitInfo.of(info.shard for info in infos if info.split == name)
         for name in dict.fromkeys([*run.splits, *plan.splits])
     }
-    originals: Counter[str] = Counter(dict.fromkeys(labels, 0))
-    for info in infos:
-        if info.split == TRAIN:
-            originals.update(info.originals)
+    in_train = splits[TRAIN].classes if TRAIN in splits else {}
     tfds = tfds_files(
         features=features,
         labels=labels,
@@ -208,7 +206,8 @@ def build_manifest(
         options=run.manifest_options,
         features=features,
         labels=labels,
-        class_weights=class_weights(originals),
+        class_weights=class_weights({label: in_train.get(label, 0) for label in labels}),
+        source_weights=class_weights(_before_balancing(plan, infos, labels)),
         splits=splits,
         ledger=ledger,
         encoders=run.encoder_versions,
@@ -217,6 +216,32 @@ def build_manifest(
         notes=(*plan.notes, *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
+
+
+def _before_balancing(
+    plan: Plan, infos: Iterable[ShardInfo], labels: Sequence[str]
+) -> dict[str, int]:
+    """Return {class: records of train without copies, and with those that balancing dropped}."""
+    counts: Counter[str | None] = Counter()
+    for info in infos:
+        if info.split == TRAIN:
+            counts.update(info.originals)
+    if TRAIN in plan.splits:
+        counts.update(plan.splits[TRAIN].dropped_classes)
+    return {label: counts[label] for label in labels}
+
+
+def tfds_notes(plan: Plan, run: RunSpec) -> tuple[Note, ...]:
+    """Return the notes on TFDS files that the manifest of a planned dataset will have."""
+    features = run.encoder.features(_columns(plan, run), plan.context)
+    labelled = any(feature.kind == "label" for feature in features.values())
+    return tfds_files(
+        features={plan.context.name(name): feature for name, feature in features.items()},
+        labels=plan.context.labels if labelled else (),
+        label_offset=plan.context.label_offset,
+        compression=run.compression,
+        splits={},
+    ).notes
 
 
 def _columns(plan: Plan, run: RunSpec) -> pa.Schema:

@@ -20,7 +20,7 @@ from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (co
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.batches import Element, Problem
+from recordmill.transforms.staged.batches import Element, StagedBatch
 from recordmill.transforms.staged.spill import Piece
 
 ShardId = tuple[str, int]  # (split, number)
@@ -52,11 +52,12 @@ def balanced_rows(
 
     grouped: whether records have groups; otherwise the column `__group__` is dropped.
     """
-    if isinstance(element, Problem) or element.role != "records":
+    if not isinstance(element, StagedBatch) or element.role != "records":
         return
     rows = element.read(staging, columns=None)
     if not grouped and batch.GROUP in rows.schema.names:  # it is all null
         rows = rows.drop_columns([batch.GROUP])
+    rows = rows.drop_columns([n for n in (batch.SOURCE, batch.UNIT) if n in rows.schema.names])
     yield from replicate(rows, quotas=plan.quotas, seed=plan.seed)
 
 

@@ -71,7 +71,8 @@ def test_the_summary_as_json(tmp_path: pathlib.Path) -> None:
     assert data["digest"] == manifest.digest
     assert data["splits"]["train"]["classes"]["tulip"] == {"records": 3, "copies": 1}
     assert data["rejects"]["empty"]["count"] == 1
-    assert data["class_weights"] == {"rose": 5 / 6, "tulip": 5 / 4}
+    assert data["class_weights"] == {"rose": 1, "tulip": 1}
+    assert data["source_weights"] == {"rose": 5 / 6, "tulip": 5 / 4}
     assert data["ledger"]["records"]["made"] == 8
 
 

@@ -285,6 +285,11 @@ def other_digest(folder: pathlib.Path, manifest: Manifest) -> None:
             id="another class weight",
         ),
         pytest.param(
+            restate(lambda data: data["source_weights"].update(rose=7.0)),
+            [("dataset.json", None, None, "the source weights are not those of the records of")],
+            id="another source weight",
+        ),
+        pytest.param(
             other_digest,
             [("dataset.json", None, None, "the digest is not that of the shards")],
             id="another digest",

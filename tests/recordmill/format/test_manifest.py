@@ -46,6 +46,7 @@ MANIFESTS = st.builds(
     features=st.dictionaries(NAMES, st.sampled_from(list(FEATURES.values())), max_size=3),
     labels=st.lists(NAMES, max_size=3).map(tuple),
     class_weights=st.dictionaries(NAMES, st.floats(0, 1e9), max_size=3),
+    source_weights=st.dictionaries(NAMES, st.floats(0, 1e9), max_size=3),
     splits=SPLITS,
     ledger=LEDGERS,
     encoders=st.dictionaries(NAMES, NAMES, max_size=2),

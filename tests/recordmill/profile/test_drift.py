@@ -82,11 +82,32 @@ def test_values_that_are_not_finite_count():
     assert found.infinity_norm == pytest.approx(0.25)
 
 
-def test_missing_values_are_told_beside_the_distance():
+def test_missing_values_are_a_distance_of_their_own():
     train, test = [1, 2, None, None], [1, 2, 1, 2]
     found = only(drift.skew(slices_of(train={"x": train}, test={"x": test})))
     assert found.missing == (0.5, 0)
     assert found.infinity_norm == 0
+    assert found.distance == found.to_json()["distance"] == 0.5
+
+
+def test_the_largest_of_the_distances_comes_first():
+    train = {"x": [1, 2] * 50, "y": ["a"] * 50 + ["b"] * 50}
+    test = {"x": [1, 2] * 20 + [None] * 60, "y": ["a"] * 60 + ["b"] * 40}
+    found = drift.skew(slices_of(train=train, test=test)).distances
+    assert [(one.column, one.distance) for one in found] == [
+        ("x", pytest.approx(0.6)), ("y", pytest.approx(0.1))
+    ]  # fmt: skip
+
+
+def test_a_column_without_any_value_left_is_as_far_as_it_was_full():
+    empty = pa.nulls(10, pa.int64())
+    found = only(
+        drift.drift(slices_of(train={"x": [1] * 8 + [None] * 2}), slices_of(train={"x": empty}))
+    )
+    assert (found.infinity_norm, found.jensen_shannon, found.where) == (0, 0, "missing")
+    assert found.distance == pytest.approx(0.8)
+    both = drift.drift(slices_of(train={"x": empty}), slices_of(train={"x": empty}))
+    assert both.other == (("x", "has no values"),)
 
 
 def test_datasets_are_compared_as_a_whole_and_columns_that_differ_are_told():

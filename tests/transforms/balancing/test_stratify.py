@@ -6,13 +6,12 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from recordmill.transforms.balancing.stratify import find_strata, majority, split_cuts, too_small
+from recordmill.transforms.balancing.group_division import divide_groups, too_small
+from recordmill.transforms.balancing.stratify import find_strata, split_cuts
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.rank_cuts import Histogram, Threshold
-from recordmill.transforms.model.splits import Strata, apportion, assign, assign_strata, split_ranks
+from recordmill.transforms.model.rank_cuts import Histogram
+from recordmill.transforms.model.splits import apportion, assign, assign_strata, split_ranks
 from tests.beam_results import results
 
 SEED = 4
@@ -38,30 +37,47 @@ def random_rows(count, *, groups, seed=0):
 
 
 def expected(rows):
-    """The oracle: {key: split}, by sorting the units of every class."""
+    """The oracle: {key: split}, by sorting the records of every class; groups as divided."""
     table = records(rows)
     by_hash = assign(table, fractions=FRACTIONS, seed=SEED)[batch.SPLIT].to_pylist()
-    rank_of = {}
-    votes = collections.defaultdict(collections.Counter)
-    unit_of = []
-    for row, rank in zip(rows, split_ranks(table, seed=SEED).tolist(), strict=True):
-        key, label, group, split = row
-        unit = ("group", group) if group else ("key", key)
-        unit_of.append(unit)
-        rank_of[unit] = rank
-        if label is not None and split is None:
-            votes[unit][label] += 1
+    rank_of = dict(zip(table[batch.KEY].to_pylist(), split_ranks(table, seed=SEED), strict=True))
+    hash_of = dict(zip(table[batch.KEY].to_pylist(), batch.unit_hashes(table), strict=True))
+    members = collections.defaultdict(list)
+    for key, label, group, split in rows:
+        if split is None:
+            members[("group", group) if group else ("key", key)].append((key, label))
     classes = collections.defaultdict(list)
-    for unit, counter in votes.items():
-        label = min(counter, key=lambda name: (-counter[name], name))
-        classes[label].append((rank_of[unit], unit))
+    groups = []
+    for (_, name), records_ in members.items():
+        labels = collections.Counter(label for _, label in records_ if label)
+        if len(records_) == 1 and labels:
+            ((key, label),) = records_
+            classes[label].append((rank_of[key], key))
+        groups += [(hash_of[records_[0][0]], *one, name) for one in labels.items()
+                   if len(records_) > 1]  # fmt: skip
+    if not groups:
+        sizes = {label: apportion(len(found), FRACTIONS) for label, found in classes.items()}
+        whole = {}
+    else:
+        columns = dict(zip(("unit", "label", "count", "name"), zip(*groups), strict=True))  # noqa: B905
+        columns["unit"] = pa.array(columns["unit"], pa.uint64())
+        parts = [pa.RecordBatch.from_pydict(columns)]
+        singles = {label: len(found) for label, found in classes.items()}
+        division = divide_groups(parts, singles, fractions=FRACTIONS, seed=SEED)
+        sizes, whole = (
+            division.singles,
+            dict(zip(*division.groups.to_pydict().values(), strict=True)),
+        )
     split_of = {}
-    for members in classes.values():
-        names = np.repeat(list(FRACTIONS), apportion(len(members), FRACTIONS)).tolist()
-        split_of |= {unit: name for (_, unit), name in zip(sorted(members), names, strict=True)}
+    for label, found in classes.items():
+        names = np.repeat(list(FRACTIONS), sizes[label]).tolist()
+        split_of |= {key: name for (_, key), name in zip(sorted(found), names, strict=True)}
+    for key, unit in hash_of.items():
+        if int(unit) in whole:
+            split_of[key] = list(FRACTIONS)[whole[int(unit)]]
     return {
-        row[0]: row[3] or split_of.get(unit, hashed)
-        for row, unit, hashed in zip(rows, unit_of, by_hash, strict=True)
+        row[0]: row[3] or split_of.get(row[0], hashed)
+        for row, hashed in zip(rows, by_hash, strict=True)
     }
 
 
@@ -85,7 +101,7 @@ class Stratify(beam.PTransform):
         self.grouped = grouped
 
     def expand(self, batches):
-        strata, problems = find_strata(
+        found = find_strata(
             lambda label, after=None: (
                 batches | label >> beam.Map(_same).with_output_types(pa.RecordBatch)
             ),
@@ -94,9 +110,13 @@ class Stratify(beam.PTransform):
             grouped=self.grouped,
         )
         rows = batches | "Assign" >> beam.Map(
-            assign_strata, fractions=FRACTIONS, strata=beam.pvalue.AsSingleton(strata), seed=SEED
+            assign_strata,
+            fractions=FRACTIONS,
+            strata=beam.pvalue.AsSingleton(found.strata),
+            seed=SEED,
         ).with_output_types(pa.RecordBatch)
-        return {"rows": rows, "problems": problems}
+        notes = {} if found.notes is None else {"notes": found.notes}
+        return {"rows": rows, "problems": found.problems, **notes}
 
 
 def _same(rows):
@@ -143,6 +163,17 @@ def test_counts_are_exact_by_class(inputs, found):
         assert [counts[name] for name in FRACTIONS] == apportion(counts.total(), FRACTIONS)
 
 
+def test_counts_by_class_are_near_with_groups(inputs, found):
+    rows, _ = inputs["grouped"]
+    splits = assigned(found["grouped rows"])
+    open_ = [(label, splits[key]) for key, label, _, split in rows if label and not split]
+    for label in "abc":
+        counts = collections.Counter(split for name, split in open_ if name == label)
+        goals = apportion(counts.total(), FRACTIONS)
+        assert all(abs(counts[name] - n) <= 1 for name, n in zip(FRACTIONS, goals, strict=True))
+    assert "grouped notes" not in found
+
+
 def test_groups_never_part(inputs, found):
     rows, _ = inputs["grouped"]
     splits = assigned(found["grouped rows"])
@@ -167,8 +198,8 @@ def test_given_splits_and_records_without_label(inputs, found):
 def test_a_class_too_small_is_a_problem(found):
     assert found["small problems"] == [
         "--stratify: expected at least 3 records in every class, one for each of train,"
-        " validation, test; too few in 'rare' (2): add records, remove the class, or split without"
-        " --stratify"
+        " validation, test; too few in 'rare' (2): add records, leave the class out with"
+        " --exclude-labels, or split without --stratify"
     ]
 
 
@@ -177,44 +208,8 @@ def test_many_small_classes_are_not_all_named():
     counts[:7, 0] = 1
     counts[7, 0] = 1
     histogram = Histogram((*(f"c{i}" for i in range(7)), None), counts)
-    (problem,) = too_small(histogram, fractions=FRACTIONS, unit="groups")
+    counts = {f"c{i}": 1 for i in range(7)} | {"large": 3}
+    (problem,) = too_small(counts, FRACTIONS, "groups")
     assert "3 groups" in problem
     assert "'c4' (1) and 2 more:" in problem
     assert split_cuts(histogram, fractions=FRACTIONS) == {}
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["a", "ä", "z"])), min_size=1),
-    st.integers(1, 5),
-)
-def test_the_majority_decides_and_ties_go_to_the_first_name(votes, size):
-    parts = [
-        pa.RecordBatch.from_pydict(
-            {
-                "unit": pa.array([unit for unit, _ in votes[at : at + size]], pa.uint64()),
-                "label": pa.array([label for _, label in votes[at : at + size]], pa.string()),
-            }
-        )
-        for at in range(0, len(votes), size)
-    ]
-    made = majority(parts)
-    counted = collections.defaultdict(collections.Counter)
-    for unit, label in votes:
-        counted[unit][label] += 1
-    assert dict(zip(made["unit"].to_pylist(), made["label"].to_pylist(), strict=True)) == {
-        unit: min(counter, key=lambda name: (-counter[name], name.encode()))
-        for unit, counter in counted.items()
-    }
-    assert made["unit"].to_pylist() == sorted(counted)
-
-
-def test_a_group_whose_rank_is_a_threshold_is_beyond_it():
-    """Units have no key of their own to compare with the one of the threshold."""
-    rows = records([("k", "a", "g", None)])
-    rank = int(split_ranks(rows, seed=SEED)[0])
-    units = pa.RecordBatch.from_pydict(
-        {"unit": pa.array(batch.unit_hashes(rows)), "label": pa.array(["a"])}
-    )
-    strata = Strata({"a": [Threshold(rank), Threshold(2**64)]}, units)
-    made = assign_strata(rows, fractions=FRACTIONS, strata=strata, seed=SEED)
-    assert made[batch.SPLIT].to_pylist() == ["validation"]

@@ -149,6 +149,22 @@ def test_columns(
     assert tuple(rows[0][column] for column in SYSTEM) == expected
 
 
+def test_several_key_columns_are_joined(folder: pathlib.Path) -> None:
+    lines = ["path,a,b", 'a.jpg,"x,y",z', 'b.jpg,x,"y,z"', "a.jpg,,z", "b.jpg,\\,x"]
+    rows, rejects, _ = scan(write(folder, "l.csv", "\n".join(lines)), key_column="a,b")
+    assert [row["__key__"] for row in rows] == ["x\\,y,z", "x,y\\,z", "\\\\,x"]
+    assert [(r.key, r.detail) for r in rejects] == [("l.csv#3", "row 3: no key in column 'a'")]
+    swapped, _, _ = scan(write(folder, "l.csv", "\n".join(lines[:2])), key_column="b, a")
+    assert [row["__key__"] for row in swapped] == ["z,x\\,y"]
+    with pytest.raises(ConfigError, match=r"no column 'c' in .*: it has 'path', 'a', 'b'"):
+        scan(write(folder, "l.csv", "\n".join(lines)), key_column="a,c")
+
+
+def test_the_name_of_a_key_column_may_contain_a_comma(folder: pathlib.Path) -> None:
+    rows, _, _ = scan(write(folder, "l.csv", 'path,"a,b",a,b\na.jpg,k,1,2\n'), key_column="a,b")
+    assert [row["__key__"] for row in rows] == ["k"]
+
+
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [

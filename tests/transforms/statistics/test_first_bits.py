@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.statistics.bit_histogram import FirstBits, bounds_of, prefixes_of
+from recordmill.transforms.statistics import bit_histogram
+from recordmill.transforms.statistics.bit_histogram import (
+    MOST_BINS,
+    FirstBits,
+    bounds_of,
+    prefixes_of,
+)
+from recordmill.transforms.statistics.ranges import count_equal
 
 FLOATS = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=50)
 
@@ -50,46 +57,49 @@ def test_small_integers_are_told_apart():
     assert np.interp([-300, 0.5, 3], places, held).tolist() == [0, 257, 259]
 
 
-@pytest.mark.parametrize(
-    ("values", "parts", "expected"),
-    [
-        ([0, 1], 2, [1]),
-        ([0, 1, 2, 3], 4, [1, 2, 3]),
-        ([5, 6, 7], 3, [6, 7]),
-        ([-3, -2, -1, 0], 2, [-1]),
-        ([0, 1, 1, 1], 2, [1]),
-        ([0, 0, 0, 1], 2, [1]),
-        ([-1.5, 0.5], 2, [0.5]),
-        ([0, 1, 2], 9, [1, 2]),
-        ([7, 7], 3, []),
-        ([], 3, []),
-        ([1, 2], 1, []),
-    ],
-)
-def test_boundaries_part_values_as_equally_as_they_can(values, parts, expected):
-    for sign in (1, -1):
-        signed = np.sort(sign * np.array(values, np.float64))
-        found = FirstBits.of(signed).boundaries(parts)
-        above = [min(value for value in signed if value >= one) for one in found]
-        if sign > 0:
-            assert above == expected
-        assert len(found) == len(expected)
-        sizes = np.bincount(np.searchsorted(found, signed, side="right"), minlength=1)
-        assert sizes.min() > 0 or not len(signed)
-
-
-@given(st.lists(st.integers(-256, 256), min_size=1), st.integers(1, 9))
-def test_no_boundaries_part_integers_more_equally(values, parts):
-    found = FirstBits.of(np.array(values, np.float64)).boundaries(parts)
-    below = [sum(value < one for value in values) for one in found]
-    possible = [sum(value < one for value in values) for one in {*values}]
-    for part in range(1, parts):
-        wanted = part * len(values) / parts
-        others = [abs(count - wanted) for count in possible if count]
-        assert not others or min(abs(count - wanted) for count in below) == min(others)
-
-
 def test_quantiles_of_far_and_near_numbers():
     values = np.random.default_rng(0).normal(size=5000) * np.repeat([1e-9, 1, 1e12, -1e30], 1250)
     exact = np.quantile(values, np.arange(1, 8) / 8, method="inverted_cdf")
     np.testing.assert_allclose(list(FirstBits.of(values).quantiles(8)), exact, rtol=1 / 128)
+
+
+def fine(values: np.ndarray) -> FirstBits:
+    return FirstBits.of_ranges(count_equal(values, np.array([0, len(values)])))[0]
+
+
+@given(FLOATS, st.integers(0, 50), st.integers(1, 9))
+def test_a_finer_histogram_does_not_depend_on_the_parts(values, cut, most):
+    values = np.array(values, np.float64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bit_histogram, "MOST_BINS", most)
+        whole, parts = fine(values), [fine(values[cut:]), fine(values[:cut])]
+        for total in (FirstBits.sum(parts), FirstBits.sum(parts[::-1])):
+            assert same(total, whole)
+            assert total.dropped == whole.dropped or not len(values)
+        assert len(whole.prefixes) <= most or whole.dropped == bit_histogram.REST
+        if whole.dropped > 0:
+            assert len({*prefixes_of(values, whole.dropped - 1).tolist()}) > most
+
+
+@given(FLOATS.filter(len), st.integers(1, 60))
+def test_few_bits_leave_enough_bins(values, number):
+    bits = fine(np.array(values, np.float64))
+    fewer = bits.with_bins(number)
+    assert len(fewer.prefixes) >= min(number, len(bits.prefixes))
+    assert fewer.total == len(values)
+    if fewer.dropped < bit_histogram.REST:
+        assert len(fewer.shortened(1).prefixes) < min(number, len(bits.prefixes))
+
+
+def test_as_many_values_as_there_are_bins_are_exact():
+    values = np.random.default_rng(0).normal(size=MOST_BINS)
+    exact = np.quantile(values, np.arange(1, 10) / 10, method="inverted_cdf")
+    assert fine(np.repeat(values, 3)).quantiles(10) == exact.tolist()
+
+
+@pytest.mark.parametrize("offset", [0, 41, -1e9])
+def test_ranks_of_quantiles_of_narrow_columns(offset):
+    values = np.sort(offset + np.random.default_rng(0).normal(0, 0.1, 100_000))
+    found = FirstBits.sum([fine(part) for part in np.array_split(values, 7)]).quantiles(10)
+    below = np.searchsorted(values, found) / len(values)
+    np.testing.assert_allclose(below, np.arange(1, 10) / 10, atol=0.001)

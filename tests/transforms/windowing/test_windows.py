@@ -12,6 +12,8 @@ from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.windowing.series_report import SeriesRuns
+from recordmill.transforms.windowing.series_steps import StepCounter
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, TimeSurvey, buckets_of
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.windows import (
@@ -54,7 +56,7 @@ def rows_of(moments: list[tuple[str, int]], labels: list[str | None] | None = No
 
 
 def cut(rows, options, timeline, ends):
-    """All windows, and how many rows are in one; cells end before the times `ends`."""
+    """All windows, how many rows are in one, and runs; cells end before the times `ends`."""
     cutter = WindowCutter(options, timeline, window_layout(LAYOUT, options).columns)
     times = np.asarray(rows[TIME])
     cells = np.searchsorted(np.array(sorted(ends), np.int64), times, side="right")
@@ -64,7 +66,7 @@ def cut(rows, options, timeline, ends):
         for one in cutter.cut(resampled(mine, options)):
             found += one.windows.to_pylist()
             used += one.used
-    return sorted(found, key=lambda window: window[batch.KEY]), used
+    return sorted(found, key=lambda window: window[batch.KEY]), used, cutter.runs
 
 
 def plain_runs(rows, options, timeline):
@@ -76,14 +78,15 @@ def plain_runs(rows, options, timeline):
         run: list[dict] = []
         for row in mine:
             apart = row[TIME] - run[-1][TIME] if run else math.inf
-            max_gap = timeline.max_gap(options)
+            step = timeline.steps.get(series, timeline.step)
+            max_gap = step * 3 // 2 if options.max_gap is None else options.max_gap
             if run and apart > max_gap and options.gap_policy == "fill":
-                missing = (apart + timeline.step // 2) // timeline.step - 1
+                missing = (apart + step // 2) // step - 1
                 most = options.window if options.fill_rows is None else options.fill_rows
                 if missing <= most:
                     last = run[-1]
                     for nth in range(1, missing + 1):
-                        made = {**last, TIME: last[TIME] + nth * timeline.step, batch.KEY: None}
+                        made = {**last, TIME: last[TIME] + nth * step, batch.KEY: None}
                         if options.fill == "missing":
                             made |= {"x": None, "word": None}
                         run.append(made)
@@ -128,11 +131,23 @@ def test_cells_may_end_anywhere(data):
         if data.draw(st.booleans())
         else LabelRule(),
     )
-    timeline = Timeline(step=data.draw(st.sampled_from([2, 3])))
+    timeline = Timeline(
+        step=data.draw(st.sampled_from([2, 3])),
+        steps=data.draw(st.dictionaries(st.sampled_from("ab"), st.sampled_from([1, 5]))),
+    )
     ends = data.draw(st.lists(st.integers(-20, 60), max_size=6))
-    found, used = cut(rows, options, timeline, ends)
+    found, used, runs = cut(rows, options, timeline, ends)
     expected, covered = plain_windows(rows, options, timeline)
     assert used == covered
+    plain = plain_runs(rows, options, timeline)
+    assert runs == {
+        series: SeriesRuns(
+            rows=sum(series == one for one, _ in moments),
+            longest=max(len(run) for run in plain if run[0][SERIES] == series),
+            span=max(run[-1][TIME] - run[0][TIME] for run in plain if run[0][SERIES] == series),
+        )
+        for series, _ in moments
+    }
     assert len(found) == len(expected)
     for window in found:
         start = (window["window/start"] - window["window/start"].__class__(1970, 1, 1)) // (
@@ -157,7 +172,7 @@ def test_the_class_of_a_window(rule, expected):
     labels = ["a", "a", "b", "b", None, "a", "a", None, None]
     rows = rows_of([("s", time) for time in range(9)], labels)
     options = WindowOptions(window=3, stride=3, label=LabelRule.parse(rule))
-    found, _ = cut(rows, options, Timeline(step=1), [])
+    found, *_ = cut(rows, options, Timeline(step=1), [])
     assert [window[batch.LABEL] for window in found] == expected
 
 
@@ -190,11 +205,17 @@ def test_splits_by_time_leave_out_what_is_too_near():
     options = WindowOptions(window=2, stride=2, split_by="time", purge=3)
     timeline = Timeline(step=1, cuts=(("train", -(2**63)), ("test", 10)))
     for ends in ([], [5, 10, 12], list(range(20))):
-        found, used = cut(rows, options, timeline, ends)
+        found, used, _ = cut(rows, options, timeline, ends)
         starts = {(w[batch.SPLIT], w["window/start"].microsecond) for w in found}
         assert {start for split, start in starts if split == "test"} == {13, 15, 17}
         assert sum(split == "train" for split, _ in starts) == 5
         assert used == 10 + 6
+
+
+@pytest.mark.parametrize(("rows", "train"), [(100, 50), (101, 50), (7, 4), (2, 1)])
+def test_a_split_by_time_begins_at_the_nearest_row(rows, train):
+    survey = TimeSurvey.of(rows_of([("s", 10 * time) for time in range(rows)]))
+    assert survey.time_at(0.5) == 10 * train
 
 
 @given(st.permutations(range(6)), st.integers(1, 40))
@@ -206,7 +227,6 @@ def test_a_survey_does_not_depend_on_the_order_of_parts(order, size):
     other = TimeSurvey.sum(
         [TimeSurvey.sum(surveys[at] for at in order[:3]), *(surveys[at] for at in order[3:])]
     )
-    assert one.step == other.step == 10
     assert one.time_at(0.5) == other.time_at(0.5)
     starts = one.starts(size, step=None)
     for bucket, times in other.starts(size, step=None).items():
@@ -231,11 +251,17 @@ def test_options_that_make_no_sense(given, words):
         WindowOptions(**given)
 
 
-def test_the_step_is_found_where_rows_stand_in_no_order():
-    moments = [(series, time * 10) for series in "abc" for time in range(3000)]
-    picked = np.random.default_rng(0).permutation(len(moments))[:2000]
-    survey = TimeSurvey.of(rows_of([moments[at] for at in picked]))
-    assert survey.step == 10
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_each_series_has_its_most_frequent_step_wherever_cells_end(size):
+    every = {"a": 10, "b": 10, "c": 600}
+    moments = [(series, time * step) for series, step in every.items() for time in range(300)]
+    picked = np.random.default_rng(0).permutation(len(moments))[: len(moments) * 2 // 3]
+    moments = [*(moments[at] for at in picked), ("one row", 5), ("tie", 0), ("tie", 3), ("tie", 7)]
+    moments.sort(key=lambda one: one[1])
+    counter = StepCounter()
+    for at in range(0, len(moments), size):
+        counter.add(ordered(rows_of(moments[at : at + size])))
+    assert counter.steps() == {**every, "tie": 3}
 
 
 @pytest.mark.parametrize("resample", ["mean", "first", "sum"])

@@ -41,7 +41,9 @@ def check_unlabelled(value: str) -> None:
 
 def no_label(where: str) -> RejectCause:
     """Return the problem of a record without label. where: the place where a label is expected."""
-    return RejectCause(Reason.UNLABELLED, f"no label: expected {where}")
+    return RejectCause(
+        Reason.UNLABELLED, f"no label: expected {where}; --unlabelled keep allows records without"
+    )
 
 
 def label_problem(label: str) -> str | None:

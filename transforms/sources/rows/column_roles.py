@@ -18,21 +18,25 @@ class ColumnRoles:
     """Names of the columns with a role.
 
     main: column that records are made of, such as a path or a text. others: further columns that
-    the source converts, such as times. dropped: columns to ignore.
+    the source converts, such as times. dropped: columns to ignore. key: a column, or several with
+    commas between them; `find_roles` sets `keys` to their names. target: column of numbers to
+    predict, which is a value of the records too.
     """
 
     main: str | None = None
     label: str | None = None
+    target: str | None = None
     split: str | None = None
     group: str | None = None
     key: str | None = None
+    keys: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
     def named(self) -> set[str]:
         """Return the names of all columns that have a role."""
-        single = (self.main, self.label, self.split, self.group, self.key)
-        return {name for name in (*single, *self.others) if name}
+        single = (self.main, self.label, self.split, self.group)
+        return {name for name in (*single, *self.keys, *self.others) if name}
 
     def user_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns without a role, which become values of the records."""
@@ -69,8 +73,9 @@ def find_roles(
                 f" it has {quoted(names)}"
             )
     names = [name for name in names if name not in requested.dropped]
-    single = (requested.main, requested.label, requested.split, requested.group, requested.key)
-    for wanted in (*single, *requested.others):
+    requested = dataclasses.replace(requested, keys=_key_columns(requested.key, names))
+    single = (requested.main, requested.label, requested.split, requested.group)
+    for wanted in (*single, *requested.keys, *requested.others):
         if wanted is not None and wanted not in names:
             raise ConfigError(f"no column {wanted!r} in {where}: it has {quoted(names)}")
     free = [name for name in names if name not in requested.named()]
@@ -92,6 +97,13 @@ def find_roles(
 def quoted(names: Collection[str]) -> str:
     """Return names as a list for a message."""
     return ", ".join(map(repr, names)) or "no columns"
+
+
+def _key_columns(given: str | None, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of keys; the name of an existing column may contain commas."""
+    if given is None:
+        return ()
+    return (given,) if given in names else tuple(name.strip() for name in given.split(","))
 
 
 def _first(names: Sequence[str], usual: Sequence[str]) -> str | None:

@@ -80,7 +80,8 @@ class FileList:
     path_column: by default a column with a usual name (path, file, filename, image, ...).
     label_column: by default 'label' or 'class', if there is such a column.
     split_column: by default 'split', if there is such a column and `finds_split` is true.
-    key_column: column of unique record keys; by default the key is the path (see `normal_path`).
+    key_column: column of unique record keys, or several with commas between; by default the key is
+      the path (see `normal_path`).
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """

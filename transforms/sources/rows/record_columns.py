@@ -58,11 +58,27 @@ class InvalidRows(NamedTuple):
 def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
     """Return the system columns of rows. Empty text becomes null."""
     nulls = pa.nulls(len(rows.columns), pa.string())
-    key, label, group, split = (
+    label, group, split = (
         nulls if name is None else empty_as_null(rows.columns[name])
-        for name in (roles.key, roles.label, roles.group, roles.split)
+        for name in (roles.label, roles.group, roles.split)
     )
-    return SystemColumns(key, label, group, _canonical_splits(split))
+    keys = [empty_as_null(rows.columns[name]) for name in roles.keys]
+    return SystemColumns(join_keys(keys) if keys else nulls, label, group, _canonical_splits(split))
+
+
+def join_keys(columns: Sequence[pa.Array]) -> pa.Array:
+    """Join the key columns of rows with commas: string[n], null if a value is missing.
+
+    If there are several, commas and backslashes in values get a backslash, so that no two rows of
+    different values have the same key.
+    """
+    if len(columns) == 1:
+        return columns[0]
+    escaped = (
+        pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), ",", "\\,")
+        for column in columns
+    )
+    return pc.binary_join_element_wise(*escaped, ",")
 
 
 def user_field(field: pa.Field) -> pa.Field:
@@ -119,9 +135,8 @@ def _rows_without_key(rows: Rows, system: SystemColumns, roles: ColumnRoles) -> 
     """Return the rows without value in the key column."""
 
     def why(row: int) -> RejectCause:
-        return RejectCause(
-            Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {roles.key!r}"
-        )
+        name = next(name for name in roles.keys if not rows.columns[name][row].as_py())
+        return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {name!r}")
 
     return InvalidRows(is_null(system.key), why, named=False)
 

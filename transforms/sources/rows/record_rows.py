@@ -29,6 +29,7 @@ from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.text_columns import as_text
 from recordmill.transforms.sources.row_formats.value_parsing import type_mismatch
+from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
@@ -83,7 +84,8 @@ class RecordRows:
     label_column: by default 'label', 'class', 'category' or 'target', if there is such a column.
     split_column: by default 'split', if there is such a column. Without one, top-level folders or
       files that are named as splits give the split.
-    key_column: column of unique record keys; by default a key is FILE#ROW.
+    key_column: column of unique record keys, or several with commas between; by default the key is
+      a hash of the content.
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """
@@ -114,6 +116,15 @@ class RecordRows:
     def unique_keys(self) -> bool:
         """True if keys are unique by construction."""
         return self.key_column is None
+
+    @property
+    def keyed_by_content(self) -> bool:
+        """True without a key column; the keys that `read` yields are then FILE#ROW."""
+        return self.key_column is None
+
+    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the keys of rows by their content, string[n]."""
+        return content_keys.content_keys(rows, self.format.value_parser)
 
     @property
     def notes(self) -> tuple[Note, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -12,17 +14,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.notes import Note
 from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.durations import duration
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
-from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_rows import RowLayout
 from recordmill.transforms.sources.rows.table_rows import TableRows
+from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_YEARS = (1970, 2100)  # numbers that give times out of these years may be of another unit
+_RECENT = 1980  # read in a unit that is too large, such a time is beyond the year 11970
 JOINED = "all"  # the name of the series that consists of all files
 
 _MICROSECONDS = pa.timestamp("us")
@@ -45,6 +54,7 @@ class SensorRows(TableRows):
       `time_unit` since 1970. Times without a zone are UTC.
     series_column: column of the series name. By default each file is a series; if `joined`, all
       files are one series.
+    step_column: column of the time between two rows of the series, such as 10min or seconds.
     """
 
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = (
@@ -58,6 +68,7 @@ class SensorRows(TableRows):
     time_unit: TimeUnit = "s"
     series_column: str | None = None
     joined: bool = False
+    step_column: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,6 +87,11 @@ class SensorRows(TableRows):
         """True, because a series has at most one window at a time."""
         return True
 
+    @property
+    def keyed_by_content(self) -> bool:
+        """False, because windows have keys of their own."""
+        return False
+
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
         """Return the layout of the samples.
 
@@ -85,18 +101,61 @@ class SensorRows(TableRows):
         parts = iter(parts)
         first = list(itertools.islice(parts, 1))
         layout = super().layout(itertools.chain(first, parts), keep)
+        if self.step_column is not None:
+            field = pa.field(STEP, pa.int64(), False)
+            columns = layout.columns.insert(len(self._leading_fields), field)
+            layout = dataclasses.replace(layout, columns=columns)
         for part in first:
             listed = next(self.read(part, layout), None)
             if listed is not None and listed.rows is None:
                 wrong = [r for r in listed.rejects if "expected a time" in r.detail]
                 if wrong:
                     raise ConfigError(f"{wrong[0].key}: {wrong[0].detail}")
+            if listed is not None and listed.rows is not None and self.time_format is None:
+                self._check_unit(listed.rows, part, layout)
         return layout
+
+    def _check_unit(self, rows: pa.RecordBatch, part: pa.RecordBatch, layout: RowLayout) -> None:
+        """Check that the numbers of the first rows give times from 1970 to 2100, or note it.
+
+        Raises:
+          ConfigError: they give later times, and with another unit all would be in these years.
+        """
+        times = rows[TIME]
+        years = _years(times)
+        if years[0] >= _YEARS[0] and years[1] < _YEARS[1]:
+            return
+        other = dataclasses.replace(self, time_unit="us" if self.time_unit == "ns" else "ns")
+        listed = next(other.read(part, dataclasses.replace(layout, kept=None)), None)
+        if listed is not None and listed.rows is not None and listed.rows[TIME].equals(times):
+            return  # they are dates, not numbers
+        columns = ", ".join(map(repr, self.time_columns))
+        unit = _UNIT_NAMES[self.time_unit]
+        read = f"numbers in {columns} are read as {unit} since 1970, which gives {_shown(years)}"
+        for name in get_args(TimeUnit):
+            factor = _PER_SECOND[self.time_unit] / _PER_SECOND[name]
+            found = _years(times, factor)
+            if years[0] >= _YEARS[1] and found[0] >= _RECENT and found[1] < _YEARS[1]:
+                raise ConfigError(
+                    f"--time-unit: {read}; pass --time-unit {name}, which gives {_shown(found)}"
+                )
+        self._notes["times"] = Note("times", f"{read}; --time-unit sets the unit")
 
     @property
     def _consumed_columns(self) -> tuple[str, ...]:
-        series = () if self.series_column is None else (self.series_column,)
-        return (*self.time_columns, *series)
+        others = (self.series_column, self.step_column)
+        return (*self.time_columns, *(name for name in others if name is not None))
+
+    def _find_roles(
+        self, names: Sequence[str], requested: ColumnRoles, main_names: Sequence[str]
+    ) -> ColumnRoles:
+        """Return the roles of columns. Raises ConfigError."""
+        if self.step_column is not None and self.step_column not in names:
+            raise ConfigError(
+                f"--step: expected a duration, such as 10s, 500ms, 1h30m or 1d, auto, or one of the"
+                f" columns {quoted(names)}; got {self.step_column!r}"
+            )
+        return super()._find_roles(names, requested, main_names)
 
     def _source_columns(
         self, rows: Rows, roles: ColumnRoles, file: str
@@ -123,7 +182,17 @@ class SensorRows(TableRows):
             return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
 
         faults = [InvalidRows(_is_null(times), no_time), InvalidRows(_is_null(series), no_series)]
-        return [series, times], faults
+        if self.step_column is None:
+            return [series, times], faults
+        written = rows.columns[self.step_column]
+        steps = _parse_steps(written)
+
+        def no_step(row: int) -> RejectCause:
+            why = "expected a step, such as 10min, or seconds, in"
+            got = f"row {rows.numbers[row]}: {why} {self.step_column!r}, got {written[row]}"
+            return RejectCause(Reason.BAD_VALUE, got)
+
+        return [series, times, steps], [*faults, InvalidRows(_is_null(steps), no_step)]
 
     def _format_hint(self, got: str) -> str:
         """Return the expected format of a time, and the options that may parse it."""
@@ -145,6 +214,30 @@ def parse_times(texts: pa.Array, *, time_format: str | None, unit: TimeUnit) -> 
     numbers = _parse_numbers(pc.if_else(is_number, texts, None), unit)
     moments = _parse_iso(pc.if_else(is_number, None, texts))
     return pc.coalesce(numbers, moments.cast(pa.int64()))
+
+
+def _years(times: pa.Array, factor: float = 1) -> tuple[int, int]:
+    """Return the years of the first and the last time; times: microseconds since 1970."""
+    found = pc.min_max(times).as_py()
+    year = 365.2425 * 86400 * 10**6
+    first, last = (math.floor(1970 + found[name] * factor / year) for name in ("min", "max"))
+    return first, last
+
+
+def _shown(years: tuple[int, int]) -> str:
+    first, last = years
+    return f"the year {first}" if first == last else f"the years {first} to {last}"
+
+
+def _parse_steps(texts: pa.Array) -> pa.Array:
+    """Parse time steps. Returns microseconds, int64[n], null for an invalid step."""
+    codes, names = batch.encode(texts)
+    steps = np.zeros(len(names) + 1, np.int64)  # the last is that of missing texts
+    for code, name in enumerate(names.to_pylist()):
+        with contextlib.suppress(ValueError):
+            step = duration(name)
+            steps[code] = step if step < 2**61 else 0
+    return pa.array(steps[codes], mask=steps[codes] <= 0)
 
 
 def _parse_numbers(texts: pa.Array, unit: TimeUnit) -> pa.Array:

@@ -45,6 +45,8 @@ from recordmill.transforms.sources.row_formats.json_lines import LINE, PlainLine
 from recordmill.transforms.sources.row_formats.row_file import Origin
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat, RowFormat
 from recordmill.transforms.sources.row_formats.text_files import is_utf8, to_utf8
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
+from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.record_columns import (
     SYSTEM_COLUMNS,
     TEXT_FIELDS,
@@ -109,8 +111,17 @@ class TextFolder:
 
     @property
     def unique_keys(self) -> bool:
-        """True, because keys are paths and line numbers."""
+        """True, because keys are paths, or numbered where documents are equal."""
         return True
+
+    @property
+    def keyed_by_content(self) -> bool:
+        """True for a document per line; otherwise the key is the path of the file."""
+        return self.documents == "line"
+
+    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the keys of documents by their content, string[n]."""
+        return content_keys.content_keys(rows, ValueParser())
 
     @property
     def notes(self) -> tuple[Note, ...]:

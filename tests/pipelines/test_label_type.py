@@ -1,0 +1,128 @@
+"""Labels as classes, as numbers, and as columns like any other, through the command line."""
+
+import pathlib
+
+import pytest
+
+from tests.image_runs import Made, encoders_kept, run
+from tests.labelled import OPTIONS, write_labelled
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes():
+    with encoders_kept():
+        yield
+
+
+def write(tmp_path: pathlib.Path, values: list[str], name: str = "target") -> pathlib.Path:
+    rows = [f"{number}.5,{value}" for number, value in enumerate(values)]
+    (tmp_path / "rows.csv").write_text(f"x,{name}\n" + "\n".join(rows) + "\n")
+    return tmp_path / "rows.csv"
+
+
+def made(source: pathlib.Path, *argv: object) -> Made:
+    out = source.parent / "out"
+    assert run("table", "--input", source, "--output", out, "--splits", "train=1", *argv) == 0
+    return Made(out)
+
+
+def error(source: pathlib.Path, capsys, *argv: object, code: int) -> str:
+    out = source.parent / "out"
+    assert run("table", "--input", source, "--output", out, *argv) == code
+    assert not (out / "dataset.json").exists()
+    return capsys.readouterr().err
+
+
+def numbers(dataset: Made, feature: str = "label") -> list[float]:
+    by_key = {key: example[feature][0] for (key, _), example in dataset.examples().items()}
+    return [by_key[key] for key in sorted(by_key, key=lambda key: int(key.split("#")[1]))]
+
+
+MANY = [str(number * 7) for number in range(60)]
+
+
+def test_many_whole_numbers_are_an_error_that_names_both_readings(tmp_path, capsys):
+    assert (
+        "the column 'target' has 60 classes, all of them whole numbers: --label-type int makes a"
+        " number feature of the column, --label-type class keeps the classes"
+    ) in error(write(tmp_path, MANY), capsys, code=1)
+
+
+def test_decimals_are_an_error_that_names_both_readings(tmp_path, capsys):
+    source = write(tmp_path, ["1.5", "2.25", "0.5"])
+    message = error(source, capsys, code=2)
+    assert "--label-type float makes a number feature of the column, --label-type class" in message
+
+
+@pytest.mark.parametrize("name", ["target", "label"])
+@pytest.mark.parametrize(
+    ("label_type", "values", "dtype"),
+    [("int", MANY, "int64"), ("float", ["1.5", "2", "-0.25"], "float32")],
+)
+def test_a_number_to_predict_is_the_feature_label(name, label_type, values, dtype, tmp_path):
+    dataset = made(write(tmp_path, values, name), "--label-type", label_type)
+    assert dataset.manifest.labels == ()
+    assert set(dataset.manifest.features) == {"x", "label"}
+    assert dataset.manifest.features["label"].dtype == dtype
+    assert numbers(dataset) == [float(value) for value in values]
+
+
+def test_a_number_to_predict_may_have_another_name(tmp_path):
+    options = ("--label-type", "int", "--rename", "target=price")
+    assert numbers(made(write(tmp_path, MANY), *options), "price")[:2] == [0, 7]
+
+
+def test_rows_without_a_number_are_rejected_or_kept(tmp_path):
+    source = write(tmp_path, ["1.5", "", "much", "2.5"])
+    options = ("--label-type", "float", "--max-reject-fraction", 1)
+    dataset = made(source, *options)
+    assert dataset.rejects == {"rows.csv#2": "unlabelled", "rows.csv#3": "bad_value"}
+    assert dataset.manifest.features["label"].shape == ()
+    kept = made(source, *options, "--unlabelled", "keep", "--overwrite")
+    assert kept.keys("train") == {"rows.csv#1", "rows.csv#2", "rows.csv#4"}
+
+
+def test_numbers_can_be_classes(tmp_path):
+    dataset = made(write(tmp_path, MANY), "--label-type", "class")
+    assert dataset.manifest.labels == tuple(MANY)
+
+
+def test_decimals_can_be_classes(tmp_path):
+    dataset = made(write(tmp_path, ["1.5", "2.5", "1.5"]), "--label-type", "class")
+    assert dataset.manifest.labels == ("1.5", "2.5")
+
+
+def test_none_makes_a_column_as_any_other(tmp_path):
+    dataset = made(write(tmp_path, ["a", "b", "a"]), "--label-type", "none")
+    assert set(dataset.manifest.features) == {"x", "target"}
+    assert dataset.manifest.labels == ()
+
+
+def test_a_number_needs_a_column(tmp_path, capsys):
+    message = error(write(tmp_path, MANY, "price"), capsys, "--label-type", "int", code=2)
+    assert "--label-type int: no column of" in message
+    assert "name it with --label-column" in message
+
+
+def test_balancing_needs_classes(tmp_path, capsys):
+    options = ("--label-type", "int", "--balance", "oversample")
+    assert "needs classes" in error(write(tmp_path, MANY), capsys, *options, code=2)
+
+
+def test_the_label_of_a_window_is_a_class(tmp_path, capsys):
+    source = write_labelled(tmp_path / "in", "sensor", MANY[:50])
+    argv = ("--input", source, "--output", tmp_path / "out", *OPTIONS["sensor"])
+    argv += ("--splits", "train=1")
+    assert run("sensor", *argv, "--label-type", "int") == 2
+    assert "the label of a window is a class" in capsys.readouterr().err
+    assert run("sensor", *argv, "--label-type", "none") == 0
+    assert set(Made(tmp_path / "out").manifest.features) >= {"x", "label"}
+    assert Made(tmp_path / "out").manifest.labels == ()
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_classes_that_are_integers_are_in_the_order_of_numbers(command, tmp_path):
+    source = write_labelled(tmp_path / "in", command, ("10", "2", "-1", "2"))
+    flags = ("--input", source, "--splits", "train=1", *OPTIONS[command])
+    assert run(command, "--output", tmp_path / "out", *flags) == 0
+    assert Made(tmp_path / "out").manifest.labels == ("-1", "2", "10")

@@ -1,0 +1,39 @@
+"""The rows of an input by their keys, for tests that compare records with the lines of a file."""
+
+import importlib
+from collections import Counter
+from typing import Any
+
+from recordmill.pipelines import cli
+from recordmill.pipelines.options import declaration
+from recordmill.transforms.model import batch
+
+
+def places_of_keys(command: str, *argv: object) -> dict[str, str]:
+    """{key by content: FILE#ROW}; equal rows are numbered in the order of the files."""
+    module_name, config_name, _ = cli._DATA_TYPES[command]
+    module = importlib.import_module(module_name)
+    flags = [*map(str, argv), "--output", "none"]
+    config = declaration.parse(
+        getattr(module, config_name), flags, prog="test", description=""
+    ).config
+    source = module.data_type(config).source
+    parts = [listed.rows for listed in source.scan() if listed.rows is not None]
+    layout = source.layout(parts)
+    seen: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    for part in parts:
+        for listed in source.read(part, layout):
+            if listed.rows is None:
+                continue
+            keys = source.content_keys(listed.rows).to_pylist()
+            for key, place in zip(keys, listed.rows[batch.KEY].to_pylist(), strict=True):
+                seen[key] += 1
+                places[key if seen[key] == 1 else f"{key}#{seen[key]}"] = place
+    return places
+
+
+def by_row(records: dict[str, Any], command: str, *argv: object) -> dict[str, Any]:
+    """The records by FILE#ROW instead of their keys."""
+    places = places_of_keys(command, *argv)
+    return {places[key]: record for key, record in records.items()}

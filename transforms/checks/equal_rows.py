@@ -1,0 +1,140 @@
+"""Numbering of equal rows: rows with the same key by content become KEY, KEY#2, KEY#3, ...
+
+Rows meet by the 8-byte hash of their key, 20 bytes each; only parts that hold an equal row are
+written again. Equal rows are ordered by label, group and split, then by part and row, so that the
+numbers do not depend on workers or the runner, and rows that are equal in all of these are
+interchangeable. The split stays that of KEY, because `__unit__` does not change.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.staged.listing import read_excluded, read_part, write_checked_part
+
+# Rows of a part, as bytes of `_CANDIDATE`, by the name of the part; or the part itself as JSON.
+Candidates = tuple[str, bytes]
+# A message to a part: (True, the part as JSON), or (False, bytes of `_NUMBERED`).
+PartMessage = tuple[bool, bytes]
+
+_CANDIDATE = np.dtype([("hash", "<u8"), ("tie", "<u8"), ("row", "<u4")])
+_NUMBERED = np.dtype([("row", "<u4"), ("number", "<u4")])
+_COLUMNS = (batch.KEY, batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
+
+
+def equal_row_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Candidates]]:
+    """Yield (partition, candidates) for the rows of a part, and for the part itself."""
+    yield limits.PARTITIONS, (part.name, to_json(part))
+    rows = read_part(part.name, staging=staging, columns=_COLUMNS)
+    found = np.empty(len(rows), _CANDIDATE)
+    found["hash"] = batch.hashes(rows)
+    found["tie"] = _ties(rows)
+    found["row"] = np.arange(len(rows))
+    partitions = batch.scale(found["hash"], limits.PARTITIONS)
+    order = np.argsort(partitions, kind="stable")
+    starts = np.searchsorted(partitions[order], np.arange(limits.PARTITIONS + 1))
+    for partition in range(limits.PARTITIONS):
+        start, end = starts[partition : partition + 2]
+        if start < end:
+            yield partition, (part.name, found[order[start:end]].tobytes())
+
+
+def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
+    """Return a hash of the label, group and split of each row, by which equal rows are ordered."""
+    ties = np.zeros(len(rows), np.uint64)
+    for name in (batch.LABEL, batch.GROUP, batch.SPLIT):
+        codes, values = batch.encode(rows[name])
+        hashes = np.append(batch.hash_strings(values), np.uint64(0))
+        ties = batch.mix(ties ^ hashes[codes], batch.salt(7, name))
+    return ties
+
+
+def number_equal_rows(
+    partition: tuple[int, Iterable[Candidates]],
+) -> Iterator[tuple[str, PartMessage]]:
+    """Yield (name of a part, message): the numbers of its rows from 2 on, or the part itself."""
+    number, candidates = partition
+    by_part = sorted(candidates)
+    if number == limits.PARTITIONS:
+        for name, part in by_part:
+            yield name, (True, part)
+        return
+    found = np.frombuffer(b"".join(data for _, data in by_part), _CANDIDATE)
+    sizes = [len(data) // _CANDIDATE.itemsize for _, data in by_part]
+    parts = np.repeat(np.arange(len(by_part)), sizes)
+    order = np.lexsort((found["row"], parts, found["tie"], found["hash"]))
+    hashes = found["hash"][order]
+    begins = np.append(True, hashes[1:] != hashes[:-1])
+    if begins.all():
+        return
+    places = np.arange(len(order))
+    numbers = places - np.maximum.accumulate(np.where(begins, places, 0)) + 1
+    repeated = order[~begins]
+    out = np.empty(len(repeated), _NUMBERED)
+    out["row"], out["number"] = found["row"][repeated], numbers[~begins]
+    for code in np.unique(parts[repeated]).tolist():
+        yield by_part[code][0], (False, out[parts[repeated] == code].tobytes())
+
+
+def write_numbered(
+    part_messages: tuple[str, Iterable[PartMessage]], *, staging: Staging
+) -> StagedPart:
+    """Write a part with the numbers of its equal rows; a part without any is returned unchanged."""
+    messages = list(part_messages[1])
+    part = StagedPart(**json.loads(next(data for is_part, data in messages if is_part)))
+    found = [np.frombuffer(data, _NUMBERED) for is_part, data in messages if not is_part]
+    if not found:
+        return part
+    numbers = np.concatenate(found)
+    rows = read_part(part.name, staging=staging)
+    suffixes = np.full(len(rows), None, object)
+    suffixes[numbers["row"]] = [f"#{number}" for number in numbers["number"].tolist()]
+    keys = pc.binary_join_element_wise(
+        rows[batch.KEY], pa.array(suffixes, pa.string()).fill_null(""), ""
+    )
+    rows = batch.set_column(rows, batch.KEY, keys)
+    rows = batch.set_column(rows, batch.HASH, pa.array(batch.hash_strings(keys)))
+    staging.place("numbered").make_dirs()
+    rejects, filtered = read_excluded(part, staging=staging)
+    return write_checked_part(
+        rows,
+        staging,
+        f"numbered/{part.name.rpartition('/')[2]}",
+        rejects=rejects,
+        filtered=filtered,
+        unread=part.unread,
+        invalid=part.invalid,
+        skipped=part.skipped,
+        extra=part.extra,
+    )
+
+
+@dataclasses.dataclass(eq=False)
+class NumberEqualRows(beam.PTransform):
+    """Give equal rows distinct keys: parts of rows in, the same parts with unique keys out."""
+
+    staging: Staging
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, parts: beam.PCollection[StagedPart]) -> beam.PCollection[StagedPart]:
+        return (
+            parts
+            | "HashRows"
+            >> beam.FlatMap(equal_row_candidates, staging=self.staging).with_output_types(
+                tuple[int, Candidates]
+            )
+            | "GroupByHash" >> beam.GroupByKey()
+            | "Number" >> beam.FlatMap(number_equal_rows).with_output_types(tuple[str, PartMessage])
+            | "GroupByPart" >> beam.GroupByKey()
+            | "WriteNumbered"
+            >> beam.Map(write_numbered, staging=self.staging).with_output_types(StagedPart)
+        )

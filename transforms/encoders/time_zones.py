@@ -1,0 +1,63 @@
+"""Clock times of a time zone, such as Europe/Berlin.
+
+The rules come from the machine's time zone database, or else from the package `tzdata`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, did_you_mean
+
+_MICROSECONDS = pa.timestamp("us")
+_MINUTE = 60 * 10**6
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+# A day within the years 1 and 9999, because datetime knows no others.
+_LEAST = -719_161 * 1440
+_MOST = 2_932_895 * 1440
+
+
+def zone_of(name: str) -> zoneinfo.ZoneInfo:
+    """Return a time zone by its name.
+
+    Raises:
+        ConfigError: there is no such zone.
+    """
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        known = zoneinfo.available_timezones()
+        if not known:
+            raise ConfigError(
+                f"--time-zone {name}: this machine has no time zone database: pip install tzdata"
+            ) from error
+        raise ConfigError(
+            f"--time-zone: unknown zone {name!r}{did_you_mean(name, sorted(known))}; expected a"
+            " name such as Europe/Berlin or UTC"
+        ) from error
+
+
+def local_times(column: pa.Array, zone: zoneinfo.ZoneInfo) -> pa.Array:
+    """Return the clock times in a zone of timestamps, timestamp("us"); those without zone are UTC.
+
+    The clock is that of the minute in which a time lies.
+    """
+    utc = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+    times = np.asarray(utc.fill_null(0))
+    minutes, codes = np.unique(times // _MINUTE, return_inverse=True)
+    offsets = [_offset(zone, minute) for minute in np.clip(minutes, _LEAST, _MOST).tolist()]
+    shifted = times + np.array(offsets, np.int64)[codes]
+    mask = np.asarray(column.is_null())
+    return pa.array(shifted, mask=mask).cast(_MICROSECONDS)
+
+
+def _offset(zone: zoneinfo.ZoneInfo, minute: int) -> int:
+    """Return the difference from UTC in microseconds. minute: since 1970."""
+    when = (_EPOCH + datetime.timedelta(minutes=minute)).astimezone(zone)
+    offset = when.utcoffset()
+    assert offset is not None
+    return offset // datetime.timedelta(microseconds=1)

@@ -1,0 +1,133 @@
+"""Report on series that yield no window: the number of them, and the longest runs of some."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.notes import Note
+from recordmill.transforms.model.durations import show_duration
+from recordmill.transforms.model.window_options import WindowOptions
+
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeriesRuns:
+    """Runs of a series: rows that follow each other without a gap, in one split.
+
+    rows: number of all rows. longest: number of rows of the longest run. span: microseconds from
+    the first to the last row of the run that takes the most time.
+    """
+
+    rows: int = 0
+    longest: int = 0
+    span: int = 0
+
+    def __add__(self, later: SeriesRuns) -> SeriesRuns:
+        return SeriesRuns(
+            rows=self.rows + later.rows,
+            longest=max(self.longest, later.longest),
+            span=max(self.span, later.span),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeriesReport:
+    """Series that yield no window.
+
+    named: {series: its runs} of the first by name. longest: the longest run of all, and `of` its
+    series.
+    """
+
+    count: int = 0
+    named: Mapping[str, SeriesRuns] = dataclasses.field(default_factory=dict)
+    longest: SeriesRuns = SeriesRuns()
+    of: str = ""
+
+    @classmethod
+    def of_series(cls, series: Mapping[str, SeriesRuns]) -> SeriesReport:
+        """Report the given series."""
+        if not series:
+            return cls()
+        named = sorted(series)[:_NAMED]
+        of = min(series, key=lambda name: (-series[name].longest, name))
+        return cls(
+            count=len(series),
+            named={name: series[name] for name in named},
+            longest=series[of],
+            of=of,
+        )
+
+    @classmethod
+    def sum(cls, reports: Iterable[SeriesReport]) -> SeriesReport:
+        """Add reports up that have no series in common."""
+        count = 0
+        series: dict[str, SeriesRuns] = {}
+        for report in reports:
+            count += report.count
+            series |= {**report.named, report.of: report.longest} if report.count else {}
+        return dataclasses.replace(cls.of_series(series), count=count)
+
+    def write(self, part: StagedPart, staging: Staging) -> StagedPart:
+        """Write the report beside a part; return the part with the number of these series."""
+        if not self.count:
+            return part
+        staging.place(_name(part)).write_bytes(to_json(self))
+        return dataclasses.replace(part, windowless=self.count)
+
+    @classmethod
+    def read(cls, parts: Iterable[StagedPart], staging: Staging) -> SeriesReport:
+        """Read the reports beside all parts that have one."""
+        found = []
+        for part in parts:
+            if part.windowless:
+                data = staging.read_json(_name(part))
+                named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
+                longest = SeriesRuns(**data["longest"])
+                found.append(cls(**{**data, "named": named, "longest": longest}))
+        return cls.sum(found)
+
+    def note(self, options: WindowOptions) -> Note | None:
+        """Return the note on these series, None if there are none."""
+        if not self.count:
+            return None
+        shown = [
+            f"{name!r} ({why_none(runs, options)})" for name, runs in sorted(self.named.items())
+        ]
+        more = ", ..." if self.count > len(shown) else ""
+        text = (
+            f"{self.count} series {'has' if self.count == 1 else 'have'} no window, which needs"
+            f" {options.reach} rows without a gap: {', '.join(shown)}{more}; --window sets the"
+            " number, --max-gap the distance of rows that counts as a gap"
+        )
+        return Note("no-window", text)
+
+    def remedy(self, options: WindowOptions) -> str | None:
+        """Return a sentence on the longest run if no series has a window, without full stop."""
+        if not self.count:
+            return None
+        return (
+            f"a window needs {options.reach} rows without a gap, and the longest run has"
+            f" {self.longest.longest} rows{_within(self.longest)}, in series {self.of!r}"
+            ": lower --window, or raise --max-gap"
+        )
+
+
+def why_none(runs: SeriesRuns, options: WindowOptions) -> str:
+    """Return why a series has no window."""
+    rows = f"{runs.rows:,} {'row' if runs.rows == 1 else 'rows'}"
+    if not runs.longest:
+        return f"too few rows: none of {rows} is left"
+    if runs.rows < options.reach:
+        return f"too short: {rows}{_within(runs)}"
+    return f"gaps: the longest run has {runs.longest:,} of {rows}{_within(runs)}"
+
+
+def _within(runs: SeriesRuns) -> str:
+    return f" in {show_duration(runs.span)}" if runs.span else ""
+
+
+def _name(part: StagedPart) -> str:
+    return f"{part.name}.series.json"
