@@ -83,9 +83,11 @@ class FirstBits:
     def of_ranges(cls, different: Counted) -> list[FirstBits]:
         """Return a histogram per range of finite float64, by as many bits as MOST_BINS allows.
 
-        different: counts of the distinct values of each range.
+        different: counts of the distinct values of each range, ascending; neighbours may be equal.
         """
-        keys, counts, edges = add_equal(different._replace(values=keys_of(different.values)))
+        keys, counts, edges = different._replace(values=keys_of(different.values))
+        if np.diff(edges).max(initial=0) <= MOST_BINS or (keys[1:] == keys[:-1]).any():
+            keys, counts, edges = add_equal(Counted(keys, counts, edges))
         several = zip(pieces(keys, edges), pieces(counts, edges), strict=True)
         return [_limited(own, times, 0) for own, times in several]
 
@@ -115,7 +117,9 @@ class FirstBits:
         """Return the histogram of prefixes without their last bits."""
         if not bits:
             return self
-        prefixes = _shortened(self.prefixes, bits)
+        prefixes = self.prefixes >> bits
+        negative = int(np.searchsorted(self.prefixes, 0))
+        prefixes[:negative] = -(-self.prefixes[:negative] >> bits)
         found = add_equal(Counted(prefixes, self.counts, np.array([0, len(prefixes)])))
         return FirstBits(prefixes=found.values, counts=found.counts, dropped=self.dropped + bits)
 
@@ -175,10 +179,14 @@ class FirstBits:
 def _limited(prefixes: Ints, counts: Ints, dropped: int) -> FirstBits:
     """Return the histogram of ascending prefixes, with fewer bits if there are too many of them."""
     found = FirstBits(prefixes=prefixes, counts=counts, dropped=dropped)
-    if len(prefixes) <= MOST_BINS or dropped == REST:
-        return found
-    few = np.flatnonzero(_bins_left(prefixes, REST - dropped) <= MOST_BINS)
-    return found.shortened(int(few[0]) if len(few) else REST - dropped)
+    # Some of the prefixes show quickly how many bits have to go at least.
+    for step in (max(len(prefixes) // (2 * MOST_BINS), 1), 1):
+        at_most = REST - found.dropped
+        if len(found.prefixes) <= MOST_BINS or not at_most:
+            break
+        few = np.flatnonzero(_bins_left(found.prefixes[::step], at_most) <= MOST_BINS)
+        found = found.shortened(int(few[0]) if len(few) else at_most)
+    return found
 
 
 def _bins_left(prefixes: Ints, at_most: int) -> Ints:

@@ -216,6 +216,9 @@ class Columns:
         edges: ranges of the rows of a column.
         """
         ranges_of_column = len(edges) - 1
+        if not ranges_of_column:  # a part without rows
+            yield from ([] for _ in self._starts)
+            return
         edges = np.append(0, (self._starts[:, None] + edges[1:]).ravel())
         sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
         of_values = self._edges[edges]

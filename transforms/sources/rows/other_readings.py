@@ -1,7 +1,7 @@
 """Advice for files of rows that were read with the wrong quoting, encoding or delimiter.
 
-Once a run is refused for its rejects, the start of the file with the most of them is read again
-with each alternative; the advice names the option that reads it.
+Once a run is refused for its rejects, the start of the file with most of them is read again with
+each alternative. The advice names the option that reads it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
 from recordmill.transforms.sources.row_formats.header_check import DELIMITERS
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin
-from recordmill.transforms.sources.row_formats.row_format import DELIMITED, TEXT, UTF8, RowFormat
+from recordmill.transforms.sources.row_formats.row_format import (
+    DELIMITED,
+    TEXT,
+    UTF8,
+    Quoting,
+    RowFormat,
+)
 from recordmill.transforms.sources.row_formats.text_files import TextFile
 from recordmill.transforms.sources.rows.file_list import FileList
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
@@ -115,10 +121,8 @@ def _alternatives(
         return
     if found.format not in DELIMITED:
         return
-    if found.quotes:
-        yield "--quoting off", dataclasses.replace(row_format, quoting="off")
-    else:
-        yield "--quoting on", dataclasses.replace(row_format, quoting="on")
+    quoting: Quoting = "off" if found.quotes else "on"
+    yield f"--quoting {quoting}", dataclasses.replace(row_format, quoting=quoting)
     for delimiter in DELIMITERS:
         if delimiter.encode() != found.delimiter and delimiter != row_format.decimal:
             shown = "tab" if delimiter == "\t" else f"'{delimiter}'"
