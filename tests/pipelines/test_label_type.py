@@ -34,8 +34,9 @@ def error(source: pathlib.Path, capsys, *argv: object, code: int) -> str:
 
 
 def numbers(dataset: Made, feature: str = "label") -> list[float]:
-    by_key = {key: example[feature][0] for (key, _), example in dataset.examples().items()}
-    return [by_key[key] for key in sorted(by_key, key=lambda key: int(key.split("#")[1]))]
+    """The numbers of a feature in the order of the rows, which `x` counts."""
+    examples = sorted(dataset.examples().values(), key=lambda example: example["x"][0])
+    return [example[feature][0] for example in examples]
 
 
 MANY = [str(number * 7) for number in range(60)]
@@ -79,7 +80,7 @@ def test_rows_without_a_number_are_rejected_or_kept(tmp_path):
     assert dataset.rejects == {"rows.csv#2": "unlabelled", "rows.csv#3": "bad_value"}
     assert dataset.manifest.features["label"].shape == ()
     kept = made(source, *options, "--unlabelled", "keep", "--overwrite")
-    assert kept.keys("train") == {"rows.csv#1", "rows.csv#2", "rows.csv#4"}
+    assert sorted(example["x"][0] for example in kept.examples().values()) == [0.5, 1.5, 3.5]
 
 
 def test_numbers_can_be_classes(tmp_path):

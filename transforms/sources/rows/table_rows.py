@@ -15,7 +15,7 @@ from recordmill.transforms.sources.row_formats.column_types import ColumnType, C
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
-from recordmill.transforms.sources.rows.record_rows import RecordRows
+from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
 
 LabelType = Literal["class", "int", "float", "none"]
 
@@ -91,6 +91,14 @@ class TableRows(RecordRows):
         return [
             field.with_nullable(field.nullable and field.name != without_null) for field in fields
         ]
+
+    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return keys by content: string[n]. A number to predict does not count, as a class."""
+        if self.label_type in ("int", "float"):
+            names = {name.lower(): name for name in reversed(rows.schema.names)}
+            usual = next((names[name] for name in LABELS if name in names), None)
+            rows = rows.drop_columns([self.label_column or usual])
+        return super().content_keys(rows)
 
     def _with_target(self, roles: ColumnRoles) -> ColumnRoles:
         """Return the roles with the label column as `label_type` reads it. Raises ConfigError."""
