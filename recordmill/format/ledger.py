@@ -53,18 +53,30 @@ class CopyCounts:
 class ObjectCounts:
     """Numbers of objects, such as boxes, in written records and copies: made = written + dropped.
 
-    dropped: objects that an option removed, or of which an augmentation left nothing.
+    dropped: no_area + outside + too_small + crossing + augmented; manifests of earlier versions
+      have only the sum.
+    no_area: boxes whose width or height is 0 in the annotations.
+    outside: boxes of which nothing is inside the written image.
+    too_small: boxes below `--min-box`.
+    crossing: boxes that cross the edge, with `--boxes drop`.
+    augmented: boxes that only an augmentation made small or moved out of the image.
     """
 
     made: int = 0
     written: int = 0
     dropped: int = 0
+    no_area: int = 0
+    outside: int = 0
+    too_small: int = 0
+    crossing: int = 0
+    augmented: int = 0
 
 
 Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
 
 
 INPUT = "input"
+_OBJECT_SUMS = ("made", "written", "dropped")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,6 +117,12 @@ class Ledger:
                 f"{copies.planned} copies were planned, but {accounted} are accounted for"
                 f" ({copies.written} written, {copies.rejected} rejected)"
             )
+        objects = self.objects
+        if objects is not None and objects.made != objects.written + objects.dropped:
+            items.append(
+                f"{objects.made} objects were made, but {objects.written + objects.dropped} are"
+                f" accounted for ({objects.written} written, {objects.dropped} dropped)"
+            )
         return items
 
     def to_json(self) -> dict[str, Any]:
@@ -130,4 +148,18 @@ class Ledger:
 def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
     values = take_mapping(data, name, int)
     fields = [field.name for field in dataclasses.fields(kind)]
+    if kind is ObjectCounts:  # manifests of earlier versions have no reasons
+        fields = [field for field in fields if field in values or field in _OBJECT_SUMS]
     return kind(**{field: values[field] for field in fields})
+
+
+DroppedObjects = Mapping[str, tuple[int, str]]
+
+
+def add_dropped(one: DroppedObjects, other: DroppedObjects) -> dict[str, tuple[int, str]]:
+    """Return the sum of two {reason: (number of objects, smallest key)}."""
+    found = dict(one)
+    for reason, (count, key) in other.items():
+        known = found.get(reason, (0, key))
+        found[reason] = (known[0] + count, min(known[1], key))
+    return found

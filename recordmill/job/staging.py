@@ -104,6 +104,7 @@ class ShardInfo:
     packed: number of rows packed into its records; None if every record holds one row.
     filled: (values without padding, all values) of packed records.
     objects: (objects of its records, written objects).
+    dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}.
     """
 
     split: str
@@ -120,6 +121,7 @@ class ShardInfo:
     packed: int | None = None
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
+    dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
 
 
 def to_json(value: Any) -> bytes:

@@ -205,6 +205,7 @@ class ImageEncoder:
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,
             objects=None if objects is None else objects.counts,
+            dropped_objects={} if objects is None else objects.dropped,
         )
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:

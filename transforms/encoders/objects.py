@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Filtered, Reason, RecordError
+from recordmill.format.ledger import add_dropped
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.labels import label_numbers
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
@@ -32,6 +33,7 @@ from recordmill.transforms.model.annotations import (
     SEGMENTATION,
     SIDES,
 )
+from recordmill.transforms.model.batch import KEY
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.ragged import list_array
 
@@ -91,11 +93,13 @@ class TransformedBoxes(NamedTuple):
     kept: int64[k], indices of the boxes that are left.
     corners: float64[k, 4], their corners as fractions of the sides.
     scales: float64[k], the factor by which the visible area of each box changed.
+    reasons: {index of a dropped box: reason}, a field of `ObjectCounts`.
     """
 
     kept: npt.NDArray[np.int64]
     corners: Floats
     scales: Floats
+    reasons: Mapping[int, str]
 
 
 def transform_boxes(
@@ -131,8 +135,10 @@ def transform_boxes(
     sides = inside[:, 2:] - inside[:, :2]
     fractions = inside / limits
     written = fractions.astype(np.float32)  # a small box may vanish in float32
-    small = ((written[:, 2:] <= written[:, :2]) | (boxes[:, 2:] <= boxes[:, :2])).any(axis=1)
-    small |= sides.min(axis=1, initial=np.inf) < options.min_box
+    no_area = (boxes[:, 2:] <= boxes[:, :2]).any(axis=1)
+    shortest = sides.min(axis=1, initial=np.inf)
+    small = (written[:, 2:] <= written[:, :2]).any(axis=1) | no_area
+    small |= shortest < options.min_box
     if options.boxes == "reject" and (over | small).any():
         at = int(np.argmax(over | small))
         if np.take(over, at):
@@ -142,9 +148,17 @@ def transform_boxes(
         else:
             problem = "has no area in the written image"
         raise RecordError(Reason.BAD_VALUE, f"box {at} {problem}")
-    kept = np.flatnonzero(~small & ~(over & (options.boxes == "drop")))
+    left_out = small | (over & (options.boxes == "drop"))
+    kept = np.flatnonzero(~left_out)
     whole = np.prod(boxes[kept, 2:] - boxes[kept, :2], axis=1)
-    return TransformedBoxes(kept, fractions[kept], areas[kept] / whole)
+    reason = np.select(
+        [no_area, shortest <= 0, small], ["no_area", "outside", "too_small"], "crossing"
+    )
+    reasons = {int(at): str(reason[at]) for at in np.flatnonzero(left_out)}
+    if reasons and to_augmented != IDENTITY:
+        before = transform_boxes(boxes, to_resized, size, options).reasons
+        reasons = {at: before.get(at, "augmented") for at in reasons}
+    return TransformedBoxes(kept, fractions[kept], areas[kept] / whole, reasons)
 
 
 def annotation_transform(
@@ -192,6 +206,7 @@ class PlacedObjects:
 
     def __init__(self, rows: pa.RecordBatch, options: ObjectOptions) -> None:
         self._options = options
+        self._keys = rows[KEY]
         self._sides = rows[SIDES].to_pylist()
         self._captions = rows[CAPTIONS] if CAPTIONS in rows.schema.names else None
         self._structs = None
@@ -237,6 +252,17 @@ class PlacedObjects:
         rows = np.array(self._rows, np.int64)
         annotated = int((self._edges[rows + 1] - self._edges[rows]).sum())
         return annotated, sum(len(one.boxes.kept) for one in self._placed)
+
+    @property
+    def dropped(self) -> dict[str, tuple[int, str]]:
+        """Return {reason: (number of dropped objects, smallest key of a row with one)}."""
+        found: dict[str, tuple[int, str]] = {}
+        if self._structs is not None:
+            for row, one in zip(self._rows, self._placed, strict=True):
+                key = self._keys[row].as_py()
+                for reason in one.boxes.reasons.values():
+                    found = add_dropped(found, {reason: (1, key)})
+        return found
 
     def columns(self, context: Context) -> dict[str, pa.Array]:
         """Return the features of the kept rows, in their order."""

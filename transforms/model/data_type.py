@@ -310,6 +310,8 @@ class Encoded:
       them. Then `columns` has a row per name, and Examples have no class and no copies.
     filled: (values without padding, all values) of such Examples.
     objects: (objects of the kept records, such as boxes; objects in `columns`).
+    dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
+      reasons are fields of `ObjectCounts`.
     steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
     """
 
@@ -318,6 +320,7 @@ class Encoded:
     names: pa.Array | None = None
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
+    dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 

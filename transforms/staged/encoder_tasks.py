@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -34,7 +34,7 @@ class EncodedChunk:
       excludes.
     names: names of the Examples, if an Example is not made of exactly one row. Then `lengths` has
       an entry per name, and `kept` lists all rows that went into them.
-    filled, objects: as in `Encoded`.
+    filled, objects, dropped_objects: as in `Encoded`.
     """
 
     data: bytes
@@ -45,6 +45,7 @@ class EncodedChunk:
     names: Sequence[str] | None = None
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
+    dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
@@ -82,6 +83,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
         names=None if encoded.names is None else encoded.names.to_pylist(),
         filled=encoded.filled,
         objects=encoded.objects,
+        dropped_objects=encoded.dropped_objects,
     )
 
 

@@ -14,6 +14,7 @@ from recordmill.format.ledger import (
     Ledger,
     ObjectCounts,
     RecordCounts,
+    add_dropped,
 )
 from recordmill.format.manifest import (
     JOB,
@@ -30,7 +31,7 @@ from recordmill.format.split_names import TRAIN
 from recordmill.format.tfds import tfds_files
 from recordmill.job import publishing
 from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reject_line, to_json
-from recordmill.notes import Note
+from recordmill.notes import Note, first_failing
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.run_spec import RunSpec
@@ -63,7 +64,6 @@ def close_ledger(
     originals = sum(packed) if packed else written
     rejected = plan.rejected + sum(info.rejected for info in infos)
     left_out = plan.filtered + sum(sum(info.filtered.values()) for info in infos)
-    held = [info.objects for info in infos if info.objects is not None]
     copies_planned = sum(split.copies for split in plan.splits.values())
     copies_written = sum(info.copies for info in infos)
     ledger = Ledger(
@@ -86,7 +86,7 @@ def close_ledger(
         ),
         unit=unit,
         packs=packs,
-        objects=_objects(held) if held else None,
+        objects=_objects(infos),
     )
     problems = ledger.open_items()
     for name, split in plan.splits.items():
@@ -157,6 +157,8 @@ def publish_dataset(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> 
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
+    if verdict is None and (message := first_failing(box_notes(infos), run.fail_on)):
+        verdict = Verdict(message)
     if verdict is not None:
         staging.write_verdict(verdict)
         return None
@@ -213,7 +215,7 @@ def build_manifest(
         encoders=run.encoder_versions,
         files={name: file_info(content) for name, content in files.items()},
         fill_rates=_fill_rates(infos),
-        notes=(*plan.notes, *tfds.notes),
+        notes=(*plan.notes, *box_notes(infos), *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
 
@@ -250,9 +252,49 @@ def _columns(plan: Plan, run: RunSpec) -> pa.Schema:
     return read_part(plan.parts[0].name, staging=run.staging).schema
 
 
-def _objects(held: Sequence[tuple[int, int]]) -> ObjectCounts:
+def _objects(infos: Iterable[ShardInfo]) -> ObjectCounts | None:
+    held = [info.objects for info in infos if info.objects is not None]
+    if not held:
+        return None
     made, written = (sum(one[n] for one in held) for n in (0, 1))
-    return ObjectCounts(made=made, written=written, dropped=made - written)
+    reasons = {reason: count for reason, (count, _) in _dropped_objects(infos).items()}
+    return ObjectCounts(made=made, written=written, dropped=sum(reasons.values()), **reasons)
+
+
+def _dropped_objects(infos: Iterable[ShardInfo]) -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = {}
+    for info in infos:
+        found = add_dropped(found, info.dropped_objects)
+    return found
+
+
+_DROPPED = {
+    "no_area": "without area",
+    "outside": "outside the written image",
+    "too_small": "too small (--min-box)",
+    "crossing": "crossing its edge (--boxes drop)",
+}
+
+
+def box_notes(infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
+    """Return a note on the dropped boxes, except those that only augmentation drops."""
+    found = _dropped_objects(infos)
+    parts = [
+        f"{found[reason][0]:,} {words}, such as one of {found[reason][1]}"
+        for reason, words in _DROPPED.items()
+        if reason in found
+    ]
+    if not parts:
+        return ()
+    count = sum(found[reason][0] for reason in _DROPPED if reason in found)
+    made = sum(info.objects[0] for info in infos if info.objects is not None)
+    return (
+        Note(
+            "boxes",
+            f"{count:,} of {made:,} boxes, those of copies included, were dropped:"
+            f" {'; '.join(parts)}",
+        ),
+    )
 
 
 def _fill_rates(infos: Iterable[ShardInfo]) -> dict[str, float]:

@@ -24,6 +24,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import Reject, RunError, unlike_submitter
 from recordmill.format import shard_index
+from recordmill.format.ledger import add_dropped
 from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
@@ -146,6 +147,7 @@ class _ShardOutcome:
         self.names: list[str] | None = None
         self.filled: tuple[int, int] | None = None
         self.objects: tuple[int, int] | None = None
+        self.dropped_objects: dict[str, tuple[int, str]] = {}
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:
@@ -153,6 +155,7 @@ class _ShardOutcome:
             self.names += chunk.names
         self.filled = _added(self.filled, chunk.filled)
         self.objects = _added(self.objects, chunk.objects)
+        self.dropped_objects = add_dropped(self.dropped_objects, chunk.dropped_objects)
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
         self.rejects += chunk.rejects
@@ -335,13 +338,12 @@ class ShardWriter:
             packed=packed,
             filled=outcome.filled,
             objects=outcome.objects,
+            dropped_objects=outcome.dropped_objects,
         )
 
 
 def _added(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one[0] + other[0], one[1] + other[1]
+    return (one[0] + other[0], one[1] + other[1]) if one and other else one or other
 
 
 def _count(labels: pa.Array) -> dict[str, int]:

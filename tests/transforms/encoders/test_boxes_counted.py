@@ -41,10 +41,10 @@ def pictures(tmp_path_factory):
     return root
 
 
-def made_of(pictures, folder, *options: object) -> Made:
+def made_of(pictures, folder, *options: object, annotations: object = None) -> Made:
     return make(
         folder / "out",
-        *("--input", pictures / "in", "--annotations", pictures / "coco.json"),
+        *("--input", pictures / "in", "--annotations", annotations or pictures / "coco.json"),
         *("--splits", "train=1", "--size", 40, *options),
     )
 
@@ -106,3 +106,78 @@ def test_pixels_are_not_moved_away_from_boxes(pictures, tmp_path, name):
     recordmill.load(made.folder, augment="brightness,contrast")
     alone = recordmill.load(made.folder, inputs=["image/encoded"], augment=name, batch_size=2)
     assert next(iter(alone))["image/encoded"].shape == (2, 40, 40, 3)
+
+
+VOC = """<annotation><filename>{name}</filename><size><width>40</width><height>40</height></size>
+<object><name>cat</name><bndbox><xmin>3</xmin><ymin>3</ymin><xmax>22</xmax><ymax>22</ymax></bndbox>
+</object>{more}</annotation>"""
+FLAT = """<object><name>cat</name>
+<bndbox><xmin>9</xmin><ymin>5</ymin><xmax>9</xmax><ymax>20</ymax></bndbox></object>"""
+
+
+def notes_on_boxes(made: Made) -> list[str]:
+    return [str(note) for note in made.manifest.notes if note.code == "boxes"]
+
+
+def csv_of_boxes(folder, rows) -> str:
+    lines = ["filename,class,xmin,ymin,xmax,ymax", *rows]
+    (folder / "boxes.csv").write_text("\n".join(lines))
+    return str(folder / "boxes.csv")
+
+
+def test_a_voc_box_of_equal_corners_is_dropped_and_noted(pictures, tmp_path):
+    (tmp_path / "xml").mkdir()
+    for n in range(13):
+        text = VOC.format(name=f"{n:02d}.png", more=FLAT if n in (4, 7) else "")
+        (tmp_path / "xml" / f"{n:02d}.xml").write_text(text)
+    made = made_of(pictures, tmp_path, "--size", 20, annotations=tmp_path / "xml")
+    objects = made.manifest.ledger.objects
+    assert (objects.made, objects.written, objects.dropped, objects.no_area) == (15, 13, 2, 2)
+    for record in recordmill.read(made.folder):
+        assert [float(one) for one in record["image/object/bbox/xmin"]] == pytest.approx([0.05])
+    assert notes_on_boxes(made) == [
+        "2 of 15 boxes, those of copies included, were dropped: 2 without area, such as one of"
+        " 04.png"
+    ]
+
+
+REASONS = ["02.png,a,1,1,9,9", "03.png,a,5,5,5,9", "04.png,a,50,5,60,9", "05.png,a,1,1,3,3"]
+REASONS += ["06.png,a,30,30,44,39", "06.png,a,50,50,60,60"]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_each_reason_is_counted_with_its_smallest_key(pictures, tmp_path, capsys, shards):
+    boxes = csv_of_boxes(tmp_path, REASONS)
+    more = ("--min-box", 4, "--boxes", "drop", "--unannotated", "keep", "--num-shards", shards)
+    made = made_of(pictures, tmp_path, *more, annotations=boxes)
+    objects = made.manifest.ledger.objects
+    assert (objects.made, objects.written, objects.dropped) == (6, 1, 5)
+    assert (objects.no_area, objects.outside, objects.too_small, objects.crossing) == (1, 2, 1, 1)
+    assert objects.augmented == 0
+    assert notes_on_boxes(made) == [
+        "5 of 6 boxes, those of copies included, were dropped: 1 without area, such as one of"
+        " 03.png; 2 outside the written image, such as one of 04.png; 1 too small (--min-box),"
+        " such as one of 05.png; 1 crossing its edge (--boxes drop), such as one of 06.png"
+    ]
+    assert main(["verify", "--dataset", str(made.folder)]) == 0
+
+
+def test_dropped_boxes_can_fail_the_run(pictures, tmp_path, capsys):
+    argv = ["images", "--input", pictures / "in", "--annotations", pictures / "coco.json"]
+    argv += ["--output", tmp_path / "out", "--size", 40, "--min-box", 5, "--fail-on", "boxes"]
+    assert main([*map(str, argv), "--workers", "1"]) == 1
+    assert "(an error because of --fail-on boxes)" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_boxes_that_only_augmentation_drops_are_counted_without_a_note(pictures, tmp_path):
+    corner = [f"{n:02d}.png,a,0,0,2,2" for n in range(13)]
+    made = made_of(
+        pictures,
+        tmp_path,
+        *("--augment", "crop", "--augment-all"),
+        annotations=csv_of_boxes(tmp_path, corner),
+    )
+    objects = made.manifest.ledger.objects
+    assert objects.augmented == objects.dropped > 0
+    assert notes_on_boxes(made) == []

@@ -133,7 +133,9 @@ class VocReader(_AnnotationFolder):
         )
         if right < left or bottom < top:
             raise ValueError(f"object {number}: the box has a maximum below its minimum: {texts}")
-        return left - 1, top - 1, right, bottom
+        # By the format's count, equal corners are one pixel. Annotators leave them by a stray
+        # click, so such a box has no area here, and is dropped and counted.
+        return left - (left < right), top - (top < bottom), right, bottom
 
 
 def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
