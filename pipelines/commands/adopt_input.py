@@ -19,6 +19,7 @@ from recordmill.storage.files import Location, StorageError, shown
 from recordmill.tfrecord.framing import Compression
 from recordmill.transforms.sources.files.file_stat import refuse_special
 from recordmill.transforms.sources.files.folders import skip_reason
+from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name
 from recordmill.transforms.sources.files.path_layout import splits_in
 from recordmill.transforms.sources.files.walks import (
     File,
@@ -29,7 +30,6 @@ from recordmill.transforms.sources.files.walks import (
     walk,
 )
 
-_TFRECORD_NAME = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.*?)([0-9]{5,})-of-([0-9]{5,})(.*)", re.DOTALL)
 
 
@@ -184,7 +184,7 @@ def _find_in(text: str, folder: Location) -> list[File | None]:
         if not isinstance(one, File):
             raise ConfigError(f"--input {text}: {one.key}: {one.detail}")
         name = one.key.rpartition("/")[2]
-        found.append(one if _TFRECORD_NAME.search(name) else None)
+        found.append(one if is_tfrecord_name(name) else None)
     if not any(found):
         raise ConfigError(
             f"--input {text}: no file in this folder is named as a TFRecord file (.tfrecord,"

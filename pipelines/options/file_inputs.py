@@ -9,9 +9,10 @@ from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
 from recordmill.pipelines.options.declaration import option, options_of
 from recordmill.pipelines.options.rows import ROWS, DelimitedConfig
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, shown
 from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.files.folders import FileTree, has_extension
+from recordmill.transforms.sources.files.other_kinds import other_kind
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
@@ -88,6 +89,8 @@ def files_of(
             raise ConfigError(
                 f"--split-from column: applies to listings, and --input {inputs} is not one"
             )
+        for place in places:
+            _refuse_other_kind(place, leave_out)
         return FileTree(input=inputs, unlabelled=unlabelled, leave_out=tuple(leave_out))
     if not all(listings):
         other = inputs.paths[listings.index(False)]
@@ -110,3 +113,11 @@ def files_of(
     if len(lists) == 1 and inputs.paths[0].split is None:
         return lists[0]
     return JoinedListings(inputs=inputs, lists=lists)
+
+
+def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:
+    """Raise ConfigError for a single file of another kind, which would become a rejected record."""
+    if not has_extension(place.name, leave_out) or not place.exists() or place.is_dir():
+        return
+    what = other_kind(place.name) or "has the extension of another kind of file"
+    raise ConfigError(f"--input {shown(place)} {what}")

@@ -11,6 +11,7 @@ import pytest
 
 from recordmill.pipelines.cli import main
 from tests.folders import make_folder
+from tests.image_runs import run
 
 CLASSES = {"ant": 6, "bee": 4}
 
@@ -443,3 +444,25 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
     )
     argv = ["--input", tmp_path / "list.csv", "--output", tmp_path / "out"]
     assert images(*argv, "--splits", "train=1", "--unlabelled", "keep") == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "said"),
+    [
+        ("images", "photos.zip", "photos.zip is an archive: unpack it, and pass the folder"),
+        ("images", "photos.tar.gz", "photos.tar.gz is an archive"),
+        ("images", "a.tfrecord", "a.tfrecord is named as a TFRecord file: recordmill adopt makes"),
+        ("images", "coco.json", "coco.json is a JSON document: pass annotations as --annotations"),
+        ("images", "a.pdf", "a.pdf has the extension of another kind of file"),
+        ("video", "a.zip", "a.zip is an archive"),
+        ("arrays", "a.zip", "a.zip is an archive"),
+        ("table", "a.zip", "a.zip is an archive"),
+        ("table", "train.tfrecord-00000-of-00001", "is named as a TFRecord file: recordmill adopt"),
+        ("text", "a.tar", "a.tar is an archive"),
+    ],
+)
+def test_a_file_of_another_kind(command, name, said, tmp_path, capsys):
+    (tmp_path / name).write_bytes(b"x")
+    argv = (command, "--input", tmp_path / name, "--output", tmp_path / "out", "--dry-run")
+    assert run(*argv) == 2
+    assert said in capsys.readouterr().err

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
+from recordmill.transforms.sources.files.other_kinds import other_kind
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "lines"]
@@ -151,6 +152,8 @@ class RowFormat:
         """
         name = path.rpartition("/")[2]
         found = format_of(name) if self.format == "auto" else self.format
+        if found is None and (what := other_kind(name)) is not None:
+            raise ConfigError(f"{path} {what}")
         if found is None:
             raise ConfigError(
                 f"{path} has no extension of a known format: name the format with "
