@@ -77,6 +77,16 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         help="Write raw pixels as float32. unit: in [0, 1]. signed: in [-1, 1]. imagenet:"
         " standardized by ImageNet's mean and standard deviation. none: uint8.",
     )
+    intensity_window: tuple[float, float] | None = option(
+        None,
+        group=IMAGES,
+        shapes_bytes=True,
+        parse=values.bounds,
+        show=values.show_bounds,
+        metavar="LOW:HIGH",
+        help="Map these intensities of gray images to black and white, for medical and scientific"
+        " images of 16 bits or floating point. Default: the full range of the type.",
+    )
     one_hot_label: bool = option(
         False,
         group=IMAGES,

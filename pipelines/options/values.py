@@ -226,6 +226,19 @@ def show_colour(value: tuple[int, int, int] | None) -> str | None:
     return None if value is None else ",".join(map(str, value))
 
 
+def bounds(text: str) -> tuple[float, float]:
+    """Parse `-100:400` into (low, high)."""
+    low, colon, high = text.partition(":")
+    if not colon:
+        raise ValueError(f"expected LOW:HIGH, such as 0:4095; got {text!r}")
+    return number(low), number(high)
+
+
+def show_bounds(value: tuple[float, float] | None) -> str | None:
+    """Return the inverse of `bounds`."""
+    return None if value is None else f"{value[0]!r}:{value[1]!r}"
+
+
 def fractions(text: str) -> dict[str, float]:
     """Parse `train=0.8,test=0.2` into {name: fraction}, in the order given."""
     expected = "expected NAME=FRACTION,..., such as train=0.8,test=0.2"

@@ -35,13 +35,19 @@ _SAME = 2  # levels: the greatest difference between common profiles of sRGB
 _FULL_SCALE = (1 << 16) - 1
 
 
-def to_resampling_mode(image: Image.Image) -> Image.Image:
+def to_resampling_mode(
+    image: Image.Image, window: tuple[float, float] | None = None
+) -> Image.Image:
     """Return the loaded image in mode L, LA, RGB, RGBA or CMYK.
+
+    window: intensities of gray images that become black and white; None takes the full range.
 
     Raises:
         RecordError: UNSUPPORTED, the pixels have no 8-bit equivalent.
     """
     mode = image.mode
+    if window is not None and (mode in ("L", "I", "F") or mode.startswith("I;16")):
+        return _windowed(image, *window)
     has_transparency = "transparency" in image.info
     if mode in _PLAIN:
         return image.convert({"L": "LA", "RGB": "RGBA"}[mode]) if has_transparency else image
@@ -56,7 +62,8 @@ def to_resampling_mode(image: Image.Image) -> Image.Image:
     if mode == "I" or mode.startswith("I;16"):
         return _from_16_bits(image)
     kind = "floating point" if mode == "F" else mode
-    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {kind} have no 8-bit equivalent")
+    hint = "; --intensity-window LOW:HIGH maps a range to 8 bits" if mode == "F" else ""
+    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {kind} have no 8-bit equivalent{hint}")
 
 
 def to_mode(
@@ -131,6 +138,13 @@ def _lab_to_srgb() -> ImageCms.ImageCmsTransform:
     return ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
 
 
+def _windowed(image: Image.Image, low: float, high: float) -> Image.Image:
+    """Map the intensities of a gray image from low to high to 0 to 255, linearly; NaN is black."""
+    values = np.nan_to_num(np.asarray(image, np.float64), nan=low)
+    levels = np.clip((values - low) / (high - low), 0, 1)
+    return Image.fromarray(np.rint(levels * 255).astype(np.uint8))
+
+
 def _from_16_bits(image: Image.Image) -> Image.Image:
     """Scale 16-bit gray to 8 bits; Pillow would clip it."""
     values = np.asarray(image)
@@ -139,7 +153,9 @@ def _from_16_bits(image: Image.Image) -> Image.Image:
     full = 4095 if tags.get(258) == (12,) else _FULL_SCALE  # TIFF's BitsPerSample
     if low < 0 or high > _FULL_SCALE:
         raise RecordError(
-            Reason.UNSUPPORTED, f"integer pixels from {low} to {high}: expected 0 to {_FULL_SCALE}"
+            Reason.UNSUPPORTED,
+            f"integer pixels from {low} to {high}: expected 0 to {_FULL_SCALE};"
+            " --intensity-window LOW:HIGH maps a range to 8 bits",
         )
     gray = Image.fromarray(((values.astype(np.uint32) * 255 + full // 2) // full).astype(np.uint8))
     key = image.info.get("transparency")

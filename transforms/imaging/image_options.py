@@ -32,6 +32,8 @@ class ImageOptions:
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
         uint8.
     max_pixels: images with more pixels are rejected, judged by the header before decoding.
+    intensity_window: (low, high), the intensities of gray images that become black and white; None
+        takes the full range of their type.
     min_size: images whose shortest side is less (in pixels) are left out.
 
     Raises:
@@ -47,6 +49,7 @@ class ImageOptions:
     normalize: Normalize = "none"
     max_pixels: int = _MAX_PIXELS
     min_size: int = 0
+    intensity_window: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         _expect_one_of("--resize-mode", self.resize_mode, ResizeMode)
@@ -56,6 +59,13 @@ class ImageOptions:
         _expect_between("--quality", self.quality, 1, 95)
         _expect_between("--max-pixels", self.max_pixels, 1, 2**31 - 1)
         _expect_between("--min-size", self.min_size, 0, 2**31 - 1)
+        if self.intensity_window is not None:
+            low, high = self.intensity_window
+            if not low < high:
+                raise ConfigError(
+                    "--intensity-window: expected LOW:HIGH with LOW below HIGH, got"
+                    f" {low:g}:{high:g}"
+                )
         if len(self.background) != 3 or not all(0 <= level <= 255 for level in self.background):
             raise ConfigError(
                 "--background: expected red, green and blue from 0 to 255, such as 255,255,255, "

@@ -212,6 +212,7 @@ def _complies(image: ImageFile, data: bytes, options: ImageOptions) -> bool:
     profile = image.info.get("icc_profile")
     return (
         right_format
+        and (options.intensity_window is None or image.mode != "L")
         and orientation(image) == 1
         and image.mode == PILLOW_MODES[options.mode]
         and plan_resize(image.size, options) == _unchanged(image.size)
@@ -256,7 +257,8 @@ def _finish(image: ImageFile, options: ImageOptions) -> _Finished:
     profile = image.info.get("icc_profile")
     full = _draft(image, plan, options)
     _load(image, options)
-    result = _resize(to_resampling_mode(image), plan, stored=stored, full=full)
+    window = options.intensity_window
+    result = _resize(to_resampling_mode(image, window), plan, stored=stored, full=full)
     if turn != 1:
         result = result.transpose(UPRIGHT[turn])
     result = to_mode(result, mode=options.mode, background=options.background, profile=profile)

@@ -1,5 +1,6 @@
 """From any pixel type to 8-bit sRGB."""
 
+import dataclasses
 import io
 import struct
 
@@ -127,13 +128,32 @@ def test_twelve_bits_of_a_tiff_are_scaled_by_their_own_range():
 def test_pixels_without_an_8_bit_meaning():
     floats = saved(Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF")
     assert str(reject(floats)) == (
-        "unsupported: pixels of type floating point have no 8-bit equivalent"
+        "unsupported: pixels of type floating point have no 8-bit equivalent;"
+        " --intensity-window LOW:HIGH maps a range to 8 bits"
     )
     for extreme in (-1, 65536):
         integers = saved(Image.fromarray(np.full((2, 2), extreme, np.int32)), "TIFF")
         error = reject(integers)
         assert error.reason == Reason.UNSUPPORTED
         assert f"from {extreme} to {extreme}: expected 0 to 65535" in error.detail
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32])
+def test_a_window_of_intensities(dtype):
+    values = np.array([[0, 10, 60], [110, 111, 200]], dtype)
+    data = saved(Image.fromarray(values), "TIFF")
+    options = dataclasses.replace(ALL_MODES[1], intensity_window=(10, 110))
+    expected = [[0, 0, 128], [255, 255, 255]]
+    assert levels(decode(data, options)).tolist() == expected
+    if dtype == np.float32:
+        missing = saved(Image.fromarray(np.array([[np.nan, np.inf]], dtype)), "TIFF")
+        assert levels(decode(missing, options)).tolist() == [[0, 255]]
+
+
+def test_a_window_changes_what_could_stay_as_it_is():
+    values = np.array([[0, 128, 255]], np.uint8)
+    options = dataclasses.replace(ALL_MODES[1], resize_mode="none", intensity_window=(128, 255))
+    assert levels(decode(saved(Image.fromarray(values)), options)).tolist() == [[0, 0, 255]]
 
 
 def test_lab():
