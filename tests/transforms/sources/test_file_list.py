@@ -123,7 +123,8 @@ def test_rows_without_label_are_rejected_unless_kept(folder: pathlib.Path) -> No
     rows, rejects, _ = scan(listing)
     assert [row[batch.KEY] for row in rows] == ["a.jpg", "in/c d.jpg"]
     assert [(r.key, r.reason) for r in rejects] == [("b.jpg", Reason.UNLABELLED)]
-    assert rejects[0].detail == "no label: expected one in column 'label', row 2"
+    message = "no label: expected one in column 'label', row 2; --unlabelled keep allows records"
+    assert rejects[0].detail == f"{message} without"
 
 
 def test_a_listing_without_label_column_has_no_unlabelled_rows(folder: pathlib.Path) -> None:
