@@ -15,7 +15,8 @@ from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import DType, Feature, Features
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import Context, Encoded, ListingPart, RowOutcome
+from recordmill.transforms.model.data_type import Context, Encoded, RowOutcome
+from recordmill.transforms.model.source import ListingPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

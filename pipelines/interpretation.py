@@ -11,7 +11,8 @@ from recordmill.notes import Note
 from recordmill.pipelines.options.columns import ColumnsConfig
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
-from recordmill.transforms.model.data_type import DataType, Layout, RowSource
+from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.files.path_layout import splits_in
 from recordmill.transforms.sources.rows.file_list import is_listing

@@ -29,20 +29,17 @@ from recordmill.storage.files import Location, shown
 from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import (
-    Context,
-    DataType,
-    InformedSource,
-    Layout,
-    RowSource,
-    check_renames,
-    needs_classes,
-    notes_of_source,
-    split_source_of,
-)
+from recordmill.transforms.model.data_type import Context, DataType, check_renames, needs_classes
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.source import (
+    InformedSource,
+    Layout,
+    RowSource,
+    notes_of_source,
+    split_source_of,
+)
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.planning.refusals import unknown_splits

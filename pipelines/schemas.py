@@ -14,7 +14,8 @@ from recordmill.profile.statistics_file import load_compared
 from recordmill.storage.files import Location
 from recordmill.transforms.checks.schema_check import SchemaCheck
 from recordmill.transforms.checks.schema_columns import check_columns, profiled_fields
-from recordmill.transforms.model.data_type import DataType, Headers, Layout, RowCheck
+from recordmill.transforms.model.data_type import DataType, Headers, RowCheck
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.planning.part_task import DataProfiler
 from recordmill.transforms.planning.profiling import INFERRED, Profiling
 from recordmill.transforms.windowing.window_layout import fields_of_rows

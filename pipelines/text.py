@@ -47,12 +47,7 @@ from recordmill.transforms.encoders.tokenization.text_options import (
     Unicode,
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import VocabularyAnalysis
-from recordmill.transforms.model.data_type import (
-    Analysis,
-    DataType,
-    Prepared,
-    Preprocessing,
-)
+from recordmill.transforms.model.data_type import Analysis, DataType, Prepared, Preprocessing
 from recordmill.transforms.sources.rows.text_folders import Documents
 
 TEXT = Group(30, "Text")

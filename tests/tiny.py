@@ -22,11 +22,10 @@ from recordmill.transforms.model.data_type import (
     Artifact,
     Context,
     Encoded,
-    Layout,
-    ListingPart,
     OutcomeCollector,
     RowOutcome,
 )
+from recordmill.transforms.model.source import Layout, ListingPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

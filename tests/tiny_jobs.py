@@ -6,7 +6,8 @@ from typing import Any
 from recordmill.pipelines.job import Job, JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.runners import direct
-from recordmill.transforms.model.data_type import Analysis, Chunker, DataType, Duplicates, Source
+from recordmill.transforms.model.data_type import Analysis, Chunker, DataType, Duplicates
+from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.tiny import TinyCheck, TinyEncoder, TinyPacker
 

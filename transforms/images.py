@@ -21,7 +21,8 @@ from recordmill.transforms.encoders.images import ImageEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import Context, Source
+from recordmill.transforms.model.data_type import Context
+from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.staged.encoder_tasks import encode_columns, pack_encoder

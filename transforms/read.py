@@ -13,16 +13,10 @@ from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.model.data_type import (
-    Chunker,
-    Duplicates,
-    RowCheck,
-    RowSource,
-    Source,
-    keyed_by_content,
-)
+from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
 from recordmill.transforms.staged.batches import Element, StagedBatch
 from recordmill.transforms.staged.listing import (
     prepare_output,

@@ -13,8 +13,8 @@ from recordmill.pipelines.options.declaration import Group, option, options_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.storage.files import Location
 from recordmill.transforms.encoders.objects import ObjectOptions
-from recordmill.transforms.model.data_type import Source
 from recordmill.transforms.model.label_sets import ImageClass
+from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
 from recordmill.transforms.sources.annotations.annotation_reader import Annotations
 

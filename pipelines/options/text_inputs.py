@@ -5,7 +5,7 @@ from __future__ import annotations
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, refuse_given
 from recordmill.pipelines.options.rows import RowsConfig
-from recordmill.transforms.model.data_type import RowSource
+from recordmill.transforms.model.source import RowSource
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.rows.row_inputs import holds_rows

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.profile.schema_rules import FLAG, ColumnRules, SchemaRules, StringDomain, Type
-from recordmill.transforms.model.data_type import Layout
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.statistics.column_statistics import type_of
 from recordmill.transforms.statistics.dataset_statistics import LABEL

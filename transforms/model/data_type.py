@@ -7,7 +7,7 @@ module does not import Beam, and modules that define parts must not import it ei
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,168 +16,12 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
 from recordmill.format.ledger import INPUT
-from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
+from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.model.window_options import WindowOptions
 
 _SHOWN = 20  # columns in a message
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ListingPart:
-    """A part of a listing: rows, and the inputs that did not become rows.
-
-    rows: up to `limits.BATCH_ROWS` rows. rejects: inputs that could not be read.
-    invalid: records that could not be made from an input that was read, if a `RowSource` makes
-      several records of an input.
-    inputs: the number of inputs that the part counts for, if it is not one per row. Each input
-      counts in one part.
-    data: large values, apart from the rows, which hold their offsets. It is written to a staged
-      file, and encoders get its path as `__path__` of the rows.
-    filtered: {option: number of inputs that it excluded}.
-    """
-
-    rows: pa.RecordBatch | None = None
-    rejects: Sequence[Reject] = ()
-    invalid: Sequence[Reject] = ()
-    inputs: int | None = None
-    data: bytes | bytearray | None = None
-    filtered: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Lists an input. Every part has the same schema: `__key__`, `__label__`, `__group__`,
-    `__split__` (all string), for references `__path__`, `__size__`, `__mtime__`, and user columns.
-    """
-
-    @property
-    def unique_keys(self) -> bool:
-        """True if keys cannot repeat, as in a folder; otherwise `Analyze` checks them."""
-
-    def scan(self) -> Iterator[ListingPart]:
-        """Yield the listing in parts, in any order.
-
-        Raises:
-          ConfigError: the input is unusable.
-        """
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The columns of rows, and the system columns that they use.
-
-    columns: schema of the rows, with system columns and the user's columns.
-    labelled, grouped: whether any row may have a label, or a group.
-    split_source: the part of the input that assigns rows to splits, for messages; None if nothing
-      does.
-    """
-
-    columns: pa.Schema
-    labelled: bool
-    grouped: bool
-    split_source: str | None = None
-
-    @property
-    def presplit(self) -> bool:
-        """True if the input may assign a row to a split."""
-        return self.split_source is not None
-
-
-@runtime_checkable
-class RowSource(Source, Protocol):
-    """Lists places of rows, such as sections of large files, that workers read later.
-
-    One task reads a part of the listing as a whole, so it should stand for a few MiB.
-    """
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Remarks on the input for the user, known once it is listed."""
-
-    def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> Layout:
-        """Return the layout of the rows that `read` yields.
-
-        parts: all parts of the listing, to read rows from if the layout depends on them.
-        keep: a folder for the rows that were read, so that `read` can reuse them.
-
-        Raises:
-          ConfigError: the input is unusable.
-        """
-
-    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
-        """Yield the rows of a part of the listing, in parts of up to `BATCH_ROWS` rows, a few MiB.
-
-        It runs in an encoder process, and must yield the same parts whenever it is called.
-        """
-
-
-@runtime_checkable
-class ContentKeyedSource(Protocol):
-    """A `RowSource` that may have no names for its rows but their places in the files.
-
-    The places then become lineage (`__source__`), and a row gets a key by its content.
-    """
-
-    @property
-    def keyed_by_content(self) -> bool:
-        """True if rows get keys by content; the keys that `read` yields are places."""
-
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return string[n], equal for rows of equal content; runs in an encoder process."""
-
-
-def keyed_by_content(source: Source) -> bool:
-    """Return whether rows of a source get keys by content."""
-    return isinstance(source, ContentKeyedSource) and source.keyed_by_content
-
-
-@runtime_checkable
-class InformedSource(Source, Protocol):
-    """A source with information on the input as a whole, available once it is listed."""
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """Class names in the order of their numbers; None if they follow from the rows."""
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Remarks on the input for the user."""
-
-
-@runtime_checkable
-class NotedSource(Source, Protocol):
-    """A source that has notes for the user once its input is listed."""
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Remarks on the input for the user."""
-
-
-def notes_of_source(source: Source) -> tuple[Note, ...]:
-    """Return the notes of a source, if it can have any."""
-    return source.notes if isinstance(source, NotedSource) else ()
-
-
-@runtime_checkable
-class PresplitSource(Source, Protocol):
-    """A source that can say what part of its input assigns rows to splits."""
-
-    @property
-    def split_source(self) -> str | None:
-        """The part, for messages; None if no row is assigned."""
-
-
-def split_source_of(source: Source, *, presplit: bool) -> str | None:
-    """Return what assigns the rows of a source to splits, for messages; None if nothing does.
-
-    presplit: whether any row is assigned.
-    """
-    if not presplit:
-        return None
-    named = source.split_source if isinstance(source, PresplitSource) else None
-    return named or "the input"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

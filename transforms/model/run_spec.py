@@ -19,8 +19,9 @@ from recordmill.job.staging import Staging, to_json
 from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
-from recordmill.transforms.model.data_type import Context, Encoded, Encoder, Layout
+from recordmill.transforms.model.data_type import Context, Encoded, Encoder
 from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
 
 Compression = Literal["none", "gzip"]

@@ -18,8 +18,8 @@ from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout, RowSource, Source
 from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.staged.arrow_files import open_arrow
 
 SYSTEM = (

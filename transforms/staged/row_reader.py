@@ -12,18 +12,15 @@ import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import (
-    Artifact,
-    Chunker,
+from recordmill.transforms.model.data_type import Artifact, Chunker, Duplicates, RowCheck
+from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.source import (
     ContentKeyedSource,
-    Duplicates,
     Layout,
     ListingPart,
-    RowCheck,
     RowSource,
     keyed_by_content,
 )
-from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.staged.listing import (
     make_or_reuse,
     read_part,

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import flat, is_list, user_fields
 from recordmill.transforms.model.window_options import WindowOptions
 

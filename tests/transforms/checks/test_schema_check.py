@@ -13,7 +13,8 @@ from recordmill.transforms.checks.schema_check import SchemaCheck
 from recordmill.transforms.checks.schema_columns import check_columns
 from recordmill.transforms.checks.violations import Violations, dataset_violations
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout, RowOutcome
+from recordmill.transforms.model.data_type import RowOutcome
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.statistics.dataset_statistics import Statistics
 from recordmill.transforms.statistics.infer_schema import infer_schema
 

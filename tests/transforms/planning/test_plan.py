@@ -12,9 +12,9 @@ from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.storage.files import Location
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout
 from recordmill.transforms.model.rank_cuts import BEFORE_ALL
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.splits import assign
 from recordmill.transforms.planning import estimates
 from recordmill.transforms.planning.estimates import Estimate, sample_size

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model import limits
-from recordmill.transforms.model.data_type import Layout
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.table_rows import TableRows
 

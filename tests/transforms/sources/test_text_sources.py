@@ -21,7 +21,7 @@ from recordmill.processes import pool
 from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model import limits
-from recordmill.transforms.model.data_type import Layout, RowSource
+from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.inputs import find_roots

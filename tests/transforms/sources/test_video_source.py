@@ -15,7 +15,7 @@ from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.folders import FileTree
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
 from recordmill.transforms.sources.video.clip_rows import LENGTHS, STARTS, TIMES, read_frames

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import LabelRule, WindowOptions
 from recordmill.transforms.windowing.series_report import SeriesRuns
 from recordmill.transforms.windowing.series_steps import StepCounter

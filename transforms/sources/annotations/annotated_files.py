@@ -19,12 +19,6 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note, notes_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
-from recordmill.transforms.model.data_type import (
-    ListingPart,
-    PresplitSource,
-    Source,
-    notes_of_source,
-)
 from recordmill.transforms.model.label_sets import (
     ImageClass,
     LabelCounts,
@@ -34,6 +28,7 @@ from recordmill.transforms.model.label_sets import (
     sets_of,
     strata,
 )
+from recordmill.transforms.model.source import ListingPart, PresplitSource, Source, notes_of_source
 
 Unannotated = Literal["reject", "keep", "drop"]
 WithoutBoxes = Literal["keep", "drop"]

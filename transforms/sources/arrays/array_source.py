@@ -24,7 +24,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
-from recordmill.transforms.model.data_type import (
+from recordmill.transforms.model.source import (
     Layout,
     ListingPart,
     Source,

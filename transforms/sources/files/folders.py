@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.storage.files import Location, shown
-from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, check_paths, is_utf8

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.row_file import FileSection

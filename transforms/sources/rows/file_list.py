@@ -18,7 +18,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import (
     FileStat,
     RejectCause,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.folders import skip_reason
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recordmill.errors import Reason, Reject
 from recordmill.format.split_names import canonical_split
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.references import (

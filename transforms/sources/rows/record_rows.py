@@ -14,7 +14,7 @@ from recordmill.errors import ConfigError, did_you_mean
 from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled

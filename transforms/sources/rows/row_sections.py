@@ -18,7 +18,7 @@ from recordmill.notes import Note
 from recordmill.processes.pool import shared_pool
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import ListingPart
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify

@@ -14,7 +14,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import Layout, ListingPart
+from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.folders import (
     ARCHIVES,

@@ -22,8 +22,8 @@ from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import MissingError
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import ListingPart
 from recordmill.transforms.model.ragged import fixed_lists
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.video.clip_plan import Clip
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 

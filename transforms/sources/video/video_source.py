@@ -22,7 +22,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import (
+from recordmill.transforms.model.source import (
     Layout,
     ListingPart,
     Source,
