@@ -18,6 +18,7 @@ from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
 from recordmill.pipelines.interpretation import interpret, name_notes, renames_of, unread_label
+from recordmill.pipelines.layout_checks import check_layout, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
@@ -28,8 +29,7 @@ from recordmill.pipelines.schemas import SchemaRequest
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.balancing.quotas import Target
 from recordmill.transforms.checks.select_records import RecordSelection
-from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Context, DataType, check_renames, needs_classes
+from recordmill.transforms.model.data_type import Context, DataType, check_renames
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import RunSpec
@@ -40,9 +40,7 @@ from recordmill.transforms.model.source import (
     notes_of_source,
     split_source_of,
 )
-from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.planning.learning import store_artifacts
-from recordmill.transforms.planning.refusals import unknown_splits
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
@@ -192,14 +190,11 @@ class Job:
         self._interpretation = interpret(self.config, self.data_type, listing, layout)
         self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
-        self._check_splits(layout)
+        windows = self.data_type.windows
+        check_splits(self.config, windows, layout)
         self.schema_request.refuse(layout)
-        records = (
-            layout
-            if self.data_type.windows is None
-            else window_layout(layout, self.data_type.windows)
-        )
-        self._check_layout(records)
+        records = layout if windows is None else window_layout(layout, windows)
+        check_layout(self.config, windows, records)
         self.staging.begin()
         run_pipeline(self._road(listing, layout, records, fingerprint))
         if self.config.detach:
@@ -236,40 +231,6 @@ class Job:
             duplicates is not None and duplicates.mode == "group"
         )
         return dataclasses.replace(layout, grouped=layout.grouped or together)
-
-    def _check_splits(self, rows: Layout) -> None:
-        """Raise ConfigError if options and the input both divide the rows into splits."""
-        config, source = self.config, rows.split_source
-        if source is None:
-            return
-        windows = self.data_type.windows
-        if windows is not None and windows.split_by == "time":
-            raise ConfigError(
-                f"--split-by time divides by time, but the split of each row is given by {source}:"
-                " pass --split-from none"
-            )
-        by_column = config.split_column is not None or config.split_from == "column"
-        some = 0 < sum(one.split is None for one in config.input) < len(config.input)
-        if config.splits is not None and not by_column and not some:
-            given = ",".join(f"{name}={x:g}" for name, x in config.splits.items())
-            raise ConfigError(
-                f"--splits {given} divides records, but the split of each is given by {source}:"
-                " leave --splits out, or pass --split-from none to divide them anew"
-            )
-
-    def _check_layout(self, layout: Layout) -> None:
-        config = self.config
-        problems = unknown_splits(config.num_shards, config.fractions)
-        if problems and not layout.presplit:
-            raise ConfigError(problems[0])
-        rule = None if self.data_type.windows is None else self.data_type.windows.label.kind
-        for flag, wanted in (
-            (f"--window-label {rule}", rule not in (None, "last")),
-            (f"--balance {config.balance}", config.balance != "none"),
-            ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
-        ):
-            if wanted and not layout.labelled:
-                raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])
 
     def _labels(self) -> tuple[str, ...] | None:
         """Return class names in the order of their numbers; None if they follow from the rows."""

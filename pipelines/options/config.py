@@ -11,7 +11,8 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.declaration import Group, option, options_of
+from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.flink import FlinkConfig
 from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
@@ -23,7 +24,6 @@ SPLITS = Group(40, "Splits")
 BALANCE = Group(50, "Class balance (split train only)")
 OUTPUT = Group(60, "Dataset files")
 RUN = Group(80, "Job")
-FLINK = Group(85, "Flink")
 
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
@@ -38,7 +38,7 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig(SelectionConfig, StatisticsConfig):
+class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
     """Input, splits, balance, output and runner of a job.
 
     Raises:
@@ -103,9 +103,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         group=MEANING,
         shapes_bytes=True,
         metavar="FILE",
-        help="File with the class names, one per line, in the order of their integer labels;"
-        " records of other classes are rejected. Default: the classes found, sorted as text,"
-        " or as numbers if all are integers.",
+        help="File with the class names, one per line, in the order of their numbers; other classes"
+        " are rejected. Default: the classes found, sorted as text, or as numbers if integers.",
     )
     label_offset: int = option(
         0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."
@@ -132,9 +131,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         group=SPLITS,
         shapes_bytes=True,
         help="Part of the input that names the splits: its top folders, the names of files of rows"
-        " (train.csv, imdb_test.jsonl), or a column. none: nothing does, all records are divided by"
-        " --splits. auto: a column named split, or else folders or files if all of them are named"
-        " as splits.",
+        " (train.csv), or a column; none: nothing does, and --splits divides all records. auto: a"
+        " column named split, or else folders or files if all are named as splits.",
     )
     split_column: str | None = option(
         None,
@@ -254,59 +252,6 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
         help="Encoder processes on this machine (on Flink: per Python worker); 0 is one per core.",
     )
 
-    flink_master: str | None = option(
-        None,
-        group=FLINK,
-        metavar="HOST:PORT",
-        help="REST address of the cluster. Default: a Flink that is started on this machine for"
-        " this job.",
-    )
-    environment: Literal["external", "process", "docker", "loopback"] | None = option(
-        None,
-        group=FLINK,
-        metavar="external|process|docker|loopback",
-        help="Where the Python workers run. loopback: as processes of this command (default without"
-        " a cluster). process: each TaskManager starts them, from the same path as on this machine"
-        " (default for a cluster on this machine). external: a recordmill worker-pool beside each"
-        " TaskManager starts them (default for other clusters). docker: each TaskManager starts"
-        " them as containers.",
-    )
-    environment_config: str | None = option(
-        None,
-        group=FLINK,
-        metavar="TEXT",
-        help="external: HOST:PORT of the worker pool, as seen from a TaskManager (default:"
-        " localhost:50000). docker: the image. process: the program.",
-    )
-    parallelism: int | None = option(
-        None, group=FLINK, help="Task slots to use. Default: all free slots."
-    )
-    job_name: str | None = option(
-        None,
-        group=FLINK,
-        metavar="NAME",
-        help="Name of the job in Flink. Default: the command and the name of the output folder.",
-    )
-    detach: bool = option(
-        False,
-        group=FLINK,
-        help="Submit the job and exit; the job publishes the dataset by itself. Follow it with"
-        " recordmill status.",
-    )
-    stall_timeout: int = option(
-        900,
-        group=FLINK,
-        metavar="SECONDS",
-        help="Cancel the job if it makes no progress for this long.",
-    )
-    flink_job_server_jar: str | None = option(
-        None,
-        group=FLINK,
-        metavar="PATH|URL",
-        help="Jar of Beam's Flink job server. Default: Beam downloads the jar for the cluster's"
-        " version.",
-    )
-
     @property
     def repeat_threshold(self) -> float | None:
         """Threshold X of --balance-target repeat:X, or None."""
@@ -346,7 +291,13 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
             )
         self._check_balance()
         self._check_shards()
-        self._check_flink()
+        self._check_flink(self.runner)
+        if self.runner == "flink" and self.detach and (self.dry_run or self.infer_schema):
+            flag = "--dry-run" if self.dry_run else "--infer-schema"
+            raise ConfigError(
+                f"{flag} needs the result of the job, and --detach does not wait for it: leave"
+                " one of them out"
+            )
         self._check_statistics()
         _check_renames(self.rename)
 
@@ -387,19 +338,6 @@ class CommonConfig(SelectionConfig, StatisticsConfig):
                 f"--balance {self.balance} applies to the split {TRAIN}; "
                 f"expected it in --splits, got {', '.join(self.fractions)}"
             )
-
-    def _check_flink(self) -> None:
-        if self.runner == "flink":
-            if self.detach and (self.dry_run or self.infer_schema):
-                flag = "--dry-run" if self.dry_run else "--infer-schema"
-                raise ConfigError(
-                    f"{flag} needs the result of the job, and --detach does not wait for it: leave"
-                    " one of them out"
-                )
-            return
-        for name, one in options_of(CommonConfig).items():
-            if one.group == FLINK and getattr(self, name) != one.default:
-                raise ConfigError(f"--{one.key}: has no effect without --runner flink")
 
     def _check_shards(self) -> None:
         if isinstance(self.num_shards, Mapping):

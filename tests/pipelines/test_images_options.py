@@ -20,7 +20,7 @@ from recordmill.job.staging import Staging
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.images import ImagesConfig
 from recordmill.pipelines.options.annotations import ANNOTATIONS
-from recordmill.pipelines.options.config import FLINK
+from recordmill.pipelines.options.flink import FLINK
 from recordmill.pipelines.options.declaration import options_of
 from recordmill.processes import pool
 from tests.folders import make_folder, make_picture

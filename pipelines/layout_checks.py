@@ -1,0 +1,50 @@
+"""Checks of options against the layout of the rows, before any work starts."""
+
+from __future__ import annotations
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import needs_classes
+from recordmill.transforms.model.source import Layout
+from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.planning.refusals import unknown_splits
+
+
+def check_splits(config: CommonConfig, windows: WindowOptions | None, rows: Layout) -> None:
+    """Raise ConfigError if options and the input both divide the rows into splits."""
+    source = rows.split_source
+    if source is None:
+        return
+    if windows is not None and windows.split_by == "time":
+        raise ConfigError(
+            f"--split-by time divides by time, but the split of each row is given by {source}:"
+            " pass --split-from none"
+        )
+    by_column = config.split_column is not None or config.split_from == "column"
+    some = 0 < sum(one.split is None for one in config.input) < len(config.input)
+    if config.splits is not None and not by_column and not some:
+        given = ",".join(f"{name}={x:g}" for name, x in config.splits.items())
+        raise ConfigError(
+            f"--splits {given} divides records, but the split of each is given by {source}:"
+            " leave --splits out, or pass --split-from none to divide them anew"
+        )
+
+
+def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: Layout) -> None:
+    """Raise ConfigError if an option names an unknown split, or needs classes and there are none.
+
+    layout: of the records, which are windows if `windows` is given.
+    """
+    problems = unknown_splits(config.num_shards, config.fractions)
+    if problems and not layout.presplit:
+        raise ConfigError(problems[0])
+    rule = None if windows is None else windows.label.kind
+    for flag, wanted in (
+        (f"--window-label {rule}", rule not in (None, "last")),
+        (f"--balance {config.balance}", config.balance != "none"),
+        ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
+    ):
+        if wanted and not layout.labelled:
+            raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])

@@ -1,0 +1,75 @@
+"""The options of jobs that run on Flink."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options.declaration import Group, option, options_of
+
+FLINK = Group(85, "Flink")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlinkConfig:
+    """The cluster of a job, and how it is submitted."""
+
+    flink_master: str | None = option(
+        None,
+        group=FLINK,
+        metavar="HOST:PORT",
+        help="REST address of the cluster. Default: a Flink that is started on this machine for"
+        " this job.",
+    )
+    environment: Literal["external", "process", "docker", "loopback"] | None = option(
+        None,
+        group=FLINK,
+        metavar="external|process|docker|loopback",
+        help="Where the Python workers run. loopback: as processes of this command (default without"
+        " a cluster). process: each TaskManager starts them, from the same path as on this machine"
+        " (default for a cluster on this machine). external: a recordmill worker-pool beside each"
+        " TaskManager starts them (default for other clusters). docker: each TaskManager starts"
+        " them as containers.",
+    )
+    environment_config: str | None = option(
+        None,
+        group=FLINK,
+        metavar="TEXT",
+        help="external: HOST:PORT of the worker pool, as seen from a TaskManager (default:"
+        " localhost:50000). docker: the image. process: the program.",
+    )
+    parallelism: int | None = option(
+        None, group=FLINK, help="Task slots to use. Default: all free slots."
+    )
+    job_name: str | None = option(
+        None,
+        group=FLINK,
+        metavar="NAME",
+        help="Name of the job in Flink. Default: the command and the name of the output folder.",
+    )
+    detach: bool = option(
+        False,
+        group=FLINK,
+        help="Submit the job and exit; the job publishes the dataset by itself. Follow it with"
+        " recordmill status.",
+    )
+    stall_timeout: int = option(
+        900,
+        group=FLINK,
+        metavar="SECONDS",
+        help="Cancel the job if it makes no progress for this long.",
+    )
+    flink_job_server_jar: str | None = option(
+        None,
+        group=FLINK,
+        metavar="PATH|URL",
+        help="Jar of Beam's Flink job server. Default: Beam downloads the jar for the cluster's"
+        " version.",
+    )
+
+    def _check_flink(self, runner: str) -> None:
+        """Raise ConfigError if one of the options is given for another runner."""
+        for name, one in options_of(FlinkConfig).items():
+            if runner != "flink" and getattr(self, name) != one.default:
+                raise ConfigError(f"--{one.key}: has no effect without --runner flink")
