@@ -102,6 +102,27 @@ def test_texts_and_what_is_learned_from_them(flink, tmp_path, mode):
     assert job.files == direct.files
 
 
+def test_a_table_with_equal_rows_groups_samples_and_buckets(flink, tmp_path):
+    """Whatever compares rows of several parts before they are split."""
+    rng = np.random.default_rng(5)
+    lines = [
+        f"{rng.integers(40)},{'' if n % 9 == 0 else rng.integers(6)},{rng.choice(['a', 'A', 'b'])},"
+        f"g{rng.integers(90)}"
+        for n in range(3000)
+    ]
+    rows = tmp_path / "rows.csv"
+    rows.write_text("\n".join(["x,y,label,group", *lines]))
+    options = (
+        *("--group-column", "group", "--stratify", "--fold-labels", "--limit-per-class", "800"),
+        *("--bucketize", "x=7", "--impute", "y=median", "--spill-above", "1"),
+    )
+    direct = Job(tmp_path / "direct", *options, source=rows, kind="table")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=rows, kind="table").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+
+
 def test_the_pool_listens_here_alone_and_takes_no_port_twice():
     with worker_pool() as address:
         port = address.rpartition(":")[2]

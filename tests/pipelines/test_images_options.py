@@ -20,8 +20,8 @@ from recordmill.job.staging import Staging
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.images import ImagesConfig
 from recordmill.pipelines.options.annotations import ANNOTATIONS
-from recordmill.pipelines.options.flink import FLINK
 from recordmill.pipelines.options.declaration import options_of
+from recordmill.pipelines.options.flink import FLINK
 from recordmill.processes import pool
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, encoders_kept, images, make
