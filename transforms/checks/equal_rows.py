@@ -50,6 +50,9 @@ def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
     """Return a hash of the label, group and split of each row, by which equal rows are ordered."""
     ties = np.zeros(len(rows), np.uint64)
     for name in (batch.LABEL, batch.GROUP, batch.SPLIT):
+        if rows[name].null_count == len(rows):
+            ties = batch.mix(ties, batch.salt(7, name))
+            continue
         codes, values = batch.encode(rows[name])
         hashes = np.append(batch.hash_strings(values), np.uint64(0))
         ties = batch.mix(ties ^ hashes[codes], batch.salt(7, name))
