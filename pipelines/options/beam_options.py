@@ -50,6 +50,7 @@ def unknown(given: Given, ours: Sequence[str], *, beams: Sequence[str] = ()) -> 
     spelled = {name.replace("_", "-"): name for name in (*reversed(beams), *reversed(ours))}
     near = [
         *difflib.get_close_matches(key, [one.replace("_", "-") for one in ours], n=1, cutoff=_NEAR),
+        *[name for name in spelled if name.startswith(f"{key}-")][:1],
         *difflib.get_close_matches(
             key, [one.replace("_", "-") for one in beams], n=1, cutoff=_SIMILARITY
         ),

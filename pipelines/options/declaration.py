@@ -373,7 +373,7 @@ def _show_config(
                 key=one.key,
                 help=one.help,
                 group=one.group.title,
-                value=None if value is None else one.show(value),
+                value=None if value in (None, "") else one.show(value),
                 required=one.required,
             )
         )

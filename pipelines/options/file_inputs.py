@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
@@ -31,6 +32,13 @@ class FilesConfig(DelimitedConfig):
         shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
+    )
+    conflicts: Literal["reject", "first", "error"] = option(
+        "reject",
+        group=MEANING,
+        shapes_bytes=True,
+        help="If rows of a listing have the same key, or path, and differ: reject all of them, keep"
+        " the first, or stop. Equal rows count once.",
     )
     input_root: str | None = option(
         None,
@@ -99,6 +107,7 @@ def files_of(
             f" {inputs.paths[listings.index(True)].path}, and a folder, pattern or file of data,"
             f" {other.path}: make two datasets, or name the files of both in listings"
         )
+    telling = tuple(column for name in columns if (column := getattr(config, name)) is not None)
     lists = tuple(
         FileList(
             path=one.path,
@@ -107,6 +116,8 @@ def files_of(
             input_root=config.input_root,
             unlabelled=unlabelled,
             finds_split=config.split_from in ("auto", "column"),
+            conflicts=config.conflicts,
+            telling_columns=telling,
         )
         for one in inputs.paths
     )

@@ -16,6 +16,7 @@ from tests.paths import SMS
 from tests.pipelines.test_sensor import OPTIONS as AIR_OPTIONS
 from tests.pipelines.test_sensor import air_rows, windows
 from tests.pipelines.test_text import make
+from tests.row_keys import places_of_keys
 
 INPUT = ("--input", SMS, "--format", "tsv", "--seed", 7)
 
@@ -76,7 +77,7 @@ def test_packed_ids_are_those_of_texts_by_themselves(tmp_path):
     made = make(tmp_path / "out", *INPUT, "--tokenizer", "words", "--pack", 64)
     model = export(made, tmp_path)
     key, example = next(iter(made.examples("train").items()))
-    row = int(key[0].rpartition("#")[2].partition("@")[0])
+    row = int(places_of_keys("text", *INPUT)[key[0].partition("@")[0]].rpartition("#")[2])
     text = SMS.read_text(encoding="utf-8").split("\n")[row].split("\t", 1)[1]
     ids = model(tf.constant([text]))["tokens"].to_list()[0]
     assert example["tokens"][: len(ids)] == ids[:64]
@@ -141,9 +142,10 @@ def test_a_model_of_columns_gives_what_is_stored(tmp_path):
     } | {name: tf.constant([row[name] for row in rows]) for name in ("when", "city", "code", "tag")}
     found = model.serve(columns)
     stored = {}
+    places = places_of_keys("table", "--input", source, "--types", "when=timestamp")
     for split in made.manifest.splits:
         for (key, _), example in made.examples(split).items():
-            stored[int(key.partition("#")[2]) - 1] = example
+            stored[int(places[key].partition("#")[2]) - 1] = example
     assert len(stored) == len(rows)
     assert set(found) == set(made.manifest.features)
     for name, values in found.items():

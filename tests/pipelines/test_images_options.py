@@ -22,6 +22,8 @@ from recordmill.pipelines.images import ImagesConfig
 from recordmill.pipelines.options.annotations import ANNOTATIONS
 from recordmill.pipelines.options.declaration import options_of
 from recordmill.pipelines.options.flink import FLINK
+from recordmill.pipelines.options.rows import ROWS
+from recordmill.pipelines.options.selection import SELECTION
 from recordmill.processes import pool
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, encoders_kept, images, make
@@ -396,5 +398,9 @@ def test_every_option_is_shown(capsys):
     elsewhere = {  # tests/flink, tests/transforms/encoders/test_boxes.py
         one.key for one in options_of(ImagesConfig).values() if one.group in (FLINK, ANNOTATIONS)
     }
-    elsewhere |= {"fail-on", "label-from", "split-from"}  # test_notes.py, test_input_splits.py
+    elsewhere |= {  # test_selection.py, test_file_formats.py
+        one.key for one in options_of(ImagesConfig).values() if one.group in (SELECTION, ROWS)
+    }
+    # test_notes.py, test_input_splits.py, test_repeated_rows.py, tests/transforms/imaging
+    elsewhere |= {"fail-on", "label-from", "split-from", "conflicts", "intensity-window"}
     assert flags == SHOWN | elsewhere

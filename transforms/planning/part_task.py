@@ -96,7 +96,7 @@ class DataProfiler:
         columns = columns_of(rows, made, labelled=self.labelled)
         violations = Violations()
         if self.rules is not None:
-            violations = Violations.of(rows[batch.KEY], columns, self.rules)
+            violations = Violations.of(batch.lineage(rows), columns, self.rules)
         return DataProfile(statistics=Statistics.of(rows, columns), violations=violations)
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Chunker, Duplicates, RowCheck
-from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.label_rules import LabelRules, read_keys
 from recordmill.transforms.model.source import (
     ContentKeyedSource,
     Layout,
@@ -75,9 +75,10 @@ class RowReader:
             data = f"{stem}.data"
             self.staging.place(data).write_bytes(listed.data)
             rows = batch.set_column(rows, batch.DATA, pa.repeat(data, len(rows)))
-        selected = self.rules.apply(rows)
-        rows = selected.rows
+        # Rejects name FILE#ROW, and --exclude-keys names keys, which are then those by content.
+        selected = dataclasses.replace(self.rules, excluded_keys=None).apply(rows)
         filtered.update(selected.filtered)
+        rows, filtered["exclude-keys"] = self._without_excluded(selected.rows)
         if listed.inputs is None:
             rejects += selected.rejects
         else:
@@ -99,12 +100,20 @@ class RowReader:
             self.staging,
             f"{stem}.arrow",
             rejects=rejects,
-            filtered=filtered,
+            filtered={option: count for option, count in filtered.items() if count},
             extra=len(chunks) - len(rows) + made - inputs,
             unread=unread,
             invalid=len(invalid),
             skipped=sum(listed.filtered.values()),
         )
+
+    def _without_excluded(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Return the rows whose final keys are not left out, and the number of the others."""
+        if self.rules.excluded_keys is None:
+            return rows, 0
+        keys = self._with_keys(rows)[batch.KEY]
+        known = pc.is_in(keys, value_set=read_keys(self.rules.excluded_keys))
+        return rows.filter(pc.invert(known)), int(pc.sum(known).as_py() or 0)
 
     def _chunk(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Cut long records into several, with the keys KEY/0, KEY/1, ..., in one group each."""

@@ -96,7 +96,7 @@ def test_packing_changes_nothing_but_where_records_end(tmp_path, files, tokenize
         ids = ids_in_order(plain, split)
         assert ids_in_order(packed, split) == ids
         room = 256 * packed.manifest.splits[split].records
-        assert packed.manifest.fill_rates[split] == len(ids) / room > 0.97
+        assert packed.manifest.fill_rates[split] == len(ids) / room > 0.95
     ledger = packed.manifest.ledger
     assert (ledger.records.written, ledger.inputs.read) == (5574, 5574)
     assert ledger.packs == sum(split.records for split in packed.manifest.splits.values())
@@ -208,7 +208,9 @@ def test_the_chunks_of_a_text_stay_together(tmp_path):
     where: dict[str, set[str]] = {}
     for split in made.manifest.splits:
         for (key, _), example in made.examples(split).items():
-            whole, _, number = key.rpartition("/")
+            chunk, _, equal = key.partition("#")
+            start, _, number = chunk.rpartition("/")
+            whole = f"{start}#{equal}"
             assert len(example["tokens"]) <= 10
             found.setdefault(whole, {})[int(number)] = example["text"][0].decode()
             where.setdefault(whole, set()).add(split)

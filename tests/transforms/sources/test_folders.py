@@ -93,7 +93,10 @@ def test_labels(tmp_path: pathlib.Path) -> None:
     assert {row[batch.SPLIT] for row in rows.values()} == {None}
     assert filtered == {"extension": 1}
     assert rejects["4.jpg"].reason == Reason.UNLABELLED
-    assert rejects["4.jpg"].detail == "no label: expected LABEL/FILE"
+    assert (
+        rejects["4.jpg"].detail
+        == "no label: expected LABEL/FILE; --unlabelled keep allows records without"
+    )
     status = (tmp_path / "roses/1.jpg").stat()
     row = rows["roses/1.jpg"]
     assert (row[batch.SIZE], row[batch.MTIME]) == (1, status.st_mtime_ns)
@@ -105,7 +108,10 @@ def test_splits(tmp_path: pathlib.Path) -> None:
     rows, rejects, filtered = scan(tmp_path)
     found = {key: (row[batch.SPLIT], row[batch.LABEL]) for key, row in rows.items()}
     assert found == {"Train/roses/1": ("train", "roses"), "valid/roses/2": ("validation", "roses")}
-    assert rejects["test/3"].detail == "no label: expected SPLIT/LABEL/FILE"
+    assert (
+        rejects["test/3"].detail
+        == "no label: expected SPLIT/LABEL/FILE; --unlabelled keep allows records without"
+    )
     assert filtered == {"hidden": 1, "extension": 1}
 
 

@@ -269,7 +269,7 @@ def test_formats(
                 2: ("bad_value", "expected 2 columns, got 1"),
                 3: ("empty", "no text in column 'text'"),
                 4: ("empty", "no text in column 'text'"),
-                5: ("unlabelled", "no label: expected one in column 'label', row 5"),
+                5: ("unlabelled", "no label: expected one in column 'label', row 5; --unlabelled keep allows records without"),
             },
             id="rows without text, without label, of other lengths",
         ),
@@ -831,7 +831,12 @@ def test_folders_by_class(tmp_path: pathlib.Path) -> None:
         "pos/deep/2": ("pos", "nice"),
         "neg/3.txt": ("neg", "bad"),
     }
-    assert read.told == {"4.txt": (Reason.UNLABELLED, "no label: expected LABEL/FILE")}
+    assert read.told == {
+        "4.txt": (
+            Reason.UNLABELLED,
+            "no label: expected LABEL/FILE; --unlabelled keep allows records without",
+        )
+    }
     assert read.filtered == {"extension": 1, "hidden": 1}
     assert read.layout.labelled
     assert not read.layout.presplit

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import Note
@@ -25,7 +26,12 @@ from recordmill.transforms.sources.files.file_stat import (
     StatCache,
     refuse_special,
 )
-from recordmill.transforms.sources.files.references import COLUMNS, Unlabelled, check_unlabelled
+from recordmill.transforms.sources.files.references import (
+    COLUMNS,
+    ROW,
+    Unlabelled,
+    check_unlabelled,
+)
 from recordmill.transforms.sources.row_formats.column_types import as_nullable
 from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
 from recordmill.transforms.sources.row_formats.open_rows import (
@@ -33,7 +39,7 @@ from recordmill.transforms.sources.row_formats.open_rows import (
     open_rows,
     wanted_columns,
 )
-from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
+from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, RowFile, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
@@ -46,6 +52,11 @@ from recordmill.transforms.sources.rows.record_columns import (
     build_records,
     system_columns,
     user_field,
+)
+from recordmill.transforms.sources.rows.repeated_rows import (
+    Conflicts,
+    RepeatedRows,
+    repeated_hashes,
 )
 from recordmill.transforms.sources.rows.unlisted import ListedPaths
 
@@ -84,6 +95,9 @@ class FileList:
       the path (see `normal_path`).
     drop_columns: columns to ignore.
     unlabelled: whether to reject or keep rows without label if there is a label column.
+    conflicts: treatment of rows that have the same key and differ; equal rows count once. None
+      leaves repeated keys to the check of all keys, which refuses them.
+    telling_columns: columns that tell rows of one key apart, such as the times of segments.
     """
 
     path: str
@@ -97,6 +111,8 @@ class FileList:
     input_root: str | None = None
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
+    conflicts: Conflicts | None = None
+    telling_columns: tuple[str, ...] = ()
     _notes: list[Note] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -198,6 +214,7 @@ class FileList:
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
         stats = StatCache(root)
         named = ListedPaths()
+        repeated = self._find_repeated(file, sections, wanted, roles)
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
@@ -213,13 +230,65 @@ class FileList:
                     unlabelled=self.unlabelled,
                 )
                 named.add(map(normal_path, rows.columns[roles.main].drop_null().to_pylist()))
-                kept += 0 if listed.rows is None else len(listed.rows)
                 rejected.update(reject.reason for reject in listed.rejects)
                 first = first or next(iter(listed.rejects), None)
+                if listed.rows is not None:
+                    identities = _identities(
+                        listed.rows[batch.KEY], listed.rows, self.telling_columns
+                    )
+                    kept += len(listed.rows)
+                    listed = _with_rows(listed, repeated.hold(listed.rows, identities))
                 yield listed
+        for decided in repeated.decide():
+            yield _with_rows(decided, decided.rows)
         if not kept:
             raise ConfigError(_no_rows_message(place, root, rejected, first))
         self._notes[:] = named.note(root, place.name)
+
+    def _find_repeated(
+        self,
+        file: RowFile,
+        sections: Sequence[FileSection],
+        wanted: pa.Schema,
+        roles: ColumnRoles,
+    ) -> RepeatedRows:
+        """Look at all keys, and return what holds back the rows of those that repeat."""
+
+        def read() -> Iterator[pa.Array]:
+            for section in sections:
+                for rows in file.read(section, wanted, roles.named()):
+                    keys = _keys(rows, roles)
+                    columns = rows.columns
+                    yield _identities(keys, columns, self.telling_columns).drop_null()
+
+        name = Location.parse(self.path).name
+        if self.conflicts is None:
+            return RepeatedRows(np.zeros(0, np.uint64), conflicts="error", file=name)
+        return RepeatedRows(repeated_hashes(read), conflicts=self.conflicts, file=name)
+
+
+def _keys(rows: Rows, roles: ColumnRoles) -> pa.Array:
+    """Return the key of each row, string[n]; null where there is none."""
+    if roles.key is not None:
+        return system_columns(rows, roles).key
+    paths = rows.columns[roles.main].dictionary_encode()
+    names = [normal_path(path) if path else None for path in paths.dictionary.to_pylist()]
+    return pa.array(names, pa.string()).take(paths.indices)
+
+
+def _identities(keys: pa.Array, rows: pa.RecordBatch, telling: Sequence[str]) -> pa.Array:
+    """Return what tells rows apart, string[n]: the key, and the values of telling columns."""
+    if not telling:
+        return keys
+    values = (rows[name].cast(pa.string()).fill_null("") for name in telling)
+    return pc.binary_join_element_wise(keys, *values, "\x1f")
+
+
+def _with_rows(listed: ListingPart, rows: pa.RecordBatch | None) -> ListingPart:
+    """Return a part with these rows, without the column of row numbers; None for no rows."""
+    if rows is None or not len(rows):
+        return dataclasses.replace(listed, rows=None)
+    return dataclasses.replace(listed, rows=rows.drop_columns([ROW]))
 
 
 def _open(place: Location, row_format: RowFormat) -> RowFile:
@@ -272,13 +341,17 @@ def _resolve_rows(
     pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
     unusable = np.array([isinstance(item, RejectCause) for item in found])[at.to_numpy()]
     schema = pa.schema(
-        [*COLUMNS, *(user_field(columns.schema.field(name)) for name in user_columns)]
+        [
+            *COLUMNS,
+            pa.field(ROW, pa.int64()),
+            *(user_field(columns.schema.field(name)) for name in user_columns),
+        ]
     )
     return build_records(
         rows,
         system,
         roles,
-        source_columns=[path, size, mtime],
+        source_columns=[path, size, mtime, pa.array(rows.numbers, pa.int64())],
         schema=schema,
         unkeyed=[InvalidRows(pathless, no_path, named=False)],
         faults=[InvalidRows(unusable, path_problem)],

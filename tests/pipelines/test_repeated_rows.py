@@ -1,0 +1,129 @@
+"""Rows of a listing that have the same key: equal ones count once, others are decided."""
+
+import json
+
+import numpy as np
+import pytest
+
+from recordmill.transforms.sources.rows import repeated_rows
+from tests.folders import make_picture
+from tests.image_runs import Made, encoders_kept, run
+from tests.video_files import make_film
+
+LINES = [
+    "path,label,note",
+    "1.png,a,x",
+    "2.png,b,",
+    "./1.png,a,x",
+    "3.png,a,",
+    "3.png,b,",
+    "3.png,a,",
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes():
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture
+def listing(tmp_path):
+    for number in range(1, 4):
+        make_picture(tmp_path / f"{number}.png", number)
+    path = tmp_path / "list.csv"
+    path.write_text("\n".join(LINES))
+    return path
+
+
+def made(listing, *argv: object) -> Made:
+    out = listing.parent / "out"
+    fixed = ("--input", listing, "--output", out, "--splits", "train=1", "--overwrite")
+    assert run("images", *fixed, "--max-reject-fraction", 1, *argv) == 0
+    return Made(out)
+
+
+def test_equal_rows_count_once_and_contradicting_ones_are_rejected(listing):
+    dataset = made(listing)
+    assert {row["key"]: row["label"] for row in dataset.index("train")} == {
+        "1.png": "a",
+        "2.png": "b",
+    }
+    inputs = dataset.manifest.ledger.inputs
+    assert (inputs.read, inputs.rejected, inputs.filtered) == (2, 2, 2)
+    lines = (dataset.folder / "rejects.jsonl").read_text().splitlines()
+    assert sorted((one["key"], one["detail"]) for one in map(json.loads, lines)) == [
+        (
+            "3.png",
+            "row 4 has the same key as row 5, but another label: 'a' and 'b'; --conflicts first"
+            " keeps the first row",
+        ),
+        (
+            "3.png",
+            "row 5 has the same key as row 4, but another label: 'b' and 'a'; --conflicts first"
+            " keeps the first row",
+        ),
+    ]
+
+
+def test_the_first_of_contradicting_rows_can_be_kept(listing):
+    dataset = made(listing, "--conflicts", "first")
+    assert {row["key"]: row["label"] for row in dataset.index("train")} == {
+        "1.png": "a",
+        "2.png": "b",
+        "3.png": "a",
+    }
+    inputs = dataset.manifest.ledger.inputs
+    assert (inputs.read, inputs.rejected, inputs.filtered) == (3, 0, 3)
+
+
+def test_contradicting_rows_can_be_an_error(listing, capsys):
+    argv = ("--input", listing, "--output", listing.parent / "out", "--conflicts", "error")
+    assert run("images", *argv) == 2
+    assert "list.csv: row 5 has the same key as row 4, but another label: 'b' and 'a'" in (
+        capsys.readouterr().err
+    )
+
+
+def test_rows_differ_by_any_column(listing):
+    listing.write_text("path,label,note\n1.png,a,x\n1.png,a,y\n2.png,b,\n2.png,b,\n")
+    dataset = made(listing)
+    assert dataset.keys("train") == {"2.png"}
+    assert dataset.rejects == {"1.png": "bad_value"}
+
+
+def test_keys_of_a_column_repeat_as_paths_do(listing):
+    listing.write_text("path,label,id\n1.png,a,k\n2.png,a,k\n3.png,a,l\n3.png,a,m\n")
+    dataset = made(listing, "--key-column", "id")
+    assert dataset.keys("train") == {"l", "m"}
+    assert dataset.rejects == {"k": "bad_value"}
+
+
+def test_arrays_and_videos(tmp_path):
+    np.save(tmp_path / "1.npy", np.zeros(3))
+    (tmp_path / "a.csv").write_text("path\n1.npy\n./1.npy\n")
+    argv = ("--input", tmp_path / "a.csv", "--output", tmp_path / "out", "--splits", "train=1")
+    assert run("arrays", *argv) == 0
+    assert Made(tmp_path / "out").keys("train") == {"1.npy"}
+    make_film(tmp_path / "1.mp4", 8)
+    segments = "path,start,end\n1.mp4,0,0.16\n1.mp4,0.16,0.32\n1.mp4,0,0.16\n"
+    (tmp_path / "v.csv").write_text(segments)
+    argv = ("--input", tmp_path / "v.csv", "--output", tmp_path / "clips", "--clip-frames", 4)
+    times = ("--start-column", "start", "--end-column", "end", "--splits", "train=1")
+    assert run("video", *argv, *times, "--size", 16) == 0
+    assert len(Made(tmp_path / "clips").keys("train")) == 2
+
+
+def test_many_passes_find_the_same(listing, monkeypatch):
+    whole = made(listing).manifest.digest
+    monkeypatch.setattr(repeated_rows, "_MOST_HASHES", 2)
+    assert made(listing).manifest.digest == whole
+
+
+def test_too_many_repeated_rows_are_an_error(listing, monkeypatch, capsys):
+    monkeypatch.setattr(repeated_rows, "_MOST_HELD", 3)
+    argv = ("--input", listing, "--output", listing.parent / "out")
+    assert run("images", *argv) == 2
+    assert "more than 3 rows of list.csv repeat a key, as rows 1 and 3 do: name a column" in (
+        capsys.readouterr().err
+    )

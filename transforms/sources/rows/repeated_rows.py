@@ -1,0 +1,174 @@
+"""Rows of a listing that have the same key: equal ones count once, others contradict each other.
+
+A first look at the keys alone finds those that repeat, by their hashes. Their rows, which are few,
+are held until the end of the listing, where all of them are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.files.references import ROW
+
+Conflicts = Literal["reject", "first", "error"]
+REPEATED = "repeated row"  # filter reason of rows that are equal to an earlier one
+CONFLICTS = "conflicts"  # the option that leaves out later rows
+
+# Two spellings of one path differ in the path alone.
+_OF_THE_FILE = (ROW, batch.PATH, batch.SIZE, batch.MTIME)
+_MOST_HASHES = 1 << 24  # held at a time by the first look
+_MOST_HELD = 100_000  # rows
+
+
+class _HeldRow(NamedTuple):
+    number: int
+    row: pa.RecordBatch
+
+
+def repeated_hashes(read: Callable[[], Iterable[pa.Array]]) -> batch.UInt64Array:
+    """Return the hashes of texts that occur more than once, ascending: uint64[k].
+
+    read: yields string[n], the same ones every time. It is called again if there are many.
+    """
+    passes = 1
+    while True:
+        found = [_repeated_of_pass(read, number, passes) for number in range(passes)]
+        known = [one for one in found if one is not None]
+        if len(known) == passes:
+            return np.concatenate(known)
+        passes *= 4
+
+
+def _repeated_of_pass(
+    read: Callable[[], Iterable[pa.Array]], number: int, passes: int
+) -> batch.UInt64Array | None:
+    """Return the repeated hashes of one of `passes` ranges, None if it has too many hashes."""
+    seen = repeated = np.zeros(0, np.uint64)
+    held: list[batch.UInt64Array] = []
+    count = 0
+
+    def join() -> tuple[batch.UInt64Array, batch.UInt64Array]:
+        values, counts = np.unique(np.concatenate([seen, *held]), return_counts=True)
+        return values, np.union1d(repeated, values[counts > 1])
+
+    for texts in read():
+        hashes = batch.hash_strings(texts)
+        if passes > 1:
+            hashes = hashes[batch.scale(hashes, passes) == number]
+        held.append(hashes)
+        count += len(hashes)
+        if count > _MOST_HASHES:
+            seen, repeated = join()
+            held, count = [], 0
+            if len(seen) > _MOST_HASHES:
+                return None
+    return join()[1]
+
+
+class RepeatedRows:
+    """Holds back the rows whose identity repeats, and decides them at the end of a listing.
+
+    hashes: of the identities that repeat, ascending. file: name of the listing, for messages.
+    """
+
+    def __init__(self, hashes: batch.UInt64Array, *, conflicts: Conflicts, file: str) -> None:
+        self._hashes = hashes
+        self._conflicts = conflicts
+        self._file = file
+        self._held: dict[str, list[_HeldRow]] = {}
+        self._count = 0
+
+    def hold(self, rows: pa.RecordBatch, identities: pa.Array) -> pa.RecordBatch:
+        """Return the rows whose identity does not repeat.
+
+        rows: with the column `__row__`. identities: string[n].
+
+        Raises:
+          ConfigError: too many rows repeat.
+        """
+        if not len(self._hashes):
+            return rows
+        repeated = np.isin(batch.hash_strings(identities), self._hashes)
+        for at in np.flatnonzero(repeated).tolist():
+            held = _HeldRow(rows[ROW][at].as_py(), rows.slice(at, 1))
+            self._held.setdefault(identities[at].as_py(), []).append(held)
+        self._count += int(repeated.sum())
+        if self._count > _MOST_HELD:
+            first = next(same for same in self._held.values() if len(same) > 1)
+            raise ConfigError(
+                f"more than {_MOST_HELD:,} rows of {self._file} repeat a key, as rows"
+                f" {first[0].number} and {first[1].number} do: name a column of unique values with"
+                " --key-column, or remove the repeated rows"
+            )
+        return rows.filter(pa.array(~repeated))
+
+    def decide(self) -> Iterator[ListingPart]:
+        """Yield the rows that were held back and are kept, the rejects and the filtered rows.
+
+        Raises:
+          ConfigError: rows contradict each other, which is an error where asked.
+        """
+        for same in self._held.values():
+            distinct: list[_HeldRow] = []
+            for one in same:
+                if not any(_difference(one, other) is None for other in distinct):
+                    distinct.append(one)
+            filtered = {REPEATED: len(same) - len(distinct)}
+            rejects: list[Reject] = []
+            if len(distinct) > 1 and self._conflicts == "error":
+                raise ConfigError(f"{self._file}: {self._conflict(distinct[1], distinct[0])}")
+            if len(distinct) > 1 and self._conflicts == "reject":
+                first, second, *_ = distinct
+                others = [second, *(first for _ in distinct[1:])]
+                rejects = [
+                    Reject(key_of(one), "read", Reason.BAD_VALUE, self._conflict(one, other))
+                    for one, other in zip(distinct, others, strict=True)
+                ]
+                distinct = []
+            elif len(distinct) > 1:
+                filtered[CONFLICTS] = len(distinct) - 1
+            kept = distinct[0].row if distinct else None
+            there = {reason: count for reason, count in filtered.items() if count}
+            yield ListingPart(rows=kept, rejects=rejects, filtered=there)
+
+    def _conflict(self, one: _HeldRow, other: _HeldRow) -> str:
+        name = _difference(one, other)
+        shown = {batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group"}.get(
+            str(name), f"column {name!r}"
+        )
+        mine, theirs = (row.row[name][0].as_py() for row in (one, other))
+        return (
+            f"row {one.number} has the same key as row {other.number}, but another {shown}:"
+            f" {mine!r} and {theirs!r}; --conflicts first keeps the first row"
+        )
+
+
+def key_of(held: _HeldRow) -> str:
+    """Return the key of a row."""
+    key: str = held.row[batch.KEY][0].as_py()
+    return key
+
+
+def _difference(one: _HeldRow, other: _HeldRow) -> str | None:
+    """Return the first column in which two rows differ, None if they are equal."""
+    names: list[str] = one.row.schema.names
+    for name in names:
+        if name not in _OF_THE_FILE and not _equal(one.row[name], other.row[name]):
+            return name
+    return None
+
+
+def _equal(one: pa.Array, other: pa.Array) -> bool:
+    return one.equals(other) or (
+        pa.types.is_floating(one.type)
+        and bool(pc.all(pc.is_nan(one)).as_py())
+        and bool(pc.all(pc.is_nan(other)).as_py())
+    )
