@@ -26,6 +26,8 @@ from recordmill.transforms.sources.files.folders import (
 )
 from tests.paths import CLOTHING
 
+KEPT = "; --unlabelled keep allows records without"
+
 
 def scan(root: str | pathlib.Path | Location, **options: Any) -> tuple[Any, Any, Any]:
     """({key: row}, {key: reject}, filtered) of a tree, put together from its parts."""
@@ -93,10 +95,7 @@ def test_labels(tmp_path: pathlib.Path) -> None:
     assert {row[batch.SPLIT] for row in rows.values()} == {None}
     assert filtered == {"extension": 1}
     assert rejects["4.jpg"].reason == Reason.UNLABELLED
-    assert (
-        rejects["4.jpg"].detail
-        == "no label: expected LABEL/FILE; --unlabelled keep allows records without"
-    )
+    assert rejects["4.jpg"].detail == f"no label: expected LABEL/FILE{KEPT}"
     status = (tmp_path / "roses/1.jpg").stat()
     row = rows["roses/1.jpg"]
     assert (row[batch.SIZE], row[batch.MTIME]) == (1, status.st_mtime_ns)
@@ -108,10 +107,7 @@ def test_splits(tmp_path: pathlib.Path) -> None:
     rows, rejects, filtered = scan(tmp_path)
     found = {key: (row[batch.SPLIT], row[batch.LABEL]) for key, row in rows.items()}
     assert found == {"Train/roses/1": ("train", "roses"), "valid/roses/2": ("validation", "roses")}
-    assert (
-        rejects["test/3"].detail
-        == "no label: expected SPLIT/LABEL/FILE; --unlabelled keep allows records without"
-    )
+    assert rejects["test/3"].detail == f"no label: expected SPLIT/LABEL/FILE{KEPT}"
     assert filtered == {"hidden": 1, "extension": 1}
 
 

@@ -33,6 +33,8 @@ from tests.paths import SMS
 
 SYSTEM = ["__key__", "__label__", "__group__", "__split__"]
 
+KEPT = "; --unlabelled keep allows records without"
+
 
 class Read:
     """All that comes out of a source, put together."""
@@ -269,7 +271,7 @@ def test_formats(
                 2: ("bad_value", "expected 2 columns, got 1"),
                 3: ("empty", "no text in column 'text'"),
                 4: ("empty", "no text in column 'text'"),
-                5: ("unlabelled", "no label: expected one in column 'label', row 5; --unlabelled keep allows records without"),
+                5: ("unlabelled", f"no label: expected one in column 'label', row 5{KEPT}"),
             },
             id="rows without text, without label, of other lengths",
         ),
@@ -834,7 +836,7 @@ def test_folders_by_class(tmp_path: pathlib.Path) -> None:
     assert read.told == {
         "4.txt": (
             Reason.UNLABELLED,
-            "no label: expected LABEL/FILE; --unlabelled keep allows records without",
+            f"no label: expected LABEL/FILE{KEPT}",
         )
     }
     assert read.filtered == {"extension": 1, "hidden": 1}
