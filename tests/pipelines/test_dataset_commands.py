@@ -1,7 +1,7 @@
 import json
-import re
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any

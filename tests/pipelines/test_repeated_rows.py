@@ -97,6 +97,7 @@ def test_keys_of_a_column_repeat_as_paths_do(listing):
     dataset = made(listing, "--key-column", "id")
     assert dataset.keys("train") == {"l", "m"}
     assert dataset.rejects == {"k": "bad_value"}
+    assert "another path" in (dataset.folder / "rejects.jsonl").read_text()
 
 
 def test_arrays_and_videos(tmp_path):

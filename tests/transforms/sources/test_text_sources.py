@@ -356,7 +356,7 @@ def test_bad_rows(
     read = read_rows(write(tmp_path / name, content), **options)
     assert read.texts == {f"{name}#{number}": text for number, text in texts.items()}
     assert read.told == {
-        f"{name}#{number}": (reason, why if "row " in why[-6:] else f"row {number}: {why}")
+        f"{name}#{number}": (reason, why if why.startswith("no label") else f"row {number}: {why}")
         for number, (reason, why) in rejects.items()
     }
 

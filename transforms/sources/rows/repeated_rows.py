@@ -6,6 +6,7 @@ are held until the end of the listing, where all of them are known.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -22,9 +23,11 @@ Conflicts = Literal["reject", "first", "error"]
 REPEATED = "repeated row"  # filter reason of rows that are equal to an earlier one
 CONFLICTS = "conflicts"  # the option that leaves out later rows
 
-# Two spellings of one path differ in the path alone.
-_OF_THE_FILE = (ROW, batch.PATH, batch.SIZE, batch.MTIME)
+_NOT_COMPARED = (ROW, batch.SIZE, batch.MTIME)
 _MOST_HASHES = 1 << 24  # held at a time by the first look
+_SYSTEM = {
+    batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group", batch.PATH: "path",
+}  # fmt: skip
 _MOST_HELD = 100_000  # rows
 
 
@@ -141,9 +144,7 @@ class RepeatedRows:
 
     def _conflict(self, one: _HeldRow, other: _HeldRow) -> str:
         name = _difference(one, other)
-        shown = {batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group"}.get(
-            str(name), f"column {name!r}"
-        )
+        shown = _SYSTEM.get(str(name), f"column {name!r}")
         mine, theirs = (row.row[name][0].as_py() for row in (one, other))
         return (
             f"row {one.number} has the same key as row {other.number}, but another {shown}:"
@@ -161,7 +162,11 @@ def _difference(one: _HeldRow, other: _HeldRow) -> str | None:
     """Return the first column in which two rows differ, None if they are equal."""
     names: list[str] = one.row.schema.names
     for name in names:
-        if name not in _OF_THE_FILE and not _equal(one.row[name], other.row[name]):
+        if name == batch.PATH:
+            paths = {os.path.normpath(row.row[name][0].as_py()) for row in (one, other)}
+            if len(paths) > 1:
+                return name
+        elif name not in _NOT_COMPARED and not _equal(one.row[name], other.row[name]):
             return name
     return None
 
