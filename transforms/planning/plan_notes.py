@@ -30,7 +30,9 @@ def plan_notes(
     labels: the classes of all records, sorted. left_out: {option: number of records or inputs}.
     series: series that yield no window.
     """
-    if run.windows is not None and survey.counts and (found := series.note(run.windows)):
+    if not survey.counts:
+        return  # nothing is left to remark on
+    if run.windows is not None and (found := series.note(run.windows)):
         yield found
     yield from _unknown_class(labels, run)
     yield from _alike_classes(labels)
