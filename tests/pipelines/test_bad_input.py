@@ -162,7 +162,7 @@ CASES = [
     case(
         "duplicate keys",
         1,
-        "'same' \\(2 times\\)",
+        "row 1 has the same key as row 2, but another path",
         "--input",
         "{tmp}/list.csv",
         *OUT,

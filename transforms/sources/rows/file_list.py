@@ -214,7 +214,8 @@ class FileList:
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
         stats = StatCache(root)
         named = ListedPaths()
-        repeated = self._find_repeated(file, sections, wanted, roles)
+        telling = [name for name in self.telling_columns if name in user_columns]
+        repeated = self._find_repeated(file, sections, wanted, roles, telling)
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
@@ -233,9 +234,7 @@ class FileList:
                 rejected.update(reject.reason for reject in listed.rejects)
                 first = first or next(iter(listed.rejects), None)
                 if listed.rows is not None:
-                    identities = _identities(
-                        listed.rows[batch.KEY], listed.rows, self.telling_columns
-                    )
+                    identities = _identities(listed.rows[batch.KEY], listed.rows, telling)
                     kept += len(listed.rows)
                     listed = _with_rows(listed, repeated.hold(listed.rows, identities))
                 yield listed
@@ -251,6 +250,7 @@ class FileList:
         sections: Sequence[FileSection],
         wanted: pa.Schema,
         roles: ColumnRoles,
+        telling: Sequence[str],
     ) -> RepeatedRows:
         """Look at all keys, and return what holds back the rows of those that repeat."""
 
@@ -259,7 +259,7 @@ class FileList:
                 for rows in file.read(section, wanted, roles.named()):
                     keys = _keys(rows, roles)
                     columns = rows.columns
-                    yield _identities(keys, columns, self.telling_columns).drop_null()
+                    yield _identities(keys, columns, telling).drop_null()
 
         name = Location.parse(self.path).name
         if self.conflicts is None:
@@ -280,7 +280,8 @@ def _identities(keys: pa.Array, rows: pa.RecordBatch, telling: Sequence[str]) ->
     """Return what tells rows apart, string[n]: the key, and the values of telling columns."""
     if not telling:
         return keys
-    values = (rows[name].cast(pa.string()).fill_null("") for name in telling)
+    told = [rows[name] for name in telling if not pa.types.is_nested(rows[name].type)]
+    values = (column.cast(pa.string()).fill_null("") for column in told)
     return pc.binary_join_element_wise(keys, *values, "\x1f")
 
 
