@@ -1,4 +1,4 @@
-"""How a job understood its input: what gives classes, splits, keys and groups."""
+"""Description of an input as a job reads it: the sources of classes, splits, keys and groups."""
 
 from __future__ import annotations
 

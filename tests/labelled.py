@@ -21,7 +21,7 @@ OF_FILES = ("images", "arrays", "video")
 
 
 def write_labelled(root: pathlib.Path, command: str, labels: Sequence[str]) -> pathlib.Path:
-    """Write a record per label; record n has the key `key_of(command, n, labels[n])`."""
+    """Write a record per label."""
     root.mkdir(parents=True, exist_ok=True)
     if command not in OF_FILES:
         rows = [
@@ -43,9 +43,3 @@ def write_labelled(root: pathlib.Path, command: str, labels: Sequence[str]) -> p
             film = (VIDEO / "qcif.mp4").read_bytes() + b"\0" * n
             path.with_suffix(".mp4").write_bytes(film)
     return root
-
-
-def key_of(command: str, number: int, label: str) -> str:
-    """Return the key of a record of `write_labelled`, for data types of files."""
-    extension = {"images": "png", "arrays": "npy", "video": "mp4"}[command]
-    return f"{label}/{number}.{extension}"

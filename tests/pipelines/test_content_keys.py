@@ -141,7 +141,7 @@ def test_equal_rows_are_numbered_and_stay_together(tmp_path):
 
 
 def test_equal_rows_get_their_numbers_by_label(tmp_path):
-    """Which of two contradicting rows is first does not depend on the order of the file."""
+    """Contradicting rows are numbered in the same order, whatever the order of the file."""
     labels = []
     for order in (["x", "y"], ["y", "x"]):
         path = tmp_path / f"{order[0]}.csv"

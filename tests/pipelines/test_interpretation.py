@@ -1,4 +1,4 @@
-"""How a run says, before it starts, what it took its input for; and what its counts reveal."""
+"""The description of the input that a run prints before it starts, and notes on its counts."""
 
 import json
 

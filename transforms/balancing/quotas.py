@@ -160,10 +160,6 @@ def replicate(
         yield batch.set_column(rows.take(pa.array(taken)), batch.COPY, pa.array(copies))
 
 
-def _histogram(ranked: pa.RecordBatch) -> Histogram:
-    return Histogram.of(ranked["label"], np.asarray(ranked["rank"]))
-
-
 def _boundary(ranked: pa.RecordBatch, cuts: Cuts) -> Iterable[tuple[str, pa.RecordBatch]]:
     return boundary_rows(ranked["label"], np.asarray(ranked["rank"]), ranked["key"], cuts)
 
@@ -239,7 +235,7 @@ def find_quotas(
     pending = (
         scan("CountClasses")
         | "RankToCount" >> beam.Map(balance_rows, seed=seed).with_output_types(pa.RecordBatch)
-        | "Histogram" >> beam.Map(_histogram)
+        | "Histogram" >> beam.Map(Histogram.of_ranked)
         | "AddUp" >> beam.CombineGlobally(Histogram.sum).without_defaults()
         | "PendingQuotas" >> beam.Map(pending_quotas, held, balance=balance, target=target)
     )

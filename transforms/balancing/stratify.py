@@ -97,10 +97,6 @@ def _rank_rows(rows: pa.RecordBatch, seed: int) -> pa.RecordBatch:
     return strata_rows(unassigned(rows), grouped=False, seed=seed)
 
 
-def _histogram(ranked: pa.RecordBatch) -> Histogram:
-    return Histogram.of(ranked["label"], np.asarray(ranked["rank"]))
-
-
 def _divide(
     histogram: Histogram, groups: Sequence[pa.RecordBatch], fractions: Fractions, seed: int
 ) -> tuple[dict[str, tuple[RankCut, ...]], GroupDivision]:
@@ -158,7 +154,7 @@ def find_strata(scan: RowScan, *, fractions: Fractions, seed: int, grouped: bool
     histogram = (
         scan("CountStrata")
         | "RankToCountStrata" >> _ranking(_rank_rows, seed)
-        | "StrataHistogram" >> beam.Map(_histogram)
+        | "StrataHistogram" >> beam.Map(Histogram.of_ranked)
         | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum).without_defaults()
     )
     reached = histogram | "StrataCuts" >> beam.Map(split_cuts, fractions=fractions)
@@ -184,7 +180,7 @@ def _find_grouped_strata(scan: RowScan, *, fractions: Fractions, seed: int) -> F
     ranked = counted | "RankSingles" >> _ranking(_rank_singles, seed)
     divided = (
         ranked
-        | "StrataHistogram" >> beam.Map(_histogram)
+        | "StrataHistogram" >> beam.Map(Histogram.of_ranked)
         | "AddUpStrata" >> beam.CombineGlobally(Histogram.sum).without_defaults()
         | "DivideGroups" >> beam.Map(_divide, beam.pvalue.AsList(groups), fractions, seed)
     )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import read_excluded, read_part, write_checked_part
+from recordmill.transforms.staged.listing import read_part, rewrite_part
 from recordmill.transforms.staged.row_reader import SAME
 from recordmill.transforms.staged.spill import Piece
 
@@ -78,20 +78,9 @@ def keep_distinct(
     rows = read_part(part.name, staging=staging)
     distinct = np.ones(len(rows), np.bool_)
     distinct[np.concatenate(dropped)] = False
-    staging.place("distinct").make_dirs()
-    rejects, filtered = read_excluded(part, staging=staging)
-    count = int((~distinct).sum())
-    return write_checked_part(
-        rows.filter(pa.array(distinct)),
-        staging,
-        f"distinct/{part.name.rpartition('/')[2]}",
-        rejects=rejects,
-        filtered={**filtered, OPTION: count},
-        unread=part.unread,
-        invalid=part.invalid,
-        skipped=part.skipped,
-        extra=part.extra,
-    )
+    kept = rows.filter(pa.array(distinct))
+    filtered = {OPTION: len(rows) - len(kept)}
+    return rewrite_part(part, kept, staging, "distinct", filtered=filtered)
 
 
 @dataclasses.dataclass(eq=False)

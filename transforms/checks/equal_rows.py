@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.listing import read_excluded, read_part, write_checked_part
+from recordmill.transforms.staged.listing import read_part, rewrite_part
 
 # Rows of a part, as bytes of `_CANDIDATE`, by the name of the part; or the part itself as JSON.
 Candidates = tuple[str, bytes]
@@ -104,19 +104,7 @@ def write_numbered(
     )
     rows = batch.set_column(rows, batch.KEY, keys)
     rows = batch.set_column(rows, batch.HASH, pa.array(batch.hash_strings(keys)))
-    staging.place("numbered").make_dirs()
-    rejects, filtered = read_excluded(part, staging=staging)
-    return write_checked_part(
-        rows,
-        staging,
-        f"numbered/{part.name.rpartition('/')[2]}",
-        rejects=rejects,
-        filtered=filtered,
-        unread=part.unread,
-        invalid=part.invalid,
-        skipped=part.skipped,
-        extra=part.extra,
-    )
+    return rewrite_part(part, rows, staging, "numbered")
 
 
 @dataclasses.dataclass(eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -18,7 +17,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.rank_cuts import Histogram, RankCut, Threshold, thresholds, within
 from recordmill.transforms.staged.batches import Element, StagedBatch, scan
-from recordmill.transforms.staged.listing import read_excluded, write_checked_part
+from recordmill.transforms.staged.listing import rewrite_part
 
 Cuts = Mapping[str, tuple[RankCut, ...]]
 Ends = Mapping[str, tuple[Threshold, ...]]
@@ -111,7 +110,7 @@ class SelectRecords(beam.PTransform):
         cuts = (
             read(f"Count{name}")
             | ranking(f"RankToCount{name}")
-            | f"Histogram{name}" >> beam.Map(_histogram)
+            | f"Histogram{name}" >> beam.Map(Histogram.of_ranked)
             | f"AddUp{name}" >> beam.CombineGlobally(Histogram.sum).without_defaults()
             | f"Cuts{name}" >> beam.Map(limit_cuts, limit=limit)
         )
@@ -133,10 +132,6 @@ class SelectRecords(beam.PTransform):
             | f"Spread{name}" >> beam.Reshuffle()
             | f"Keep{name}" >> keep.with_output_types(Element)
         )
-
-
-def _histogram(ranked: pa.RecordBatch) -> Histogram:
-    return Histogram.of(ranked["label"], np.asarray(ranked["rank"]))
 
 
 def _ends(cuts: Cuts, met: Ends) -> Ends:
@@ -171,18 +166,5 @@ def _kept(
     part = element.part
     if len(rows) == part.rows:
         return element
-    staging.place(f"selected/{folder}").make_dirs()
-    rejects, before = read_excluded(part, staging=staging)
-    counts: dict[str, Any] = {**before, **filtered}
-    kept = write_checked_part(
-        rows,
-        staging,
-        f"selected/{folder}/{part.name.rpartition('/')[2]}",
-        rejects=rejects,
-        filtered=counts,
-        unread=part.unread,
-        invalid=part.invalid,
-        skipped=part.skipped,
-        extra=part.extra,
-    )
+    kept = rewrite_part(part, rows, staging, f"selected/{folder}", filtered=filtered)
     return dataclasses.replace(element, part=kept, steps=())

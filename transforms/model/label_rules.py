@@ -79,10 +79,7 @@ class LabelRules:
         if self == LabelRules():
             return Selected(rows)
         filtered: Counter[str] = Counter()
-        if self.excluded_keys is not None:
-            known = pc.is_in(rows[batch.KEY], value_set=read_keys(self.excluded_keys))
-            filtered["exclude-keys"] = int(pc.sum(known).as_py() or 0)
-            rows = rows.filter(pc.invert(known))
+        rows, filtered["exclude-keys"] = self.leave_out_keys(rows, rows[batch.KEY])
         codes, names = batch.encode(rows[batch.LABEL])
         new, why = self._outcomes(names)
         if new != names.to_pylist():
@@ -96,6 +93,16 @@ class LabelRules:
         rows = rows if kept.all() else rows.filter(pa.array(kept))
         rows, rejects = self._reject_unknown(rows)
         return Selected(rows, rejects, {name: n for name, n in sorted(filtered.items()) if n})
+
+    def leave_out_keys(self, rows: pa.RecordBatch, keys: pa.Array) -> tuple[pa.RecordBatch, int]:
+        """Return the rows whose keys are not left out, and the number of the others.
+
+        keys: string[n], of the rows.
+        """
+        if self.excluded_keys is None:
+            return rows, 0
+        known = pc.is_in(keys, value_set=read_keys(self.excluded_keys))
+        return rows.filter(pc.invert(known)), int(pc.sum(known).as_py() or 0)
 
     @property
     def _without_label(self) -> str | None:

@@ -51,6 +51,11 @@ class Histogram:
         return cls(tuple(names.to_pylist()), counts[:k])
 
     @classmethod
+    def of_ranked(cls, ranked: pa.RecordBatch) -> Histogram:
+        """Count rows with the columns (label, rank)."""
+        return cls.of(ranked["label"], np.asarray(ranked["rank"]))
+
+    @classmethod
     def sum(cls, parts: Iterable[Histogram]) -> Histogram:
         """Add histograms up; labels are sorted, whatever the order of the parts."""
         kept = [part for part in parts if part.labels]

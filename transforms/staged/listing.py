@@ -6,6 +6,7 @@ import dataclasses
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -189,6 +190,33 @@ def write_checked_part(
     )
     staging.place(f"{name}.json").write_bytes(to_json({"rejects": rejects, "filtered": filtered}))
     return part
+
+
+def rewrite_part(
+    part: StagedPart,
+    rows: pa.RecordBatch,
+    staging: Staging,
+    folder: str,
+    *,
+    filtered: Mapping[str, int] = MappingProxyType({}),
+) -> StagedPart:
+    """Write other rows of a part into a folder of staging; its rejects and counts stay.
+
+    filtered: {option: rows that it excludes}, beside those excluded before.
+    """
+    staging.place(folder).make_dirs()
+    rejects, before = read_excluded(part, staging=staging)
+    return write_checked_part(
+        rows,
+        staging,
+        f"{folder}/{part.name.rpartition('/')[2]}",
+        rejects=rejects,
+        filtered={**before, **filtered},
+        unread=part.unread,
+        invalid=part.invalid,
+        skipped=part.skipped,
+        extra=part.extra,
+    )
 
 
 def make_or_reuse(

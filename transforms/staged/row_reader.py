@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Chunker, Duplicates, RowCheck
-from recordmill.transforms.model.label_rules import LabelRules, read_keys
+from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import (
     ContentKeyedSource,
     Layout,
@@ -78,7 +78,10 @@ class RowReader:
         # Rejects name FILE#ROW, and --exclude-keys names keys, which are then those by content.
         selected = dataclasses.replace(self.rules, excluded_keys=None).apply(rows)
         filtered.update(selected.filtered)
-        rows, filtered["exclude-keys"] = self._without_excluded(selected.rows)
+        rows = selected.rows
+        if self.rules.excluded_keys is not None:
+            keys = self._with_keys(rows)[batch.KEY]
+            rows, filtered["exclude-keys"] = self.rules.leave_out_keys(rows, keys)
         if listed.inputs is None:
             rejects += selected.rejects
         else:
@@ -106,14 +109,6 @@ class RowReader:
             invalid=len(invalid),
             skipped=sum(listed.filtered.values()),
         )
-
-    def _without_excluded(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """Return the rows whose final keys are not left out, and the number of the others."""
-        if self.rules.excluded_keys is None:
-            return rows, 0
-        keys = self._with_keys(rows)[batch.KEY]
-        known = pc.is_in(keys, value_set=read_keys(self.rules.excluded_keys))
-        return rows.filter(pc.invert(known)), int(pc.sum(known).as_py() or 0)
 
     def _chunk(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Cut long records into several, with the keys KEY/0, KEY/1, ..., in one group each."""

@@ -215,7 +215,8 @@ class FileList:
         stats = StatCache(root)
         named = ListedPaths()
         telling = [name for name in self.telling_columns if name in user_columns]
-        repeated = self._find_repeated(file, sections, wanted, roles, telling)
+        keyed = wanted_columns(sorted(roles.named()), telling, column_types)
+        repeated = self._find_repeated(file, sections, keyed, roles, telling)
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None

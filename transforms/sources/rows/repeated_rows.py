@@ -132,7 +132,7 @@ class RepeatedRows:
                 first, second, *_ = distinct
                 others = [second, *(first for _ in distinct[1:])]
                 rejects = [
-                    Reject(key_of(one), "read", Reason.BAD_VALUE, self._conflict(one, other))
+                    Reject(_key_of(one), "read", Reason.BAD_VALUE, self._conflict(one, other))
                     for one, other in zip(distinct, others, strict=True)
                 ]
                 distinct = []
@@ -152,8 +152,7 @@ class RepeatedRows:
         )
 
 
-def key_of(held: _HeldRow) -> str:
-    """Return the key of a row."""
+def _key_of(held: _HeldRow) -> str:
     key: str = held.row[batch.KEY][0].as_py()
     return key
 
