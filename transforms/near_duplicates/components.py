@@ -68,6 +68,34 @@ def components(a: UInt64Array, b: UInt64Array) -> tuple[UInt64Array, UInt64Array
             parents = above
 
 
+def spanning_forest(a: UInt64Array, b: UInt64Array) -> npt.NDArray[np.int64]:
+    """Return the indices of edges that connect what all edges connect, without a circle.
+
+    a, b: uint64[n], the ends of each edge. The indices, int64[m], ascend.
+    """
+    ids, places = np.unique(np.concatenate([a, b]), return_inverse=True)
+    parents = np.arange(len(ids))
+    left, right = places[: len(a)], places[len(a) :]
+    edges = np.arange(len(a))
+    chosen = [edges[:0]]
+    while True:
+        left, right = parents[left], parents[right]
+        apart = np.flatnonzero(left != right)
+        if not len(apart):
+            return np.sort(np.concatenate(chosen))
+        edges, left, right = edges[apart], left[apart], right[apart]
+        low, high = np.minimum(left, right), np.maximum(left, right)
+        order = np.lexsort((low, high))
+        first = order[np.append(True, np.diff(high[order]) > 0)]  # one edge for each larger root
+        chosen.append(edges[first])
+        parents[high[first]] = low[first]
+        while True:
+            above = parents[parents]
+            if np.array_equal(above, parents):
+                break
+            parents = above
+
+
 def edge_rows(a: UInt64Array, b: UInt64Array) -> pa.RecordBatch:
     """Return edges as rows with the columns a and b."""
     return pa.RecordBatch.from_arrays([pa.array(a), pa.array(b)], names=[A, B])
