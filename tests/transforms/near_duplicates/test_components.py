@@ -1,4 +1,4 @@
-"""Components are those of a plain union-find, however the edges are cut, ordered and distributed."""
+"""Components are those of a plain union-find, however edges are cut, ordered and distributed."""
 
 import apache_beam as beam
 import numpy as np
