@@ -17,7 +17,13 @@ from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
-from recordmill.pipelines.interpretation import interpret, name_notes, renames_of, unread_label
+from recordmill.pipelines.interpretation import (
+    interpret,
+    listed_roles,
+    name_notes,
+    renames_of,
+    unread_label,
+)
 from recordmill.pipelines.layout_checks import check_layout, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
@@ -255,7 +261,8 @@ class Job:
         # known yet, only whether there are any.
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
         check_renames(
-            renames_of(config, rows), data_type.encoder.features(records.columns, context)
+            renames_of(config, listed_roles(config, data_type.source, rows)),
+            data_type.encoder.features(records.columns, context),
         )
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
@@ -311,6 +318,7 @@ class Job:
 
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
+        roles = listed_roles(config, data_type.source, rows)
         return RunSpec(
             output=config.output,
             encoder=data_type.encoder,
@@ -320,9 +328,9 @@ class Job:
             shard_bytes=config.shard_size,
             compression=config.compression,
             labels=self._labels(),
-            number_column=unread_label(config, rows),
+            number_column=unread_label(config, roles),
             label_offset=config.label_offset,
-            rename=renames_of(config, rows),
+            rename=renames_of(config, roles),
             max_reject_fraction=config.max_reject_fraction,
             overwrite=config.overwrite,
             workers=config.workers,

@@ -255,6 +255,11 @@ class TextConfig(RowsConfig):
                 f"--balance {self.balance}: balances classes, and packed texts have none: leave"
                 " one of --balance and --pack out"
             )
+        if self.pack is not None and self.label_type in ("int", "float"):
+            raise ConfigError(
+                f"--label-type {self.label_type}: packed texts have no label: leave one of"
+                " --label-type and --pack out"
+            )
         if (self.embeddings is None) == ("embeddings" in self._features):
             raise ConfigError(
                 "expected both --features embeddings and --embeddings FILE, or none of them: the"

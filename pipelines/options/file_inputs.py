@@ -89,7 +89,7 @@ def files_of(
         ]
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "input_root", *names),
+            (*_COLUMNS, *columns, "label_type", "input_root", *names),
             f"applies to listings (CSV, JSONL, Parquet), and --input {inputs} is not one: leave the"
             " option out, or pass the listing as --input",
         )
@@ -113,6 +113,7 @@ def files_of(
             path=one.path,
             format=row_format,
             **{name: getattr(config, name) for name in _COLUMNS},
+            label_type=config.label_type,
             input_root=config.input_root,
             unlabelled=unlabelled,
             finds_split=config.split_from in ("auto", "column"),

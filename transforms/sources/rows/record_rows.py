@@ -36,6 +36,11 @@ from recordmill.transforms.sources.rows.column_roles import (
     find_roles,
     quoted,
 )
+from recordmill.transforms.sources.rows.label_types import (
+    LabelType,
+    number_field,
+    rows_without_number,
+)
 from recordmill.transforms.sources.rows.record_columns import (
     SYSTEM_FIELDS,
     InvalidRows,
@@ -87,6 +92,7 @@ class RecordRows:
     key_column: column of unique record keys, or several with commas between; by default the key is
       a hash of the content.
     drop_columns: columns to ignore.
+    label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """
 
@@ -97,6 +103,7 @@ class RecordRows:
     group_column: str | None = None
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
+    label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     # Columns of the records before the user columns.
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
@@ -123,7 +130,11 @@ class RecordRows:
         return self.key_column is None
 
     def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the keys of rows by their content, string[n]."""
+        """Return keys by content: string[n]. A number to predict does not count, as a class."""
+        if self.label_type in ("int", "float"):
+            names = {name.lower(): name for name in reversed(rows.schema.names)}
+            usual = next((names[name] for name in LABELS if name in names), None)
+            rows = rows.drop_columns([self.label_column or usual])
         return content_keys.content_keys(rows, self.format.value_parser)
 
     @property
@@ -241,8 +252,16 @@ class RecordRows:
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
         """Return the fields of the user columns in the records. Raises ConfigError."""
-        del roles
-        return [user_field(column_types[name].field(name)) for name in user_columns]
+        fields = {name: column_types[name].field(name) for name in user_columns}
+        return [
+            self._number_field(field) if name == roles.target else user_field(field)
+            for name, field in fields.items()
+        ]
+
+    def _number_field(self, field: pa.Field) -> pa.Field:
+        """Return the field of the column of numbers to predict. Raises ConfigError."""
+        where = str(self.input)
+        return number_field(field, self.label_type, unlabelled=self.unlabelled, where=where)
 
     def _refuse_delimiter(self, names: Sequence[str]) -> None:
         """Raise ConfigError if the only column has a delimiter in its name."""
@@ -356,6 +375,8 @@ class RecordRows:
                 split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns))
             )
         source_columns, faults = self._source_columns(rows, roles, file)
+        if roles.target is not None and self.unlabelled == "reject":
+            faults = [*faults, rows_without_number(rows, roles.target)]
         listed = build_records(
             rows,
             system,
