@@ -18,7 +18,8 @@ from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.record_columns import TEXT
-from recordmill.transforms.sources.rows.record_rows import LABELS, RowLayout
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.rows.record_rows import LABELS
 from recordmill.transforms.sources.rows.table_rows import TYPES
 
 _SHOWN = 8  # columns in a line

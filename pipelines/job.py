@@ -28,6 +28,7 @@ from recordmill.pipelines.layout_checks import check_layout, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
+from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.values import show_inputs
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
@@ -48,6 +49,8 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.sources.rows.other_readings import reading_advice
+from recordmill.transforms.sources.rows.record_rows import RecordRows
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
@@ -244,6 +247,14 @@ class Job:
         labels = source.labels if isinstance(source, InformedSource) else None
         return self.labels if labels is None else labels
 
+    def _conflicts(self) -> Conflicts | None:
+        """Return the treatment of rows that have the same key; None if none can, or for chunks."""
+        config, data_type = self.config, self.data_type
+        if not isinstance(data_type.source, RecordRows) or not isinstance(config, RowsConfig):
+            return None
+        decided = config.key_column is not None and data_type.chunker is None
+        return config.conflicts if decided else None
+
     def _balance_target(self) -> Target:
         target = self.config.balance_target
         if not isinstance(target, str):
@@ -277,6 +288,7 @@ class Job:
                 chunker=data_type.chunker,
                 rules=self.rules if data_type.windows is None else self.rules.of_rows,
                 artifacts=artifacts,
+                conflicts=self._conflicts(),
             )
         windowing = None
         if data_type.windows is not None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 
 import apache_beam as beam
 
@@ -16,10 +17,15 @@ from recordmill.transforms.staged.batches import Element, StagedBatch, part_of
 _COUNTERS = RecordCounters("Check")
 
 
-def _incoming(element: Element) -> StagedPart:
-    part = part_of(element)
-    _COUNTERS.add(read=part.rows)
-    return part
+def _incoming(element: Element) -> Iterator[StagedPart]:
+    if isinstance(element, StagedBatch):
+        part = part_of(element)
+        _COUNTERS.add(read=part.rows)
+        yield part
+
+
+def _is_no_batch(element: Element) -> bool:
+    return not isinstance(element, StagedBatch)
 
 
 def _checked(part: StagedPart) -> StagedBatch:
@@ -57,7 +63,8 @@ class Check(beam.PTransform):
         if self.check is None and not drop:
             return batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
         staging, workers = self.run.staging, self.run.workers
-        parts = batches | "Parts" >> beam.Map(_incoming).with_output_types(StagedPart)
+        others = batches | "Others" >> beam.Filter(_is_no_batch).with_output_types(Element)
+        parts = batches | "Parts" >> beam.FlatMap(_incoming).with_output_types(StagedPart)
         if self.check is not None:
             check = functools.partial(
                 check_part, check=self.check, staging=staging, workers=workers
@@ -65,4 +72,5 @@ class Check(beam.PTransform):
             parts |= "CheckRows" >> PrepareParts(check)
         if drop:
             parts |= DropDuplicates(staging)
-        return parts | "Batches" >> beam.Map(_checked).with_output_types(StagedBatch)
+        checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
+        return (checked, others) | "WithOthers" >> beam.Flatten()

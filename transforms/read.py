@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from recordmill.job.staging import Listing, StagedPart
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
+from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
@@ -17,7 +18,7 @@ from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
-from recordmill.transforms.staged.batches import Element, StagedBatch
+from recordmill.transforms.staged.batches import Element, Problem, StagedBatch
 from recordmill.transforms.staged.listing import (
     prepare_output,
     row_layout,
@@ -27,7 +28,9 @@ from recordmill.transforms.staged.listing import (
 from recordmill.transforms.staged.row_reader import RowReader
 
 
-def _batch(part: StagedPart, *, counters: RecordCounters) -> StagedBatch:
+def _batch(part: StagedPart | Problem, *, counters: RecordCounters) -> Element:
+    if isinstance(part, Problem):
+        return part
     rejected = part.rejected + part.unread
     counters.add(read=part.rows + rejected, out=part.rows, rejected=rejected)
     return StagedBatch(part)
@@ -101,9 +104,13 @@ class Read(beam.PTransform):
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
             if keyed_by_content(self.reader.source):
                 parts |= "NumberEqualRows" >> NumberEqualRows(self.run.staging)
+            if self.reader.conflicts is not None:
+                parts |= "DecideRepeatedRows" >> DecideRepeatedRows(
+                    self.run.staging, conflicts=self.reader.conflicts
+                )
         return parts | "Batches" >> beam.Map(
             _batch, counters=RecordCounters("Read")
-        ).with_output_types(StagedBatch)
+        ).with_output_types(Element)
 
 
 class _Stage(beam.DoFn):

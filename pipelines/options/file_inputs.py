@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
@@ -32,13 +31,6 @@ class FilesConfig(DelimitedConfig):
         shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
-    )
-    conflicts: Literal["reject", "first", "error"] = option(
-        "reject",
-        group=MEANING,
-        shapes_bytes=True,
-        help="If rows of a listing have the same key, or path, and differ: reject all of them, keep"
-        " the first, or stop. Equal rows count once.",
     )
     input_root: str | None = option(
         None,

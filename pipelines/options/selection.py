@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import hashlib
 import io
-from typing import Any, get_args
+from typing import Any, Literal
 
 import yaml
 
@@ -14,7 +14,6 @@ from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.labels_file import read_file
-from recordmill.transforms.sources.rows.label_types import LabelType
 
 SELECTION = Group(23, "Labels and selection of records")
 
@@ -29,11 +28,10 @@ _OF_CLASSES = (
 class SelectionConfig:
     """Rules for labels, and the records to keep. They apply before splits are assigned."""
 
-    label_type: LabelType | None = option(
+    label_type: Literal["class", "int", "float", "none"] | None = option(
         None,
         group=SELECTION,
         shapes_bytes=True,
-        choices=get_args(LabelType),
         help="Reading of the label column, of rows or of a listing. class: its values are classes."
         " int, float: it is a number to predict, the feature label; there are no classes. none: it"
         " is a column as any other. Default: class; more than 50 whole numbers, or decimal numbers,"

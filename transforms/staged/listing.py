@@ -31,7 +31,7 @@ SYSTEM = (
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
-    *("strata", "spill"),
+    *("decided", "strata", "spill"),
 )
 
 # The listing of a custom pipeline that passes its own batches.
@@ -198,21 +198,23 @@ def rewrite_part(
     staging: Staging,
     folder: str,
     *,
+    rejects: Sequence[Reject] = (),
     filtered: Mapping[str, int] = MappingProxyType({}),
 ) -> StagedPart:
     """Write other rows of a part into a folder of staging; its rejects and counts stay.
 
-    filtered: {option: rows that it excludes}, beside those excluded before.
+    rejects: of inputs, beside those rejected before. filtered: {option: rows that it excludes},
+    beside those excluded before.
     """
     staging.place(folder).make_dirs()
-    rejects, before = read_excluded(part, staging=staging)
+    earlier, before = read_excluded(part, staging=staging)
     return write_checked_part(
         rows,
         staging,
         f"{folder}/{part.name.rpartition('/')[2]}",
-        rejects=rejects,
+        rejects=[*earlier, *rejects],
         filtered={**before, **filtered},
-        unread=part.unread,
+        unread=part.unread + len(rejects),
         invalid=part.invalid,
         skipped=part.skipped,
         extra=part.extra,

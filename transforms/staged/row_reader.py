@@ -21,6 +21,7 @@ from recordmill.transforms.model.source import (
     RowSource,
     keyed_by_content,
 )
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
     make_or_reuse,
     read_part,
@@ -38,6 +39,8 @@ class RowReader:
     check, duplicates, chunker: applied to the rows; as in `DataType`.
     rules: for the labels and keys of rows.
     artifacts: files given by the user that the chunker needs.
+    conflicts: treatment of rows that have the same key and differ; equal rows count once. None
+      leaves repeated keys to the check of all keys, which refuses them.
     """
 
     source: RowSource
@@ -48,6 +51,7 @@ class RowReader:
     chunker: Chunker | None = None
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    conflicts: Conflicts | None = None
 
     def read(self, part: StagedPart) -> list[StagedPart]:
         """Read a part of the listing, and write its rows and rejects into staging.

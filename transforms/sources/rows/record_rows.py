@@ -48,6 +48,11 @@ from recordmill.transforms.sources.rows.record_columns import (
     system_columns,
     user_field,
 )
+from recordmill.transforms.sources.rows.record_layout import (
+    RowLayout,
+    split_source_of_rows,
+    written_field,
+)
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.rows.row_sections import (
@@ -62,19 +67,6 @@ from recordmill.transforms.sources.rows.row_sections import (
 
 BLANK = "blank"  # filter reason of rows that hold only delimiters
 LABELS = ("label", "class", "category", "target")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RowLayout(Layout):
-    """Layout of the records, and how to read them from the files.
-
-    roles: of the columns of the files. written: types of the user columns in the files. kept: cache
-    of the rows that were read to infer the layout, if any.
-    """
-
-    roles: ColumnRoles
-    written: pa.Schema
-    kept: RowCache | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -182,13 +174,15 @@ class RecordRows:
         fields = self._user_fields(user_columns, column_types, roles)
         self._note_text_columns(fields, column_types)
         return RowLayout(
-            columns=pa.schema([*self._leading_fields, *fields]),
+            columns=pa.schema([*self._leading_fields, *_place_fields(roles), *fields]),
             labelled=roles.label is not None,
             grouped=roles.group is not None,
-            split_source=self._split_source(roles),
+            split_source=split_source_of_rows(
+                Inputs.of(self.input), roles, self._rows.split_source
+            ),
             roles=roles,
             written=pa.schema(
-                [_written(field, header or column_types, column_types) for field in fields]
+                [written_field(field, header or column_types, column_types) for field in fields]
             ),
             kept=kept,
         )
@@ -225,24 +219,6 @@ class RecordRows:
             labels=LABELS,
             splits=SPLITS if by_column else (),
         )
-
-    def _split_source(self, roles: ColumnRoles) -> str | None:
-        """Return what names the splits, for messages. Raises ConfigError."""
-        inputs = Inputs.of(self.input)
-        by_path = self._rows.split_source
-        if roles.split is None:
-            if inputs.split_from == "column":
-                raise ConfigError(
-                    f"--split-from column: found no column 'split' in {inputs}; name it with"
-                    " --split-column"
-                )
-            return by_path
-        if any(one.split for one in inputs.paths):
-            raise ConfigError(
-                f"both {by_path} and the column {roles.split!r} name splits: pass --split-from"
-                " none to ignore the column, or leave the names of splits out of --input"
-            )
-        return f"the column {roles.split!r}"
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         """Return the roles of the columns. Raises ConfigError."""
@@ -375,6 +351,8 @@ class RecordRows:
                 split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns))
             )
         source_columns, faults = self._source_columns(rows, roles, file)
+        if roles.key is not None:
+            source_columns = [*source_columns, numbered_keys(file, rows.numbers)]
         if roles.target is not None and self.unlabelled == "reject":
             faults = [*faults, rows_without_number(rows, roles.target)]
         listed = build_records(
@@ -390,8 +368,6 @@ class RecordRows:
         return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})
 
 
-def _written(field: pa.Field, header: ColumnTypes, column_types: ColumnTypes) -> pa.Field:
-    """Return the field to read for a user column: text if its type is not the inferred one."""
-    found = column_types[field.name].field(field.name)
-    is_text = not header[field.name].types and found.type != field.type
-    return pa.field(field.name, pa.string()) if is_text else found
+def _place_fields(roles: ColumnRoles) -> list[pa.Field]:
+    """Return the column FILE#ROW of rows that have keys of their own."""
+    return [] if roles.key is None else [pa.field(batch.PLACE, pa.string(), False)]
