@@ -8,6 +8,7 @@ from typing import Self
 import apache_beam as beam
 import pyarrow as pa
 
+from recordmill.errors import ConfigError
 from recordmill.job.staging import Listing, StagedPart
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
 from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
@@ -113,6 +114,25 @@ class Read(beam.PTransform):
         ).with_output_types(Element)
 
 
+def _check_keys(rows: pa.RecordBatch) -> None:
+    """Raise ConfigError for a batch of a custom pipeline without keys."""
+    names = rows.schema.names
+    if batch.KEY not in names:
+        got = f"the columns {', '.join(names)}" if names else "no columns"
+        raise ConfigError(
+            f"StageBatches: expected batches with a column {batch.KEY}, a unique string for each"
+            f" record, got {got}"
+        )
+    kind = rows.schema.field(batch.KEY).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise ConfigError(
+            f"StageBatches: expected strings in the column {batch.KEY}, got {kind}: cast it with"
+            f" .cast(pa.string())"
+        )
+    if rows[batch.KEY].null_count:
+        raise ConfigError(f"StageBatches: {rows[batch.KEY].null_count} records have no {batch.KEY}")
+
+
 class _Stage(beam.DoFn):
     def __init__(self, run: RunSpec) -> None:
         self._run = run
@@ -122,6 +142,7 @@ class _Stage(beam.DoFn):
         prepare_output(self._run.staging, overwrite=self._run.overwrite)
 
     def process(self, rows: pa.RecordBatch) -> Iterator[StagedBatch]:
+        _check_keys(rows)
         part = stage_batch(batch.complete(rows), self._run.staging)
         self._counters.add(read=len(rows), out=len(rows))
         yield StagedBatch(part)
@@ -134,6 +155,7 @@ class StageBatches(beam.PTransform):
     Batches have a column `__key__` (string, unique) and the columns that the encoder reads, and may
     have `__label__`, `__group__` and `__split__`. All batches must have the same columns. Each
     batch is written to the staging folder, so that memory does not grow with the number of batches.
+    A batch without keys, or with other keys than strings, raises ConfigError.
     """
 
     run: RunSpec
