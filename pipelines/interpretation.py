@@ -31,11 +31,16 @@ _GROUPS = re.compile(
 
 
 def interpret(
-    config: CommonConfig, data_type: DataType, listing: Listing, layout: Layout
+    config: CommonConfig,
+    data_type: DataType,
+    listing: Listing,
+    layout: Layout,
+    counts: Mapping[str, int],
 ) -> Mapping[str, str]:
     """Return {part: what the job took it from}, in the order to show it.
 
-    layout: of the rows of the listing, not of windows.
+    layout: of the rows of the listing, not of windows. counts: {class: number of records}, empty if
+    they are not known yet.
     """
     roles = layout.roles if isinstance(layout, RowLayout) else None
     listed = listed_roles(config, data_type.source, layout)
@@ -44,7 +49,7 @@ def interpret(
     files = "" if isinstance(data_type.source, RowSource) else f", {listing.rows:,} files"
     facts = {
         "data": f"{data_type.name}, {config.inputs}{files}",
-        "classes": _classes(config, listed, layout, columns),
+        "classes": _classes(config, listed, layout, columns) + _sizes(counts),
         "splits": _splits(config, layout),
     }
     if roles is not None:
@@ -128,6 +133,24 @@ def _classes(
         return f"the column {roles.label!r}"
     return {"top": "the top folders", "parent": "the folders around the files"}.get(
         config.label_from, f"--label-from {config.label_from}"
+    )
+
+
+def class_range(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Return the smallest and the largest class; of equal ones the first by name."""
+    names = sorted(counts)
+    return min(names, key=counts.__getitem__), max(names, key=counts.__getitem__)
+
+
+def _sizes(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return ""
+    smallest, largest = class_range(counts)
+    if len(counts) == 1:
+        return f"; 1 class, {smallest!r} ({counts[smallest]:,})"
+    return (
+        f"; {len(counts)} classes, the smallest {smallest!r} ({counts[smallest]:,}), the largest"
+        f" {largest!r} ({counts[largest]:,})"
     )
 
 

@@ -51,7 +51,7 @@ from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.sources.rows.other_readings import reading_advice
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
-from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
+from recordmill.transforms.staged.listing import class_counts, read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.window_tasks import Windowing
@@ -70,6 +70,7 @@ class JobOutcome:
     resumed: whether this run finished the publishing of an interrupted one.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
     notes: on the input and the dataset, as they stand in its manifest.
+    interpretation: how the input was understood.
     """
 
     status: Status
@@ -78,6 +79,7 @@ class JobOutcome:
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()
     notes: tuple[Note, ...] = ()
+    interpretation: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Job:
@@ -196,7 +198,8 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
-        self._interpretation = interpret(self.config, self.data_type, listing, layout)
+        counts = {} if isinstance(source, RowSource) else class_counts(listing, self.staging)
+        self._interpretation = interpret(self.config, self.data_type, listing, layout, counts)
         self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
         windows = self.data_type.windows
@@ -211,19 +214,24 @@ class Job:
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
+        outcome = JobOutcome(
+            status="planned",
+            plan=plan,
+            rejects=rejects,
+            notes=notes,
+            interpretation=self._interpretation,
+        )
         if verdict is not None:
             if advice := reading_advice(self.data_type.source, rejects):
                 verdict = dataclasses.replace(verdict, message=f"{verdict.message}; {advice}")
-            return JobOutcome(
-                status="refused", verdict=verdict, plan=plan, rejects=rejects, notes=notes
-            )
+            return dataclasses.replace(outcome, status="refused", verdict=verdict)
         if self.schema_request.infers:
             self.schema_request.keep_schema(self.staging)
             self.staging.sweep()
             return JobOutcome(status="inferred", notes=notes)
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
-        return JobOutcome(status=status, plan=plan, rejects=rejects, notes=notes)
+        return dataclasses.replace(outcome, status=status)
 
     def _layout(self, listing: Listing) -> Layout:
         """Return the layout of the rows, as they were listed or as workers will read them."""

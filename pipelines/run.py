@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from recordmill.job import lock
 from recordmill.job.staging import FOLDER
 from recordmill.pipelines.job import Job, JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.plan_json import plan_json
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
 from recordmill.processes.pool import kill_shared_pool, process_count
@@ -84,7 +86,10 @@ def run(
 
             for note in outcome.notes:
                 print(f"{prog}: note: {clean(note)}", file=sys.stderr)
-        _print_outcome(outcome, job, seconds=time.monotonic() - started)
+        if not config.json:
+            _print_outcome(outcome, job, seconds=time.monotonic() - started)
+    if config.json:
+        print(json.dumps(plan_json(outcome), indent=2, ensure_ascii=False))
     if outcome.status == "detached" and on_flink is not None:
         # Printed with --quiet too, because scripts read it.
         print(f"submitted to {on_flink.url}: job {on_flink.id}")

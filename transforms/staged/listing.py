@@ -129,6 +129,16 @@ def row_layout(source: RowSource, listing: Listing, staging: Staging) -> Layout:
     return source.layout(parts, keep)
 
 
+def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
+    """Return {class: number of rows} of a listing."""
+    counts: Counter[str] = Counter()
+    for part in listing.parts:
+        codes, names = batch.encode(read_part(part.name, staging=staging, columns=[batch.LABEL])[0])
+        numbers = np.bincount(codes[codes >= 0], minlength=len(names))
+        counts.update(dict(zip(names.to_pylist(), numbers.tolist(), strict=True)))
+    return dict(counts)
+
+
 def prepare_output(staging: Staging, *, overwrite: bool) -> None:
     """Check that a dataset can be written to the output, before anything is staged.
 
