@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
 from recordmill.transforms.model.label_rules import LabelRules, are_integers
 
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MANY_NUMBERS = 50  # integers that a column of classes may have
 
 
@@ -85,16 +87,26 @@ def unknown_labels(
     ]
 
 
-def too_many_numbers(labels: Sequence[str], column: str | None) -> list[str]:
-    """Return a sentence if classes are so many integers that their column may be a target.
+def numbers_as_classes(
+    labels: Sequence[str], column: str | None, *, windows: bool = False
+) -> list[str]:
+    """Return a sentence if classes are decimals, or so many integers that they may be a target.
 
-    column: the label column, if no option says how to read it.
+    column: the label column, if no option says how to read it. windows: the records are windows,
+    whose label cannot be a number.
     """
-    if column is None or len(labels) <= _MANY_NUMBERS or not are_integers(labels):
+    if column is None or not labels:
         return []
+    if are_integers(labels):
+        kind, name, few = "whole numbers", "int", len(labels) <= _MANY_NUMBERS
+    else:
+        kind, name, few = "decimal numbers", "float", not all(map(_NUMBER.fullmatch, labels))
+    if few:
+        return []
+    other = "none makes a channel" if windows else f"{name} makes a number feature"
     return [
-        f"the column {column!r} has {len(labels)} classes, all of them whole numbers: --label-type"
-        " int makes a number feature of the column, --label-type class keeps the classes"
+        f"the column {column!r} has {len(labels)} classes, all of them {kind}: --label-type"
+        f" {other} of the column, --label-type class keeps the classes"
     ]
 
 
