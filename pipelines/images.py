@@ -67,6 +67,13 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         shapes_bytes=True,
         help="Encoding of the images; raw is the bytes of the pixel array, for tf.io.decode_raw.",
     )
+    depth: Literal["auto", "8", "16"] = option(
+        "auto",
+        group=IMAGES,
+        shapes_bytes=True,
+        help="Bits per channel of every image; 16 needs --image-format png or raw. auto is 8, with"
+        " a note if images have more.",
+    )
     quality: int = option(
         _DEFAULT.quality, group=IMAGES, shapes_bytes=True, help="JPEG quality, 1 to 95."
     )
@@ -75,7 +82,8 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         group=IMAGES,
         shapes_bytes=True,
         help="Write raw pixels as float32. unit: in [0, 1]. signed: in [-1, 1]. imagenet:"
-        " standardized by ImageNet's mean and standard deviation. none: uint8.",
+        " standardized by ImageNet's mean and standard deviation. none: uint8, or uint16 with"
+        " --depth 16.",
     )
     intensity_window: tuple[float, float] | None = option(
         None,

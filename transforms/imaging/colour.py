@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import io
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageCms
 
 from recordmill.errors import Reason, RecordError
@@ -46,8 +48,9 @@ def to_resampling_mode(
         RecordError: UNSUPPORTED, the pixels have no 8-bit equivalent.
     """
     mode = image.mode
-    if window is not None and (mode in ("L", "I", "F") or mode.startswith("I;16")):
-        return _windowed(image, *window)
+    if window is not None and is_gray(mode):
+        levels = np.rint(windowed_levels(image, *window) * 255)
+        return Image.fromarray(levels.astype(np.uint8))
     has_transparency = "transparency" in image.info
     if mode in _PLAIN:
         return image.convert({"L": "LA", "RGB": "RGBA"}[mode]) if has_transparency else image
@@ -138,15 +141,23 @@ def _lab_to_srgb() -> ImageCms.ImageCmsTransform:
     return ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
 
 
-def _windowed(image: Image.Image, low: float, high: float) -> Image.Image:
-    """Map the intensities of a gray image from low to high to 0 to 255, linearly; NaN is black."""
+def is_gray(mode: str) -> bool:
+    """Return whether a mode of Pillow has one channel of intensities, and no alpha."""
+    return mode in ("L", "I", "F") or mode.startswith("I;16")
+
+
+def windowed_levels(image: Image.Image, low: float, high: float) -> npt.NDArray[np.float64]:
+    """Map the intensities of a gray image from low to high to 0 to 1, linearly; NaN is black."""
     values = np.nan_to_num(np.asarray(image, np.float64), nan=low)
-    levels = np.clip((values - low) / (high - low), 0, 1)
-    return Image.fromarray(np.rint(levels * 255).astype(np.uint8))
+    return np.clip((values - low) / (high - low), 0, 1)
 
 
-def _from_16_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit gray to 8 bits; Pillow would clip it."""
+def gray_levels(image: Image.Image) -> tuple[npt.NDArray[Any], int]:
+    """Return the integers of a gray image of up to 16 bits, and the one that is white.
+
+    Raises:
+        RecordError: UNSUPPORTED, they are not from 0 to 65535.
+    """
     values = np.asarray(image)
     low, high = values.min(), values.max()
     tags = getattr(image, "tag_v2", {})
@@ -157,6 +168,12 @@ def _from_16_bits(image: Image.Image) -> Image.Image:
             f"integer pixels from {low} to {high}: expected 0 to {_FULL_SCALE};"
             " --intensity-window LOW:HIGH maps a range to 8 bits",
         )
+    return values, full
+
+
+def _from_16_bits(image: Image.Image) -> Image.Image:
+    """Scale 16-bit gray to 8 bits; Pillow would clip it."""
+    values, full = gray_levels(image)
     gray = Image.fromarray(((values.astype(np.uint32) * 255 + full // 2) // full).astype(np.uint8))
     key = image.info.get("transparency")
     if key is None:

@@ -38,6 +38,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal_of
 from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_part
+from recordmill.transforms.writing.depth_notes import depth_notes
 
 
 def close_ledger(
@@ -157,7 +158,8 @@ def publish_dataset(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> 
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
-    if verdict is None and (message := first_failing(box_notes(infos), run.fail_on)):
+    notes = (*depth_notes(infos), *box_notes(infos))
+    if verdict is None and (message := first_failing(notes, run.fail_on)):
         verdict = Verdict(message)
     if verdict is not None:
         staging.write_verdict(verdict)
@@ -215,7 +217,7 @@ def build_manifest(
         encoders=run.encoder_versions,
         files={name: file_info(content) for name, content in files.items()},
         fill_rates=_fill_rates(infos),
-        notes=(*plan.notes, *box_notes(infos), *tfds.notes),
+        notes=(*plan.notes, *depth_notes(infos), *box_notes(infos), *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
 

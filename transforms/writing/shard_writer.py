@@ -24,7 +24,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import Reject, RunError, unlike_submitter
 from recordmill.format import shard_index
-from recordmill.format.ledger import add_dropped
+from recordmill.format.ledger import Reduced, add_dropped
 from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
@@ -39,11 +39,9 @@ from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
 
 
 class _TaskBudget:
-    """Limits the tasks that the writers of a process have in flight, and the bytes of their
-    results.
+    """Limits the tasks in flight of all writers of a process, and the bytes of their results.
 
-    As many tasks as there are encoder processes are always allowed, and so is the first task of a
-    writer, so that no writer waits for another.
+    One task per encoder process and the first of each writer are allowed: no writer waits for one.
     """
 
     def __init__(self) -> None:
@@ -148,6 +146,7 @@ class _ShardOutcome:
         self.filled: tuple[int, int] | None = None
         self.objects: tuple[int, int] | None = None
         self.dropped_objects: dict[str, tuple[int, str]] = {}
+        self.reduced = Reduced()
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:
@@ -156,6 +155,7 @@ class _ShardOutcome:
         self.filled = _added(self.filled, chunk.filled)
         self.objects = _added(self.objects, chunk.objects)
         self.dropped_objects = add_dropped(self.dropped_objects, chunk.dropped_objects)
+        self.reduced = self.reduced.plus(chunk.reduced)
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
         self.rejects += chunk.rejects
@@ -339,6 +339,7 @@ class ShardWriter:
             filled=outcome.filled,
             objects=outcome.objects,
             dropped_objects=outcome.dropped_objects,
+            reduced=outcome.reduced,
         )
 
 
