@@ -35,6 +35,16 @@ _BITS_PER_SAMPLE, _PLANAR_CONFIGURATION = 258, 284
 _SEPARATE = 2  # planes of one channel each
 
 _NATIVE = "L" if sys.byteorder == "little" else "B"
+# Pillow's names of numbers in the byte order of the machine, by those of other orders.
+_NATIVE_MODES = {
+    "F;32F": "F;32NF",
+    "F;32BF": "F;32NF",
+    "I;16S": "I;16NS",
+    "I;16BS": "I;16NS",
+    "I;32B": "I;32N",
+    "I;32S": "I;32NS",
+    "I;32BS": "I;32NS",
+}
 _HIGH = {"L": "L", "B": "B", "N": _NATIVE}  # Pillow's names of byte orders
 _LOW = {"L": "B", "B": "L", "N": "B" if _NATIVE == "L" else "L"}
 
@@ -110,11 +120,20 @@ def to_16_bits(
     return None
 
 
-def read_planes(image: ImageFile) -> None:
-    """Let Pillow read a TIFF with 16-bit planes, whose bytes it would take for 8-bit pixels."""
+def correct_raw_modes(image: ImageFile) -> None:
+    """Correct what Pillow takes the bytes of a TIFF for, before it is loaded.
+
+    Separate planes of 16 bits are taken for 8-bit pixels. Compressed numbers of 32 bits are taken
+    to have the byte order of the file, but libtiff returns them in that of the machine.
+    """
     if not isinstance(image, TiffImageFile) or not image.tile:
         return
-    if _is_separate(image) and _tiff_bits(image) == 16 and image.tile[0].codec_name == "raw":
+    if image.tile[0].codec_name != "raw":
+        native = _NATIVE_MODES.get(_raw_mode(image))
+        if native is not None:
+            args: Any = image.tile[0].args
+            image.tile = [image.tile[0]._replace(args=(native, *args[1:]))]
+    elif _is_separate(image) and _tiff_bits(image) == 16:
         _set_raw_modes(image, _byte_order(image))
 
 

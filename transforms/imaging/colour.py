@@ -64,9 +64,13 @@ def to_resampling_mode(
         return _lab_to_srgb().apply(image)
     if mode == "I" or mode.startswith("I;16"):
         return _from_16_bits(image)
-    kind = "floating point" if mode == "F" else mode
-    hint = "; --intensity-window LOW:HIGH maps a range to 8 bits" if mode == "F" else ""
-    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {kind} have no 8-bit equivalent{hint}")
+    if mode == "F":
+        raise RecordError(
+            Reason.UNSUPPORTED,
+            "the pixels are floating point, which has no range of its own; --intensity-window"
+            " LOW:HIGH maps a range to black and white",
+        )
+    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {mode} have no 8-bit equivalent")
 
 
 def to_mode(
@@ -148,12 +152,14 @@ def is_gray(mode: str) -> bool:
 
 def windowed_levels(image: Image.Image, low: float, high: float) -> npt.NDArray[np.float64]:
     """Map the intensities of a gray image from low to high to 0 to 1, linearly; NaN is black."""
-    values = np.nan_to_num(np.asarray(image, np.float64), nan=low)
-    return np.clip((values - low) / (high - low), 0, 1)
+    with np.errstate(invalid="ignore"):  # of signalling NaN
+        values = np.nan_to_num(np.asarray(image, np.float64), nan=low)
+    levels = np.clip((values - low) / (high - low), 0, 1)
+    return 1 - levels if _has_white_zero(image) else levels
 
 
 def gray_levels(image: Image.Image) -> tuple[npt.NDArray[Any], int]:
-    """Return the integers of a gray image of up to 16 bits, and the one that is white.
+    """Return the integers of a gray image of up to 16 bits, 0 for black, and the one that is white.
 
     Raises:
         RecordError: UNSUPPORTED, they are not from 0 to 65535.
@@ -166,9 +172,15 @@ def gray_levels(image: Image.Image) -> tuple[npt.NDArray[Any], int]:
         raise RecordError(
             Reason.UNSUPPORTED,
             f"integer pixels from {low} to {high}: expected 0 to {_FULL_SCALE};"
-            " --intensity-window LOW:HIGH maps a range to 8 bits",
+            " --intensity-window LOW:HIGH maps a range to black and white",
         )
-    return values, full
+    return full - values if _has_white_zero(image) else values, full
+
+
+def _has_white_zero(image: Image.Image) -> bool:
+    """Return whether 0 is white in a TIFF; Pillow inverts such pixels only if they have 8 bits."""
+    tags = getattr(image, "tag_v2", {})
+    return image.mode != "L" and tags.get(262) == 0  # TIFF's PhotometricInterpretation
 
 
 def _from_16_bits(image: Image.Image) -> Image.Image:

@@ -27,8 +27,8 @@ from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transfor
 from recordmill.transforms.imaging.augment import AnyImage, augment
 from recordmill.transforms.imaging.bit_depth import (
     PNG_BIT_DEPTH,
+    correct_raw_modes,
     highest_level,
-    read_planes,
     stored_bits,
     to_16_bits,
 )
@@ -345,7 +345,7 @@ def _load(image: ImageFile, options: ImageOptions) -> None:
         # A gray frame of a GIF keeps the palette of the other frames, and Pillow 12 applies it.
         image.palette = None
     try:
-        read_planes(image)
+        correct_raw_modes(image)
         image.load()
     except DECODE_ERRORS as error:
         raise decode_error(format_name(image), error, options) from error

@@ -280,3 +280,45 @@ def test_integers_beyond_16_bits_are_rejected():
     error = reject(tiff(pixels, kind=2), raw(mode="gray"))
     assert error.reason == Reason.UNSUPPORTED
     assert "--intensity-window LOW:HIGH" in error.detail
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("deflate", [False, True])
+def test_numbers_of_both_byte_orders(order, deflate):
+    pixels = waves(channels=1)
+    whole, floats = raw(mode="gray"), raw(mode="gray", intensity_window=(0, 1))
+    for stored, kind, options, expected in (
+        ((pixels // 2).astype(np.int16), 2, whole, pixels // 2),
+        (pixels.astype(np.int32), 2, whole, pixels),
+        ((pixels / 65535).astype(np.float32), 3, floats, pixels),
+    ):
+        data = tiff(stored, kind=kind, order=order, deflate=deflate)
+        assert (read(data, options) == expected).all()
+
+
+def test_tiff_in_which_0_is_white_is_inverted():
+    pixels = waves(channels=1)
+    data = tiff(65535 - pixels, photometric=0)
+    assert (read(data, raw(mode="gray")) == pixels).all()
+    assert (read(data, raw(mode="gray", intensity_window=(0, 65535))) == pixels).all()
+    shallow = process(data, ImageOptions(image_format="raw", mode="gray"))
+    assert (np.frombuffer(shallow.data, np.uint8) == np.rint(pixels / 257).ravel()).all()
+
+
+def test_types_of_tiff_that_pillow_cannot_open_are_named():
+    floats = waves(channels=1) / 65535
+    advice = (
+        "; Pillow reads only 32-bit floating point in 1 channel: convert the file to that, and use"
+        " --intensity-window LOW:HIGH"
+    )
+    cases = {
+        "64-bit floating point in 1 channel" + advice: tiff(floats, kind=3),
+        "16-bit floating point in 1 channel" + advice: tiff(floats.astype(np.float16), kind=3),
+        "32-bit floating point in 3 channels" + advice: tiff(waves().astype(np.float32), kind=3),
+        "32-bit integers in 3 channels, which Pillow cannot read": tiff(waves().astype(np.uint32)),
+        "16-bit integers in 5 channels, which Pillow cannot read": tiff(waves(channels=5), extra=0),
+    }
+    for text, data in cases.items():
+        error = reject(data)
+        assert (error.reason, error.detail) == (Reason.UNSUPPORTED, f"a TIFF of {text}")
+    assert reject(tiff(floats, kind=99)).reason == Reason.CORRUPT
