@@ -85,15 +85,16 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         " standardized by ImageNet's mean and standard deviation. none: uint8, or uint16 with"
         " --depth 16.",
     )
-    intensity_window: tuple[float, float] | None = option(
+    intensity_window: tuple[float, float] | Literal["image"] | None = option(
         None,
         group=IMAGES,
         shapes_bytes=True,
-        parse=values.bounds,
-        show=values.show_bounds,
+        parse=values.intensity_window,
+        show=values.show_intensity_window,
         metavar="LOW:HIGH",
         help="Map these intensities of gray images to black and white, for medical and scientific"
-        " images of 16 bits or floating point. Default: the full range of the type.",
+        " images of 16 bits or floating point; image takes the lowest and highest of each image."
+        " Default: the full range of the type.",
     )
     one_hot_label: bool = option(
         False,

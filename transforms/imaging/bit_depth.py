@@ -27,6 +27,7 @@ from recordmill.transforms.imaging.colour import (
     windowed_levels,
 )
 from recordmill.transforms.imaging.image16 import TOP, Image16, Pixels16
+from recordmill.transforms.imaging.image_options import IntensityWindow
 
 PNG_BIT_DEPTH = 24  # offset of the bits per channel in a PNG
 
@@ -87,7 +88,7 @@ def highest_level(image: Image.Image) -> int:
 
 
 def to_16_bits(
-    image: ImageFile, data: bytes, window: tuple[float, float] | None = None
+    image: ImageFile, data: bytes, window: IntensityWindow | None = None
 ) -> Image16 | None:
     """Return the pixels of a loaded image with 16 bits, at the size at which it was loaded.
 
@@ -95,7 +96,7 @@ def to_16_bits(
     with 8 bits.
 
     data: content of the file.
-    window: intensities of gray images that become black and white.
+    window: as for `to_resampling_mode`.
 
     Raises:
         RecordError: UNSUPPORTED, the pixels are not from 0 to 65535.
@@ -104,7 +105,7 @@ def to_16_bits(
     if profile and srgb_transform(profile, "L" if is_gray(image.mode) else "RGB"):
         return None
     if window is not None and is_gray(image.mode):
-        levels = windowed_levels(image, *window)
+        levels = windowed_levels(image, window)
         return Image16(np.rint(levels * TOP).astype(np.uint16)[..., None])
     if image.mode == "I" or image.mode.startswith("I;16"):
         return _gray(image)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from PIL import Image, ImageCms
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.imaging.image_options import ColorMode
+from recordmill.transforms.imaging.image_options import ColorMode, IntensityWindow
 
 PILLOW_MODES: dict[ColorMode, str] = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
 
@@ -37,19 +37,18 @@ _SAME = 2  # levels: the greatest difference between common profiles of sRGB
 _FULL_SCALE = (1 << 16) - 1
 
 
-def to_resampling_mode(
-    image: Image.Image, window: tuple[float, float] | None = None
-) -> Image.Image:
+def to_resampling_mode(image: Image.Image, window: IntensityWindow | None = None) -> Image.Image:
     """Return the loaded image in mode L, LA, RGB, RGBA or CMYK.
 
-    window: intensities of gray images that become black and white; None takes the full range.
+    window: intensities of gray images that become black and white; `image` takes the lowest and
+        the highest of the image, and None the full range of the type.
 
     Raises:
         RecordError: UNSUPPORTED, the pixels have no 8-bit equivalent.
     """
     mode = image.mode
     if window is not None and is_gray(mode):
-        levels = np.rint(windowed_levels(image, *window) * 255)
+        levels = np.rint(windowed_levels(image, window) * 255)
         return Image.fromarray(levels.astype(np.uint8))
     has_transparency = "transparency" in image.info
     if mode in _PLAIN:
@@ -150,10 +149,20 @@ def is_gray(mode: str) -> bool:
     return mode in ("L", "I", "F") or mode.startswith("I;16")
 
 
-def windowed_levels(image: Image.Image, low: float, high: float) -> npt.NDArray[np.float64]:
-    """Map the intensities of a gray image from low to high to 0 to 1, linearly; NaN is black."""
+def windowed_levels(image: Image.Image, window: IntensityWindow) -> npt.NDArray[np.float64]:
+    """Map the intensities of a gray image inside a window to 0 to 1, linearly; NaN is black.
+
+    An image of one intensity is black if the window is its own range.
+    """
     with np.errstate(invalid="ignore"):  # of signalling NaN
-        values = np.nan_to_num(np.asarray(image, np.float64), nan=low)
+        values = np.asarray(image, np.float64)
+    if window == "image":
+        finite = values[np.isfinite(values)]
+        low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+        high = high if high > low else low + 1
+    else:
+        low, high = window
+    values = np.nan_to_num(values, nan=low)
     levels = np.clip((values - low) / (high - low), 0, 1)
     return 1 - levels if _has_white_zero(image) else levels
 

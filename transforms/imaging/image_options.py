@@ -11,6 +11,7 @@ ResizeMode = Literal["crop", "pad", "stretch", "fit", "none"]
 ColorMode = Literal["rgb", "gray", "rgba"]
 ImageFormat = Literal["jpeg", "png", "raw"]
 Depth = Literal["auto", "8", "16"]
+IntensityWindow = tuple[float, float] | Literal["image"]
 Normalize = Literal["none", "unit", "signed", "imagenet"]
 
 JPEG_SIDE = 65_500  # the greatest width and height that libjpeg writes
@@ -35,8 +36,8 @@ class ImageOptions:
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
         integers.
     max_pixels: images with more pixels are rejected, judged by the header before decoding.
-    intensity_window: (low, high), the intensities of gray images that become black and white; None
-        takes the full range of their type.
+    intensity_window: (low, high), the intensities of gray images that become black and white;
+        `image` takes the lowest and the highest of each image, and None the range of their type.
     min_size: images whose shortest side is less (in pixels) are left out.
 
     Raises:
@@ -53,7 +54,7 @@ class ImageOptions:
     normalize: Normalize = "none"
     max_pixels: int = _MAX_PIXELS
     min_size: int = 0
-    intensity_window: tuple[float, float] | None = None
+    intensity_window: IntensityWindow | None = None
 
     def __post_init__(self) -> None:
         _expect_one_of("--resize-mode", self.resize_mode, ResizeMode)
@@ -64,7 +65,9 @@ class ImageOptions:
         _expect_between("--quality", self.quality, 1, 95)
         _expect_between("--max-pixels", self.max_pixels, 1, 2**31 - 1)
         _expect_between("--min-size", self.min_size, 0, 2**31 - 1)
-        if self.intensity_window is not None:
+        if isinstance(self.intensity_window, str):
+            _expect_one_of("--intensity-window", self.intensity_window, Literal["image"])
+        elif self.intensity_window is not None:
             low, high = self.intensity_window
             if not low < high:
                 raise ConfigError(

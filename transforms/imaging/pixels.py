@@ -290,12 +290,9 @@ def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
     _load(image, options)
     window = options.intensity_window
     fine = to_16_bits(image, data, window) if options.bits == 16 else None
+    found = to_resampling_mode(image, window) if fine is None else fine
     reduced = _reduced(image, data, options) if fine is None else None
-    result: AnyImage
-    if fine is not None:
-        result = _resize(fine, plan, stored=stored, full=full)
-    else:
-        result = _resize(to_resampling_mode(image, window), plan, stored=stored, full=full)
+    result = _resize(found, plan, stored=stored, full=full)
     if turn != 1:
         result = result.transpose(UPRIGHT[turn])
     if isinstance(result, Image16):

@@ -1,6 +1,7 @@
 """Images with 16 bits per channel, compared pixel by pixel with NumPy."""
 
 import dataclasses
+import io
 import itertools
 import struct
 import zlib
@@ -13,6 +14,8 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.image_constants import MAX_LEVEL_CHANGE
 from recordmill.transforms.imaging import pixels as imaging
 from recordmill.transforms.imaging.augment import AUGMENTATIONS, augment
+from recordmill.transforms.imaging.bit_depth import stored_bits
+from recordmill.transforms.imaging.headers import open_image
 from recordmill.transforms.imaging.image16 import Image16
 from recordmill.transforms.imaging.pixels import ImageOptions, process
 from tests.images16 import png16, read_png16, tiff, waves
@@ -64,7 +67,7 @@ def test_png_of_16_bits_is_read_back(channels):
     options = ImageOptions(image_format="png", depth="16", mode=MODES[channels])
     made = process(tiff(pixels, extra=2 if channels == 4 else None), options)
     assert (read_png16(made.data) == pixels).all()
-    high = np.asarray(Image.open(imaging.io.BytesIO(made.data))).reshape(pixels.shape)
+    high = np.asarray(Image.open(io.BytesIO(made.data))).reshape(pixels.shape)
     assert (high == (pixels if channels == 1 else pixels >> 8)).all()
     assert len(made.data) < len(png16(pixels))
 
@@ -322,3 +325,40 @@ def test_types_of_tiff_that_pillow_cannot_open_are_named():
         error = reject(data)
         assert (error.reason, error.detail) == (Reason.UNSUPPORTED, f"a TIFF of {text}")
     assert reject(tiff(floats, kind=99)).reason == Reason.CORRUPT
+
+
+@pytest.mark.parametrize("top", [4095, 65535])
+def test_window_of_the_range_of_the_image(top):
+    pixels = waves(channels=1, top=top).astype(float)
+    low, high = pixels.min(), pixels.max()
+    expected = (pixels - low) / (high - low)
+    data = png16(pixels.astype(np.uint16))
+    deep = read(data, raw(mode="gray", intensity_window="image"))
+    assert np.abs(deep - expected * 65535).max() <= 0.5
+    options = ImageOptions(image_format="raw", mode="gray", intensity_window="image")
+    levels = np.frombuffer(process(data, options).data, np.uint8)
+    assert np.abs(levels - expected.ravel() * 255).max() <= 0.5
+
+
+def test_window_of_the_range_of_floats_that_are_not_finite():
+    floats = np.array([[[np.nan], [-np.inf], [1.5], [2.5], [2.0], [np.inf]]], np.float32)
+    result = read(tiff(floats, kind=3), raw(mode="gray", intensity_window="image"))
+    assert result.ravel().tolist() == [0, 0, 0, 65535, 32768, 65535]
+    for value in (7.0, np.nan):
+        constant = tiff(np.full((2, 3, 1), value, np.float32), kind=3)
+        assert not read(constant, raw(mode="gray", intensity_window="image")).any()
+    error = reject(tiff(floats, kind=3))
+    assert error.detail.startswith("the pixels are floating point")
+
+
+@pytest.mark.parametrize(("flags", "bits"), [(0x00, 8), (0x40, 10), (0x60, 12)])
+def test_bits_of_files_that_pillow_reads_with_8(flags, bits):
+    avif = saved(photo(), "AVIF")  # Pillow decodes it when it is opened
+    data = bytearray(avif)
+    data[data.find(b"av1C") + 6] |= flags
+    assert stored_bits(open_image(io.BytesIO(avif), raw()), bytes(data)) == bits
+    data = bytearray(saved(photo(), "JPEG2000"))
+    data[data.find(b"\xff\x4f\xff\x51") + 42] = bits - 1
+    assert stored_bits(open_image(io.BytesIO(data), raw()), bytes(data)) == bits
+    plain = f"P3 1 1 {(1 << bits) - 1} 1 2 3".encode()
+    assert stored_bits(open_image(io.BytesIO(plain), raw()), plain) == bits
