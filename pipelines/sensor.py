@@ -180,7 +180,7 @@ class SensorConfig(ColumnsConfig):
         )
         refuse_given(
             self,
-            ("dedup", "exclude_like"),
+            ("dedup", "exclude_like", "near_duplicates"),
             "compares records by their content, which windows of a series share: leave it out",
         )
         if self.split_by == "time":
