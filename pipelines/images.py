@@ -84,8 +84,9 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         parse=values.bounds,
         show=values.show_bounds,
         metavar="LOW:HIGH",
-        help="Map these intensities of gray images to black and white, for medical and scientific"
-        " images of 16 bits or floating point. Default: the full range of the type.",
+        help="Scale the intensities of gray images so that LOW becomes black and HIGH becomes"
+        " white, for medical and scientific images of 16 bits or floating point. Default: the full"
+        " range of the type.",
     )
     one_hot_label: bool = option(
         False,

@@ -65,9 +65,9 @@ class ColumnsConfig(RowsConfig):
         group=TABLE,
         shapes_bytes=True,
         choices=get_args(LabelType),
-        help="Reading of the label column. class: its values are classes. int, float: it is a"
-        " number to predict, the feature label; there are no classes. none: it is a column as any"
-        " other. Default: class; more than 50 whole numbers, or decimal numbers, are an error.",
+        help="Reading of the label column. class: its values are classes. int, float: its values"
+        " are numbers to predict, in the feature label; there are no classes. none: it has no"
+        " special role. Default: class, but decimal numbers or more than 50 integers are an error.",
     )
     indicator: tuple[str, ...] = _columns("Add the feature COLUMN/missing: 1 if there is no value.")
     impute: Mapping[str, str] = _by_column(
@@ -97,8 +97,8 @@ class ColumnsConfig(RowsConfig):
         group=TABLE,
         shapes_bytes=True,
         metavar="ZONE",
-        help="With --date-parts: split timestamps by the clock of this zone, such as Europe/Berlin."
-        " Timestamps without a time zone are UTC.",
+        help="With --date-parts: split timestamps by the clock of this time zone, such as"
+        " Europe/Berlin. Timestamps without a time zone are UTC.",
     )
     statistics: bool = option(
         True,

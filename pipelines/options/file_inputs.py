@@ -37,8 +37,8 @@ class FilesConfig(DelimitedConfig):
         "reject",
         group=MEANING,
         shapes_bytes=True,
-        help="If rows of a listing have the same key, or path, and differ: reject all of them, keep"
-        " the first, or stop. Equal rows count once.",
+        help="If rows of a listing differ but have the same key (or path, without --key-column):"
+        " reject all of them, keep the first, or stop with an error. Equal rows count once.",
     )
     input_root: str | None = option(
         None,
@@ -90,8 +90,8 @@ def files_of(
         refuse_given(
             config,
             (*_COLUMNS, *columns, "input_root", *names),
-            f"applies to listings (CSV, JSONL, Parquet), and --input {inputs} is not one: leave the"
-            " option out, or pass the listing as --input",
+            f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
+            " leave the option out, or pass the listing as --input",
         )
         if config.split_from == "column":
             raise ConfigError(
@@ -103,9 +103,9 @@ def files_of(
     if not all(listings):
         other = inputs.paths[listings.index(False)]
         raise ConfigError(
-            "expected inputs of one kind, got a listing,"
-            f" {inputs.paths[listings.index(True)].path}, and a folder, pattern or file of data,"
-            f" {other.path}: make two datasets, or name the files of both in listings"
+            "expected only listings or only folders, patterns and files, got the listing"
+            f" {inputs.paths[listings.index(True)].path} and {other.path}, which is not one: make"
+            " two datasets, or name the files of both in listings"
         )
     telling = tuple(column for name in columns if (column := getattr(config, name)) is not None)
     lists = tuple(
@@ -127,7 +127,7 @@ def files_of(
 
 
 def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:
-    """Raise ConfigError for a single file of another kind, which would become a rejected record."""
+    """Raise ConfigError for a single file that cannot be read, such as an archive."""
     if not has_extension(place.name, leave_out) or not place.exists() or place.is_dir():
         return
     what = other_kind(place.name) or "has the extension of another kind of file"

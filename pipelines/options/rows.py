@@ -40,8 +40,8 @@ class DelimitedConfig(CommonConfig):
         _DEFAULT.header,
         group=ROWS,
         shapes_bytes=True,
-        help="yes: the first row of CSV and TSV names the columns, even if it looks like data."
-        " auto: such a row is an error, because files without header need --columns.",
+        help="auto: the first row of CSV and TSV names the columns, and is an error if it looks"
+        " like data; a file without a header needs --columns. yes: it names them in any case.",
     )
     quoting: Literal["auto", "on", "off"] = option(
         _DEFAULT.quoting,
@@ -76,7 +76,7 @@ class DelimitedConfig(CommonConfig):
         self.row_format()
 
     def row_format(self) -> RowFormat:
-        """Return the format of the rows. Raises ConfigError for contradicting options."""
+        """Return the format of the rows. Raises ConfigError if options contradict each other."""
         names = [field.name for field in dataclasses.fields(RowFormat)]
         return RowFormat(**{name: getattr(self, name) for name in names if hasattr(self, name)})
 
@@ -89,8 +89,7 @@ class RowsConfig(DelimitedConfig):
         _DEFAULT.format,
         group=ROWS,
         shapes_bytes=True,
-        help="Format of the input files; auto goes by their extensions. lines: one record per"
-        " line.",
+        help="Format of the input files. auto: by their extensions. lines: one record per line.",
     )
     decimal: Literal[".", ","] = option(
         _DEFAULT.decimal,

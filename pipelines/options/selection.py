@@ -1,4 +1,4 @@
-"""Options that change labels, and that choose the records of a dataset by label, key or number."""
+"""Options that change labels, and that select records by label, by key or up to a number."""
 
 from __future__ import annotations
 
@@ -66,11 +66,14 @@ class SelectionConfig:
         None,
         group=SELECTION,
         shapes_bytes=True,
-        help="Keep this many records, chosen by the hash of their keys: a quick trial. A larger"
-        " limit keeps the records of a smaller one.",
+        help="Keep this many records, chosen by the hash of their keys, for a quick trial. A larger"
+        " limit also keeps the records of a smaller one.",
     )
     limit_per_class: int | None = option(
-        None, group=SELECTION, shapes_bytes=True, help="The same for each class."
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        help="Keep this many records of each class, chosen in the same way, before --limit.",
     )
 
     def _check_selection(self) -> None:

@@ -162,7 +162,7 @@ CASES = [
     case(
         "duplicate keys",
         1,
-        "row 1 has the same key as row 2, but another path",
+        "row 1 has the same key as row 2, but the path differs",
         "--input",
         "{tmp}/list.csv",
         *OUT,

@@ -29,8 +29,8 @@ def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
     assert main(argv) == 0
     assert told(capsys) == {
         "data": f"table, {rows}",
-        "classes": "none; no column is named label, class, category or target (--label-column names"
-        " another: 'id', 'size', 'emotion', 'patient_id')",
+        "classes": "none; no column is named label, class, category or target (--label-column could"
+        " be 'id', 'size', 'emotion', 'patient_id')",
         "splits": "divided by --splits train=0.8,validation=0.1,test=0.1 (the default)",
         "keys": "the content of a row (--key-column could be 'id', 'patient_id')",
         "groups": "none (--group-column could be 'patient_id')",
@@ -57,7 +57,7 @@ def test_folders(tmp_path, capsys):
     assert main([*argv, "--dry-run"]) == 0
     assert told(capsys) == {
         "data": f"images, {root}, 3 files",
-        "classes": "the top folders",
+        "classes": "the folders below the split",
         "splits": "the top folders",
     }
     assert main([*argv, "--split-from", "none", "--label-from", "parent", "--quiet"]) == 0
@@ -111,7 +111,7 @@ def test_an_input_without_train_is_noted(tmp_path):
     rows.write_text("x,split\n1,test\n2,dev\n")
     made = make(tmp_path / "out", "--input", rows, command="table")
     assert [str(note) for note in made.manifest.notes if note.code == "empty-split"] == [
-        "no record is in the split 'train', and the input names other splits"
+        "no record is in the split 'train', because the input names other splits"
     ]
 
 
@@ -132,7 +132,7 @@ def test_the_name_of_a_single_file_is_noted(name, tmp_path):
     split = "test" if "test" in name else "train"
     made = make(tmp_path / "out", "--input", rows, command="table")
     assert [str(note) for note in made.manifest.notes if note.code == "splits"] == [
-        f"the records of {name} are divided by --splits, though its name is that of a split:"
+        f"{name} has the name of a split, but its records are divided by --splits:"
         f" --input {split}={rows} puts all of them into {split}"
     ]
     for argv in (["--input", f"{split}={rows}"], ["--input", rows, "--split-from", "none"]):
@@ -152,8 +152,8 @@ def test_documents_whose_names_are_splits_are_noted(tmp_path):
         (tmp_path / "in" / f"{split}.txt").write_text("one\ntwo\n")
     made = make(tmp_path / "out", "--input", tmp_path / "in", command="text")
     assert [str(note) for note in made.manifest.notes if note.code == "splits"] == [
-        "the names of all 2 text files are those of splits, but each file is one document:"
-        " --documents line makes one of every line, and takes their splits"
+        "all 2 text files have names of splits, but each file is one document: --documents line"
+        " makes a document of each line, and takes the split from the name of the file"
     ]
 
 
@@ -170,5 +170,6 @@ def test_images_that_no_row_names_are_noted(tmp_path):
     listing.write_text("\n".join(["path", "./" + listed[0], *listed[3:]]))
     made = make(tmp_path / "out", "--input", listing, "--overwrite")
     assert [str(note) for note in made.manifest.notes if note.code == "unlisted"] == [
-        f"2 files lie beside those of list.csv, but no row names them: {', '.join(listed[1:3])}"
+        "2 files are in the folders of the listed files, but not in list.csv:"
+        f" {', '.join(listed[1:3])}"
     ]

@@ -44,15 +44,15 @@ MANY = [str(number * 7) for number in range(60)]
 
 def test_many_whole_numbers_are_an_error_that_names_both_readings(tmp_path, capsys):
     assert (
-        "the column 'target' has 60 classes, all of them whole numbers: --label-type int makes a"
-        " number feature of the column, --label-type class keeps the classes"
+        "the column 'target' has 60 classes, and all are integers: --label-type int reads them as a"
+        " number to predict, --label-type class keeps them as classes"
     ) in error(write(tmp_path, MANY), capsys, code=1)
 
 
 def test_decimals_are_an_error_that_names_both_readings(tmp_path, capsys):
     source = write(tmp_path, ["1.5", "2.25", "0.5"])
     message = error(source, capsys, code=2)
-    assert "--label-type float makes a number feature of the column, --label-type class" in message
+    assert "--label-type float reads them as a number to predict, --label-type class" in message
 
 
 @pytest.mark.parametrize("name", ["target", "label"])
@@ -101,7 +101,7 @@ def test_none_makes_a_column_as_any_other(tmp_path):
 
 def test_a_number_needs_a_column(tmp_path, capsys):
     message = error(write(tmp_path, MANY, "price"), capsys, "--label-type", "int", code=2)
-    assert "--label-type int: no column of" in message
+    assert "--label-type int: no label column was found in" in message
     assert "name it with --label-column" in message
 
 

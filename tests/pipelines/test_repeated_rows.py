@@ -55,12 +55,12 @@ def test_equal_rows_count_once_and_contradicting_ones_are_rejected(listing):
     assert sorted((one["key"], one["detail"]) for one in map(json.loads, lines)) == [
         (
             "3.png",
-            "row 4 has the same key as row 5, but another label: 'a' and 'b'; --conflicts first"
+            "row 4 has the same key as row 5, but the label differs: 'a' and 'b'; --conflicts first"
             " keeps the first row",
         ),
         (
             "3.png",
-            "row 5 has the same key as row 4, but another label: 'b' and 'a'; --conflicts first"
+            "row 5 has the same key as row 4, but the label differs: 'b' and 'a'; --conflicts first"
             " keeps the first row",
         ),
     ]
@@ -80,7 +80,7 @@ def test_the_first_of_contradicting_rows_can_be_kept(listing):
 def test_contradicting_rows_can_be_an_error(listing, capsys):
     argv = ("--input", listing, "--output", listing.parent / "out", "--conflicts", "error")
     assert run("images", *argv) == 2
-    assert "list.csv: row 5 has the same key as row 4, but another label: 'b' and 'a'" in (
+    assert "list.csv: row 5 has the same key as row 4, but the label differs: 'b' and 'a'" in (
         capsys.readouterr().err
     )
 
@@ -97,7 +97,7 @@ def test_keys_of_a_column_repeat_as_paths_do(listing):
     dataset = made(listing, "--key-column", "id")
     assert dataset.keys("train") == {"l", "m"}
     assert dataset.rejects == {"k": "bad_value"}
-    assert "another path" in (dataset.folder / "rejects.jsonl").read_text()
+    assert "the path differs" in (dataset.folder / "rejects.jsonl").read_text()
 
 
 def test_arrays_and_videos(tmp_path):

@@ -94,7 +94,7 @@ def test_classes_as_they_are_and_a_note(write):
     dataset = write()
     assert classes(dataset) == LABELS
     assert [str(note) for note in dataset.manifest.notes if note.code == "labels-alike"] == [
-        "5 classes are 3 if case, surrounding spaces and Unicode form do not count: ' Anger' and"
+        "5 classes become 3 if case, surrounding spaces and Unicode form are ignored: ' Anger' and"
         " 'ANGER' and 'anger'; --fold-labels or --label-map joins them"
     ]
 
@@ -143,7 +143,7 @@ def test_excluded_keys(write, tmp_path):
     left_out.write_text("\n".join([*keys[:3], "of no record"]))
     dataset = write("--exclude-keys", left_out)
     assert dataset.keys("train") == set(keys[3:])
-    assert [str(note) for note in dataset.manifest.notes if note.code == "keys-not-met"] == [
+    assert [str(note) for note in dataset.manifest.notes if note.code == "unknown-keys"] == [
         "1 of 4 keys of --exclude-keys belong to no record"
     ]
 

@@ -86,15 +86,15 @@ def unknown_labels(
 
 
 def too_many_numbers(labels: Sequence[str], column: str | None) -> list[str]:
-    """Return a sentence if classes are so many integers that their column may be a target.
+    """Return a sentence if there are so many integer classes that they may be numbers to predict.
 
     column: the label column, if no option says how to read it.
     """
     if column is None or len(labels) <= _MANY_NUMBERS or not are_integers(labels):
         return []
     return [
-        f"the column {column!r} has {len(labels)} classes, all of them whole numbers: --label-type"
-        " int makes a number feature of the column, --label-type class keeps the classes"
+        f"the column {column!r} has {len(labels)} classes, and all are integers: --label-type int"
+        " reads them as a number to predict, --label-type class keeps them as classes"
     ]
 
 

@@ -50,7 +50,7 @@ def check_paths(inputs: str | Inputs) -> None:
     for one in Inputs.of(inputs).paths:
         place = Location.parse(one.path)
         if place in seen:
-            raise ConfigError(f"--input {one} is given twice; leave one out")
+            raise ConfigError(f"--input {one} is given twice: leave one out")
         seen.add(place)
 
 

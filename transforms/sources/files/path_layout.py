@@ -21,6 +21,8 @@ from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.unicode_tables import mask_later
 
+FOLDERS = "the top folders"  # that name splits, in messages
+
 _NONE = "--split-from none ignores these names, --split-from column takes a column instead"
 _SHOWN = 3  # names in a message
 _WORD = re.compile(r"[^\W\d_]+")
@@ -135,7 +137,7 @@ def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
     if any(one.split for one in laid_out):
         return "the names of the inputs"
     kinds = {one.layout.splits for one in laid_out}
-    names = {"folders": "the top folders", "files": "the names of the files"}
+    names = {"folders": FOLDERS, "files": "the names of the files"}
     return " and ".join(name for kind, name in names.items() if kind in kinds) or None
 
 
@@ -150,8 +152,8 @@ def _splits_of(
     if any(found) and not all(found):
         named, unnamed = _divide([str(root.given) for root in roots], found)
         raise ConfigError(
-            f"--input {named} are named as splits, and --input {unnamed} is not: name the split of"
-            f" each, as in --input train={roots[0].given}; {_NONE}"
+            f"some inputs have names of splits ({named}) and others do not ({unnamed}): name the"
+            f" split of each, as in --input train={roots[0].given}; {_NONE}"
         )
     return found
 
@@ -174,8 +176,8 @@ def _layout_of(
     splits = _splits_from(root, folders, inputs, rules)
     if splits is not None and split is not None:
         raise ConfigError(
-            f"--input {root.given} is the split {split}, but its {splits} are named as splits too:"
-            f" give each of them as an --input; {_NONE}"
+            f"--input {root.given} is the split {split}, but its {splits} have names of splits too:"
+            f" pass each of them as an --input; {_NONE}"
         )
     labels = inputs.label_from
     if not rules.labelled or (labels in ("top", "parent") and not folders):
@@ -195,7 +197,7 @@ def _splits_from(
             return "files"
         case "column" | "none":
             return None
-    if root.file:  # without others beside it, its name does not say what becomes of its records
+    if root.file:  # the name of a single file does not assign its records to a split
         return None
     found = [canonical_split(name) for name in folders]
     if any(found):
@@ -203,7 +205,8 @@ def _splits_from(
             named, unnamed = _divide(folders, found)
             raise ConfigError(
                 f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
-                " --split-from folders makes a split of each of them, --split-from none of none"
+                " --split-from folders makes each of them a split, --split-from none ignores the"
+                " names"
             )
         return "folders"
     return None if rules.file_names is None else _files_as_splits(root, rules.file_names(root))

@@ -60,7 +60,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
         first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
         others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
         if len(others):
-            return int(others[0]), "dates in unlike formats"
+            return int(others[0]), "dates in different formats"
     return None
 
 

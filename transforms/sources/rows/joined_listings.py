@@ -113,5 +113,5 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
             raise ConfigError(
                 f"the column {name!r} is {first.field(name).type} in {where}, but"
                 f" {schema.field(name).type} in {path}: pass --drop-columns {name}, or"
-                " write it alike"
+                " use one type in all listings"
             )

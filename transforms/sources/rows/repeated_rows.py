@@ -1,7 +1,7 @@
-"""Rows of a listing that have the same key: equal ones count once, others contradict each other.
+"""Rows of a listing that have the same key: equal rows count once, others are conflicts.
 
-A first look at the keys alone finds those that repeat, by their hashes. Their rows, which are few,
-are held until the end of the listing, where all of them are known.
+A first pass reads only the keys, and finds repeated ones by their hashes. Rows with these keys,
+which are few, are held back until the end of the listing, when all of them are known.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class RepeatedRows:
         """Yield the rows that were held back and are kept, the rejects and the filtered rows.
 
         Raises:
-          ConfigError: rows contradict each other, which is an error where asked.
+          ConfigError: rows with the same key differ, and conflicts are errors.
         """
         for same in self._held.values():
             distinct: list[_HeldRow] = []
@@ -144,10 +144,10 @@ class RepeatedRows:
 
     def _conflict(self, one: _HeldRow, other: _HeldRow) -> str:
         name = _difference(one, other)
-        shown = _SYSTEM.get(str(name), f"column {name!r}")
+        shown = f"the {_SYSTEM[name]}" if name in _SYSTEM else f"the column {name!r}"
         mine, theirs = (row.row[name][0].as_py() for row in (one, other))
         return (
-            f"row {one.number} has the same key as row {other.number}, but another {shown}:"
+            f"row {one.number} has the same key as row {other.number}, but {shown} differs:"
             f" {mine!r} and {theirs!r}; --conflicts first keeps the first row"
         )
 

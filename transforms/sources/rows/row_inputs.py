@@ -53,8 +53,9 @@ class RowInput:
             split, _ = one.split_and_label(item.key)
             if one.layout.splits is not None and split is None:
                 raise ConfigError(
-                    f"{shown(item.path)} names no split, unlike others of {one.root.given}: move"
-                    " it, select files with a pattern, or pass --split-from none"
+                    f"the path of {shown(item.path)} names no split, but other files of"
+                    f" {one.root.given} do: move it, select files with a pattern, or pass"
+                    " --split-from none"
                 )
             item = item._replace(key=one.root.prefix + item.key)
             if problem := file_problem(item):

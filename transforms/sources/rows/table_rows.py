@@ -108,7 +108,7 @@ class TableRows(RecordRows):
             return dataclasses.replace(roles, label=None)
         if roles.label is None:
             raise ConfigError(
-                f"--label-type {self.label_type}: no column of {self.input} was taken as the label:"
+                f"--label-type {self.label_type}: no label column was found in {self.input}:"
                 " name it with --label-column"
             )
         return dataclasses.replace(roles, label=None, target=roles.label)
@@ -165,6 +165,6 @@ class TableRows(RecordRows):
         if pa.types.is_floating(narrowest) and pa.string() in wider:  # inferred from text
             raise ConfigError(
                 f"the classes of column {roles.label!r} are decimal numbers: --label-type float"
-                " makes a number feature of the column, --label-type class makes a class of each"
-                " number; or name another column with --label-column"
+                " reads them as a number to predict, --label-type class keeps them as classes;"
+                " --label-column names another column"
             )
