@@ -107,7 +107,7 @@ def files_of(
             f" {inputs.paths[listings.index(True)].path} and {other.path}, which is not one: make"
             " two datasets, or name the files of both in listings"
         )
-    telling = tuple(column for name in columns if (column := getattr(config, name)) is not None)
+    segments = tuple(column for name in columns if (column := getattr(config, name)) is not None)
     lists = tuple(
         FileList(
             path=one.path,
@@ -117,7 +117,7 @@ def files_of(
             unlabelled=unlabelled,
             finds_split=config.split_from in ("auto", "column"),
             conflicts=config.conflicts,
-            telling_columns=telling,
+            segment_columns=segments,
         )
         for one in inputs.paths
     )

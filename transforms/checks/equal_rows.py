@@ -1,8 +1,8 @@
 """Numbering of equal rows: rows with the same key by content become KEY, KEY#2, KEY#3, ...
 
-Rows meet by the 8-byte hash of their key, 20 bytes each; only parts that hold an equal row are
-written again. Equal rows are ordered by label, group and split, then by part and row, so that the
-numbers do not depend on workers or the runner, and rows that are equal in all of these are
+Rows are grouped by the 8-byte hash of their key, 20 bytes each; only parts that hold an equal row
+are written again. Equal rows are ordered by label, group and split, then by part and row, so that
+the numbers do not depend on workers or the runner. Rows with the same label, group and split are
 interchangeable. The split stays that of KEY, because `__unit__` does not change.
 """
 
@@ -19,7 +19,7 @@ from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 
-# Rows of a part, as bytes of `_CANDIDATE`, by the name of the part; or the part itself as JSON.
+# (name of a part, its rows as bytes of `_CANDIDATE`), or the part itself as JSON.
 Candidates = tuple[str, bytes]
 # A message to a part: (True, the part as JSON), or (False, bytes of `_NUMBERED`).
 PartMessage = tuple[bool, bytes]

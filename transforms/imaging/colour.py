@@ -40,7 +40,8 @@ def to_resampling_mode(
 ) -> Image.Image:
     """Return the loaded image in mode L, LA, RGB, RGBA or CMYK.
 
-    window: intensities of gray images that become black and white; None takes the full range.
+    window: (low, high), the intensities of gray images that become black (low) and white (high);
+        None takes the full range.
 
     Raises:
         RecordError: UNSUPPORTED, the pixels have no 8-bit equivalent.

@@ -32,8 +32,8 @@ class ImageOptions:
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
         uint8.
     max_pixels: images with more pixels are rejected, judged by the header before decoding.
-    intensity_window: (low, high), the intensities of gray images that become black and white; None
-        takes the full range of their type.
+    intensity_window: (low, high), the intensities of gray images that become black (low) and white
+        (high); None takes the full range of their type.
     min_size: images whose shortest side is less (in pixels) are left out.
 
     Raises:

@@ -25,7 +25,7 @@ CLASSES = "__classes__"  # list<string>: distinct classes of a record that has s
 STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is not the class
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies
 HASH = "__hash__"  # uint64: xxh3_64 of the key
-UNIT = "__unit__"  # uint64: the same of a key by content without number; decides the split
+UNIT = "__unit__"  # uint64: hash of a key by content without its number; decides the split
 SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content, for messages
 
 # A reference to a file. Encoder processes open it when a shard is written.

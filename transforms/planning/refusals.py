@@ -8,7 +8,7 @@ from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
 from recordmill.transforms.model.label_rules import LabelRules, are_integers
 
-_MANY_NUMBERS = 50  # integers that a column of classes may have
+_MANY_NUMBERS = 50  # largest number of integer classes without --label-type
 
 
 def refusal_of(
@@ -51,7 +51,7 @@ def nothing_left(
     """Return the verdict on a run without a record to write.
 
     seen: number of inputs. filtered: {option: number of inputs that it excluded}.
-    runs: a sentence on the runs of time series, if they are too short for a window.
+    runs: a sentence on the runs of time series if all are too short for a window.
     """
     reasons = [f"{rejected} were rejected"] if rejected else []
     reasons += [

@@ -37,8 +37,8 @@ class SeriesRuns:
 class SeriesReport:
     """Series that yield no window.
 
-    named: {series: its runs} of the first by name. longest: the longest run of all, and `of` its
-    series.
+    named: {series: its runs} of the first ones by name. longest: the longest run of all series. of:
+    the series with that run.
     """
 
     count: int = 0
@@ -62,7 +62,7 @@ class SeriesReport:
 
     @classmethod
     def sum(cls, reports: Iterable[SeriesReport]) -> SeriesReport:
-        """Add reports up that have no series in common."""
+        """Return the sum of reports that have no series in common."""
         count = 0
         series: dict[str, SeriesRuns] = {}
         for report in reports:

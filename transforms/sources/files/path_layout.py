@@ -1,9 +1,9 @@
-"""The split and the class that the paths of an input give.
+"""Splits and classes by the paths of an input.
 
-train/roses/1.jpg test/roses/2.jpg   top folders named as splits: SPLIT/LABEL/FILE
+train/roses/1.jpg test/roses/2.jpg   top folders with names of splits: SPLIT/LABEL/FILE
 roses/1.jpg roses/big/2.jpg          other names: LABEL/FILE
 1.jpg 2.jpg                          no folders: no classes
-train.csv test.csv                   files of many records, all of them named as splits
+train.csv test.csv                   files of many records, all with names of splits
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.unicode_tables import mask_later
 
-FOLDERS = "the top folders"  # that name splits, in messages
+FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 _NONE = "--split-from none ignores these names, --split-from column takes a column instead"
 _SHOWN = 3  # names in a message
@@ -41,7 +41,7 @@ class PathLayout:
 
     @property
     def depth(self) -> int:
-        """Number of levels of folders whose names have a meaning, as far as it is fixed."""
+        """Number of levels of folders whose names are the split or the label."""
         return (self.splits == "folders") + (self.labels == "top")
 
     @property
@@ -110,8 +110,8 @@ def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
     """Find the inputs and determine the layout of each.
 
     Raises:
-      ConfigError: an input does not exist or cannot be read, or some names are splits and others,
-        beside them, are not.
+      ConfigError: an input does not exist or cannot be read, or only some of the names beside each
+        other are names of splits.
     """
     roots = find_roots(inputs)
     splits = _splits_of(roots, inputs, rules)
@@ -144,7 +144,7 @@ def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
 def _splits_of(
     roots: Sequence[InputRoot], inputs: Inputs, rules: LayoutRules
 ) -> Sequence[str | None]:
-    """Return the split of each input that names one, or whose siblings do."""
+    """Return the split of each input: as given, or by its name if all names are those of splits."""
     given = [root.given.split for root in roots]
     if any(given) or len(roots) == 1 or inputs.split_from in ("column", "none"):
         return given
@@ -213,7 +213,11 @@ def _splits_from(
 
 
 def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] | None:
-    """Return whether the names of all files contain a split. Raises ConfigError if some do."""
+    """Return `files` if the names of all files contain a split, None if none does.
+
+    Raises:
+      ConfigError: only some of the names contain a split.
+    """
     named: list[str] = []
     unnamed: list[str] = []
     for key in keys:

@@ -15,7 +15,7 @@ DELIMITERS = ";\t|,"  # usual delimiters of columns
 _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 _DATE = r"^(\d{4}-\d\d?-\d\d?|\d\d?[/.]\d\d?[/.]\d{2,4})([ T]|$)"
 _MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
-_MOST = 0.95  # of the values of a column have its form
+_MOST = 0.95  # fraction of values from which on a column is one of numbers or dates
 _YEARS = range(1800, 2101)
 _SHOWN = 3  # names in a message
 
@@ -104,7 +104,7 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 
 def _share(column: pa.Array, form: str) -> float:
-    """Return the share of the values that have a form, 0 for a column without values."""
+    """Return the fraction of the values that match a form, 0 for a column without values."""
     if not len(column):
         return 0.0
     matches = pc.match_substring_regex(column, form)

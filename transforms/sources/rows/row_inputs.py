@@ -31,8 +31,8 @@ class RowInput:
     """Files of rows, all in one format.
 
     input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder; or
-      several of them. Top-level folders that are all named as splits give the split, or else files
-      that are.
+      several of them. Top-level folders give the split if all have names of splits, or else files
+      do if all have such names.
     """
 
     input: str | Inputs
@@ -107,7 +107,7 @@ class RowInput:
     def _skipped(
         self, root: InputRoot, item: File | SkippedPath | Reject
     ) -> File | SkippedPath | Reject:
-        """Return the item, or a skipped path for a file in a folder that is none of rows."""
+        """Return the item, or a skipped path if a file of a folder does not hold rows."""
         if root.is_folder and isinstance(item, File) and not self.format.recognizes(_name(item)):
             return SkippedPath("extension")
         return item

@@ -37,7 +37,7 @@ class TableRows(RecordRows):
       their values. A row with a value of another type is rejected.
     expected: like `types`, but only for columns of text files that `types` does not name.
     used: columns that features are made of; they must exist.
-    label_type: reading of the label column: classes (also None), numbers, or a column as any other.
+    label_type: reading of the label column: classes (also None), numbers to predict, or no role.
     """
 
     _infers_nullability: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class TableRows(RecordRows):
         ]
 
     def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return keys by content: string[n]. A number to predict does not count, as a class."""
+        """Return keys by content: string[n]. They do not cover the number to predict."""
         if self.label_type in ("int", "float"):
             names = {name.lower(): name for name in reversed(rows.schema.names)}
             usual = next((names[name] for name in LABELS if name in names), None)
