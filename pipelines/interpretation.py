@@ -108,7 +108,7 @@ def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> st
     if config.label_column:
         return f"the column {config.label_column!r}"
     if is_listing(Location.parse(config.input[0].path)):
-        return "the column 'label' or 'class'"
+        return "the column named label or class"
     below = "the folders below the split" if layout.split_source == FOLDERS else FOLDERS
     return {"top": below, "parent": "the folders around the files"}.get(
         config.label_from, f"--label-from {config.label_from}"

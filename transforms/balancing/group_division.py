@@ -2,10 +2,10 @@
 
 Groups with the same number of records in every class are of one kind. Groups of two records or more
 are divided one kind at a time, the largest first. A kind is divided by the fractions as far as
-whole groups allow; a group that is left over goes to the split that lacks most records of its classes.
-Single records come last, and fill the splits up. Groups are then moved, and exchanged in pairs, as
-long as that brings the classes nearer to the fractions. The division depends on the seed and the
-groups only.
+whole groups allow; a group that is left over goes to the split that lacks most records of its
+classes. Single records come last, and fill the splits up. Groups are then moved, and exchanged in
+pairs, as long as that brings the classes nearer to the fractions. The division depends on the seed
+and the groups only.
 """
 
 from __future__ import annotations
@@ -309,7 +309,8 @@ def _notes(
     texts = []
     for excess, code, split in sorted(far, key=lambda one: (-one[0], one[1]))[:_SHOWN]:
         held = divider.held[code][split]
-        text = f"{names[code]!r} has {held:,} records in {splits[split]} instead of {held - excess:,.1f}"
+        wanted = f"{held - excess:,.1f}"
+        text = f"{names[code]!r} has {held:,} records in {splits[split]} instead of {wanted}"
         of_split = np.flatnonzero((codes == code) & (split_of == split))
         if len(of_split):
             largest = int(of_split[np.argmax(counts[of_split])])
