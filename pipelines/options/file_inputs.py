@@ -130,5 +130,5 @@ def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:
     """Raise ConfigError for a single file that cannot be read, such as an archive."""
     if not has_extension(place.name, leave_out) or not place.exists() or place.is_dir():
         return
-    what = other_kind(place.name) or "has the extension of another kind of file"
+    what = other_kind(place.name) or "has an extension of files that this command does not read"
     raise ConfigError(f"--input {shown(place)} {what}")

@@ -453,7 +453,7 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         ("images", "photos.tar.gz", "photos.tar.gz is an archive"),
         ("images", "a.tfrecord", "a.tfrecord is named as a TFRecord file: recordmill adopt makes"),
         ("images", "coco.json", "coco.json is a JSON document: pass annotations as --annotations"),
-        ("images", "a.pdf", "a.pdf has the extension of another kind of file"),
+        ("images", "a.pdf", "a.pdf has an extension of files that this command"),
         ("video", "a.zip", "a.zip is an archive"),
         ("arrays", "a.zip", "a.zip is an archive"),
         ("table", "a.zip", "a.zip is an archive"),

@@ -10,7 +10,7 @@ from tests.image_runs import Made, make
 from tests.paths import BOXES
 
 
-def told(capsys) -> dict[str, str]:
+def printed(capsys) -> dict[str, str]:
     """{part: what it was taken from} of the last run."""
     lines = [line.split("  ", 1) for line in capsys.readouterr().err.splitlines()]
     return {words[0]: words[1].strip() for words in lines if len(words) == 2}
@@ -27,7 +27,7 @@ def rows(tmp_path):
 def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
     argv = ["table", "--input", str(rows), "--output", str(tmp_path / "out")]
     assert main(argv) == 0
-    assert told(capsys) == {
+    assert printed(capsys) == {
         "data": f"table, {rows}",
         "classes": "none; no column is named label, class, category or target (--label-column could"
         " be 'id', 'size', 'emotion', 'patient_id')",
@@ -46,7 +46,7 @@ def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
         "groups": "the column 'patient_id'",
         "columns": "size (float)",
     }
-    assert told(capsys) == facts
+    assert printed(capsys) == facts
     job = json.loads((tmp_path / "out" / "job.json").read_text())
     assert job["interpretation"] == facts
 
@@ -55,13 +55,13 @@ def test_folders(tmp_path, capsys):
     root = make_folder(tmp_path / "in", {"train/a": 2, "test/a": 1})
     argv = ["images", "--input", str(root), "--output", str(tmp_path / "out")]
     assert main([*argv, "--dry-run"]) == 0
-    assert told(capsys) == {
+    assert printed(capsys) == {
         "data": f"images, {root}, 3 files",
         "classes": "the folders below the split",
         "splits": "the top folders",
     }
     assert main([*argv, "--split-from", "none", "--label-from", "parent", "--quiet"]) == 0
-    assert told(capsys) == {}
+    assert printed(capsys) == {}
     job = json.loads((tmp_path / "out" / "job.json").read_text())
     assert job["interpretation"]["classes"] == "the folders around the files"
 
@@ -70,7 +70,7 @@ def test_annotations(tmp_path, capsys):
     argv = ["--input", BOXES / "images", "--annotations", BOXES / "annotations.json"]
     argv += ["--output", tmp_path / "out", "--dry-run", "--balance", "oversample"]
     assert main(["images", *map(str, argv)]) == 0
-    assert told(capsys)["classes"] == "the annotations"
+    assert printed(capsys)["classes"] == "the annotations"
 
 
 def test_classes_that_a_split_lacks_are_noted(tmp_path):

@@ -76,9 +76,12 @@ def unknown_labels(
     labels: of all records that are left. filtered: {option, with the class: records left out}.
     """
     excluded = {name for name in rules.excluded if f"exclude-labels {name}" not in filtered}
+    # The classes that --include-labels left out are unknown here.
+    there = f"the classes are {', '.join(sorted(labels)) or 'none'}"
+    if rules.included:
+        there = "--dry-run without --include-labels shows the classes"
     return [
-        f"--{option} {name}: no record has this class{did_you_mean(name, labels)}; the classes are"
-        f" {', '.join(sorted(labels)) or 'none'}"
+        f"--{option} {name}: no record has this class{did_you_mean(name, labels)}; {there}"
         for option, names in (("include-labels", rules.included), ("exclude-labels", excluded))
         for name in sorted(names)
         if name not in labels

@@ -235,7 +235,7 @@ def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] |
 
 def _refuse_folders(root: InputRoot, folders: Sequence[str]) -> None:
     if not folders:
-        raise ConfigError(f"--split-from folders: {root.given} has no folders")
+        raise ConfigError(f"--split-from folders: the input {root.given} has no folders")
     for name in folders:
         if not is_split_name(name):
             raise ConfigError(
