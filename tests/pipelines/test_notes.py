@@ -1,4 +1,4 @@
-"""Notes of a run: printed once, kept in the manifest, and errors where asked."""
+"""Notes of a run: printed once, kept in the manifest, and errors with --fail-on."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rows of a listing that have the same key: equal ones count once, others are decided."""
+"""Rows of a listing that have the same key: equal rows count once, --conflicts decides others."""
 
 import json
 

@@ -184,7 +184,7 @@ def test_splits_and_balance_are_those_of_what_is_left(tmp_path):
     [
         (("--exclude-labels", "jy"), 1, "--exclude-labels jy: no record has this class (did you"
          " mean 'joy'?); the classes are  Anger, 30, ANGER, anger, joy"),
-        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; --dry"),
+        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; --"),
         (("--include-labels", "a", "--exclude-labels", "a"), 2, "contradicts --include-labels"),
         (("--label-map", "a=b,a=c"), 2, "expected one new name for 'a', got 'b' and 'c'"),
         (("--label-map", "=b"), 2, "expected OLD=NEW,... or a file, got '=b'"),

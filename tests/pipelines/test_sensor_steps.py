@@ -1,4 +1,4 @@
-"""`recordmill sensor` over series of unlike steps, and what it says of times and short series."""
+"""`recordmill sensor` on series with different steps, and messages on times and short series."""
 
 import datetime
 import pathlib

@@ -1,4 +1,4 @@
-"""The split and the class that paths give, and the errors where they can be read in two ways."""
+"""The split and the class that paths give, and errors for ambiguous names."""
 
 import pathlib
 from typing import Any

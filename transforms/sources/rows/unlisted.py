@@ -12,7 +12,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.sources.files.folders import skip_reason
 
-_MOST = 500_000  # paths that are remembered, and files that are looked at
+_MOST = 500_000  # paths in memory, and files that are compared with them
 _SHOWN = 3  # files in a note
 
 
