@@ -99,6 +99,8 @@ def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> st
             return f"the column {layout.roles.label!r}"
         if layout.roles.target is not None:
             return f"none; the column {layout.roles.target!r} is a number to predict"
+        if getattr(config, "label_type", None) == "none":
+            return "none, because of --label-type none"
         others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
         return f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{others}"
     if not layout.labelled:
