@@ -191,6 +191,11 @@ def data_type(config: ArraysConfig) -> DataType:
     files = files_of(
         config, leave_out=NOT_ARRAYS, unlabelled="keep" if labelled_later else config.unlabelled
     )
+    encoder = ArrayEncoder(
+        options=config.array_options(),
+        cut=config.array_cut(),
+        unlabelled=config.unlabelled == "keep",
+    )
     return DataType(
         name="arrays",
         source=ArraySource(
@@ -207,11 +212,9 @@ def data_type(config: ArraysConfig) -> DataType:
             dtype=config.dtype,
             cast=config.cast,
         ),
-        encoder=ArrayEncoder(
-            options=config.array_options(),
-            cut=config.array_cut(),
-            unlabelled=config.unlabelled == "keep",
-        ),
+        encoder=encoder,
+        duplicates=config.same_content,
+        content=encoder,
         unit=INPUT if config.chunk is None else "chunk",
     )
 

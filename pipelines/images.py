@@ -17,7 +17,12 @@ from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
-from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder, ImageHeaders
+from recordmill.transforms.encoders.images import (
+    HeaderCheck,
+    ImageContents,
+    ImageEncoder,
+    ImageHeaders,
+)
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
@@ -167,6 +172,8 @@ def data_type(config: ImagesConfig) -> DataType:
         ),
         check=HeaderCheck(options=options) if probe else None,
         headers=ImageHeaders(options=options),
+        duplicates=config.same_content,
+        content=ImageContents(),
     )
 
 

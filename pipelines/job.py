@@ -18,6 +18,7 @@ from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
 from recordmill.pipelines.interpretation import interpret, name_notes, renames_of, unread_label
+from recordmill.pipelines.known_datasets import KnownDatasets
 from recordmill.pipelines.layout_checks import check_layout, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
@@ -90,6 +91,8 @@ class Job:
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
         self.shaping |= config.selection_shaping()
+        self.known_contents = KnownDatasets.open(config.exclude_like)
+        self.shaping |= self.known_contents.shaping
         self.rules = LabelRules(
             fold=config.fold_labels,
             mapping=tuple(sorted(config.label_mapping().items())),
@@ -219,17 +222,16 @@ class Job:
     def _layout(self, listing: Listing) -> Layout:
         """Return the layout of the rows, as they were listed or as workers will read them."""
         source, duplicates = self.data_type.source, self.data_type.duplicates
+        by_content = duplicates is not None and duplicates.mode == "group"
         if not isinstance(source, RowSource):
             return Layout(
                 columns=_columns(listing, self.staging),
                 labelled=listing.labelled > 0,
-                grouped=listing.grouped > 0,
+                grouped=listing.grouped > 0 or by_content,
                 split_source=split_source_of(source, presplit=listing.presplit > 0),
             )
         layout = row_layout(source, listing, self.staging)
-        together = self.data_type.chunker is not None or (
-            duplicates is not None and duplicates.mode == "group"
-        )
+        together = self.data_type.chunker is not None or by_content
         return dataclasses.replace(layout, grouped=layout.grouped or together)
 
     def _labels(self) -> tuple[str, ...] | None:
@@ -259,6 +261,7 @@ class Job:
         )
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
+        known = self.known_contents.stage(self.staging)
         reader = None
         if isinstance(data_type.source, RowSource):
             reader = RowReader(
@@ -269,6 +272,7 @@ class Job:
                 duplicates=data_type.duplicates,
                 chunker=data_type.chunker,
                 rules=self.rules if data_type.windows is None else self.rules.of_rows,
+                known=known,
                 artifacts=artifacts,
             )
         windowing = None
@@ -288,6 +292,9 @@ class Job:
             reader=reader,
             check=check,
             duplicates=data_type.duplicates,
+            content=data_type.content if config.needs_content else None,
+            known=known,
+            conflicts=getattr(config, "conflicts", "reject"),
             windowing=windowing,
             selection=RecordSelection(
                 rules=None if windowing is None else self.rules.of_windows,

@@ -8,6 +8,7 @@ step up to Analyze; after it the plan, pieces of shards, and facts on finished s
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Literal
 
 import apache_beam as beam
 
@@ -27,6 +28,7 @@ from recordmill.transforms.balancing.quotas import Balance, Target
 from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.data_type import Artifact, Duplicates, Preprocessing
+from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.planning.profiling import Profiling
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_tasks import Windowing
@@ -46,6 +48,9 @@ class Road:
     reader: RowReader | None = None
     check: data_type.RowCheck | None = None
     duplicates: Duplicates | None = None
+    content: data_type.ContentReader | None = None
+    known: KnownContents | None = None
+    conflicts: Literal["reject", "first", "error"] = "reject"
     windowing: Windowing | None = None
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
     stratify: bool = False
@@ -64,7 +69,14 @@ class Road:
         analyzed = (
             pipeline
             | Read(run, listing=self.listing, reader=self.reader)
-            | Check(run, check=self._check, duplicates=self.duplicates)
+            | Check(
+                run,
+                check=self._check,
+                duplicates=self.duplicates,
+                content=self.content,
+                known=self.known,
+                conflicts=self.conflicts,
+            )
             | AssignSplits(
                 run,
                 stratify=self.stratify and not infers,

@@ -25,6 +25,7 @@ def data_type(config: TableConfig) -> DataType:
     return DataType(
         name="table",
         source=TableRows(unlabelled=config.unlabelled, **reading(config)),
+        duplicates=config.same_content,
         **making(config),
     )
 

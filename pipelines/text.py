@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import sys
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.ledger import INPUT
@@ -212,13 +212,6 @@ class TextConfig(RowsConfig):
         metavar="TOKENS",
         help="Tokens that a chunk shares with the chunk before it.",
     )
-    dedup: Literal["none", "drop", "group"] = option(
-        "none",
-        group=TEXT,
-        shapes_bytes=True,
-        help="Handling of texts that are equal except for case, whitespace and compatibility forms."
-        " drop: keep only one of them. group: keep all of them in the same split.",
-    )
     min_chars: int | None = _limit("Drop texts with fewer characters.")
     max_chars: int | None = _limit("Drop texts with more characters.")
     min_tokens: int | None = _limit("Drop texts with fewer tokens.")
@@ -244,11 +237,6 @@ class TextConfig(RowsConfig):
             raise ConfigError(
                 "--augment applies to oversampled copies, and there are none: add --balance"
                 " oversample"
-            )
-        if self.dedup == "group" and self.group_column is not None:
-            raise ConfigError(
-                "--dedup group: cannot be combined with --group-column, because a record has one"
-                " group: leave one of them out, or use --dedup drop"
             )
         if self.pack is not None and self.balance != "none":
             raise ConfigError(

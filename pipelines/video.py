@@ -200,6 +200,7 @@ def data_type(config: VideoConfig) -> DataType:
             frames=config.clip_frames,
             unlabelled=config.unlabelled == "keep",
         ),
+        duplicates=config.same_content,
         unit="clip",
     )
 

@@ -12,6 +12,7 @@ from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
 from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
@@ -38,7 +39,7 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
+class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, FlinkConfig):
     """Input, splits, balance, output and runner of a job.
 
     Raises:
@@ -273,11 +274,12 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
     def __post_init__(self) -> None:
         if self.splits is not None:
             _check_splits(self.splits)
-            # Canonical order: the order in which splits are given must not change the dataset.
+            # The order in which splits are given must not change the dataset.
             ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
             object.__setattr__(self, "splits", ordered)
         self._check_inputs()
         self._check_selection()
+        self._check_duplicates(self.group_column)
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)
@@ -285,10 +287,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
         _in_range("--stall-timeout", self.stall_timeout, least=1)
         if self.parallelism is not None:
             _in_range("--parallelism", self.parallelism, least=1)
-        if not 0 <= self.max_reject_fraction <= 1:
-            raise ConfigError(
-                f"--max-reject-fraction: expected 0 to 1, got {self.max_reject_fraction:g}"
-            )
+        if not 0 <= (most := self.max_reject_fraction) <= 1:
+            raise ConfigError(f"--max-reject-fraction: expected 0 to 1, got {most:g}")
         self._check_balance()
         self._check_shards()
         self._check_flink(self.runner)

@@ -12,6 +12,7 @@ batches/ANYNAME.arrow                            rows that a custom pipeline pas
 plan.json                                        the plan of shards
 spill/                                           spilled pieces of the shuffle
 shards/FILE  info/FILE.json  index/FILE          finished shards
+leaks/00000.jsonl                                contents in several splits, or with several labels
 side/                                            the files beside the shards
 intent.json                                      publishing has begun: the files to delete
 verdict.json                                     why nothing will be published
@@ -201,7 +202,8 @@ class Staging:
         """Delete the files that a new run cannot reuse; finished shards and the listing stay."""
         for name in ("verdict.json", "plan.json", "rejects.jsonl"):
             self.place(name).delete(missing_ok=True)
-        self.place("spill").delete_tree()
+        for folder in ("spill", "leaks"):
+            self.place(folder).delete_tree()
         shards = self.place("shards")
         for entry in shards.list_dir() if shards.exists() else ():
             if entry.name.endswith(".tmp"):

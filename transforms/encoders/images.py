@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import PIL
 import pyarrow as pa
 from PIL import features as pillow_features
@@ -22,6 +23,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
+from recordmill.transforms.model.content_hashes import ContentHashes
 from recordmill.transforms.model.data_type import (
     Context,
     Encoded,
@@ -84,6 +86,24 @@ class ImageHeaders:
             "image/channels": pa.array([one.channels for one in found], pa.int64()),
         }
         return outcomes.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageContents:
+    """Reader of the files of images, for duplicates."""
+
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.Array]:
+        """Return the hash of the bytes of each file; unreadable files are rejected."""
+        outcomes = OutcomeCollector("check")
+        hashes = ContentHashes()
+        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+            try:
+                hashes.add(read_file(path, size=size, mtime=mtime))
+            except RecordError as error:
+                outcomes.leave_out(key, error)
+            else:
+                outcomes.keep(row)
+        return outcomes.result(), hashes.result()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -176,6 +196,7 @@ class ImageEncoder:
         """Encode the files that rows name, in order; unreadable images are rejected."""
         outcomes = OutcomeCollector("encode")
         images: list[EncodedImage] = []
+        hashes = ContentHashes()
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
         splits = rows.column(batch.SPLIT).to_pylist()
@@ -192,6 +213,7 @@ class ImageEncoder:
                 outcomes.leave_out(key, error)
             else:
                 images.append(image)
+                hashes.add(data)
                 outcomes.keep(row)
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
@@ -204,6 +226,8 @@ class ImageEncoder:
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,
+            content=hashes.result(),
+            sizes=(_sides(images, "width"), _sides(images, "height")),
             objects=None if objects is None else objects.counts,
             dropped_objects={} if objects is None else objects.dropped,
         )
@@ -241,14 +265,15 @@ def _references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
 
 
 def _image_columns(kept: pa.RecordBatch, images: Sequence[EncodedImage]) -> dict[str, pa.Array]:
-    def integers(name: str) -> pa.Array:
-        return pa.array(np.array([getattr(image, name) for image in images], np.int64))
-
     return {
         "image/encoded": binary_array([image.data for image in images]),
         "image/filename": kept.column(batch.KEY),
         "image/format": binary_array([image.format.encode() for image in images]),
-        "image/height": integers("height"),
-        "image/width": integers("width"),
-        "image/channels": integers("channels"),
+        "image/height": pa.array(_sides(images, "height")),
+        "image/width": pa.array(_sides(images, "width")),
+        "image/channels": pa.array(_sides(images, "channels")),
     }
+
+
+def _sides(images: Sequence[EncodedImage], name: str) -> npt.NDArray[np.int64]:
+    return np.array([getattr(image, name) for image in images], np.int64)

@@ -26,7 +26,8 @@ STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is no
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies
 HASH = "__hash__"  # uint64: xxh3_64 of the key
 UNIT = "__unit__"  # uint64: hash of a key by content without its number; decides the split
-SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content, for messages
+SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content
+CONTENT = "__content__"  # binary(16): hash of the content of a row, whatever its key and label
 
 # A reference to a file. Encoder processes open it when a shard is written.
 PATH = "__path__"  # string: path or URI
@@ -35,6 +36,8 @@ SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 
 UInt64Array = npt.NDArray[np.uint64]
+
+_HEX = np.array([f"{byte:02x}" for byte in range(256)], "S2").view(np.uint16)
 
 
 def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
@@ -167,6 +170,13 @@ def set_column(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBa
 def constant(text: str, count: int) -> pa.DictionaryArray:
     """Return an array of `count` equal strings, dictionary-encoded in a byte each."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([text]))
+
+
+def hex_of(hashes: pa.Array) -> pa.Array:
+    """Return hashes of 16 bytes as hex: string[n]. hashes: binary(16)[n], without nulls."""
+    data = np.frombuffer(hashes.buffers()[1], np.uint8, 16 * len(hashes), 16 * hashes.offset)
+    offsets = np.arange(len(hashes) + 1, dtype=np.int32) * 32
+    return pa.StringArray.from_buffers(len(hashes), pa.py_buffer(offsets), pa.py_buffer(_HEX[data]))
 
 
 def hash_rows(rows: pa.RecordBatch) -> tuple[UInt64Array, UInt64Array]:

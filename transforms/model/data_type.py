@@ -157,11 +157,16 @@ class Encoded:
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
       reasons are fields of `ObjectCounts`.
     steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
+    content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record, if
+      the source did not hash them.
+    sizes: (width, height) of the image of each kept record: int64[k] each.
     """
 
     columns: pa.RecordBatch
     rows: RowOutcome
     names: pa.Array | None = None
+    content: pa.Array | None = None
+    sizes: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
@@ -183,8 +188,19 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class ContentReader(Protocol):
+    """Reads the content of records before they are encoded, if rows refer to files."""
+
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.Array]:
+        """Return the outcome of rows, and the hash of the content of each kept one: binary(16)[k].
+
+        It runs in an encoder process. The hashes are those that the encoder gives later.
+        """
+
+
+@runtime_checkable
 class Duplicates(Protocol):
-    """Defines which rows are duplicates. It needs a `RowSource`.
+    """Defines which rows are duplicates.
 
     mode: `drop` keeps the duplicate with the smallest key; `group` keeps all, in the same split.
     """
@@ -262,6 +278,7 @@ class DataType:
     windows: how rows of series are cut into windows; then the encoder gets windows, and all other
       parts get rows.
     headers: reads headers of the files that rows refer to, for schemas and statistics.
+    content: reads the content of the files that rows refer to, for duplicates.
     artifacts: {name in the dataset: content} of files of the user's that the encoder needs.
     shaping: {option: value} that identifies a run, for options whose own value does not, such as
       the hash of a file instead of its path.
@@ -277,6 +294,7 @@ class DataType:
     chunker: Chunker | None = None
     windows: WindowOptions | None = None
     headers: Headers | None = None
+    content: ContentReader | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT
@@ -286,7 +304,7 @@ class DataType:
         """Names of the modules that an encoder process has to import."""
         source = self.source if isinstance(self.source, RowSource) else None
         others = (self.check, self.analysis, self.duplicates, self.chunker, self.headers)
-        parts = [source, self.encoder, *others]
+        parts = [source, self.encoder, self.content, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 
 

@@ -117,8 +117,11 @@ class ContentKeyedSource(Protocol):
     def keyed_by_content(self) -> bool:
         """True if rows get keys by content; the keys that `read` yields are places."""
 
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return string[n], equal for rows of equal content; runs in an encoder process."""
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Return binary(16)[n], equal for rows of equal content; runs in an encoder process.
+
+        None if rows are no records, so that their content does not matter.
+        """
 
 
 def keyed_by_content(source: Source) -> bool:

@@ -28,6 +28,10 @@ SYSTEM = (
     *(batch.STRATUM, batch.CLASSES, batch.UNIT),
 )
 
+# A line of duplicates.jsonl: key and label of a record that was left out, the reason, and the key
+# of the record that it repeats, if that is in the dataset.
+LeftOut = dict[str, str | None]
+
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
@@ -172,12 +176,14 @@ def write_checked_part(
     invalid: int = 0,
     skipped: int = 0,
     extra: int = 0,
+    left_out: Sequence[LeftOut] = (),
 ) -> StagedPart:
     """Write the rows of a part that passed, and beside them the rejects and filter counts.
 
     rejects: rejects of all stages so far; `unread` of them come from reading.
     filtered: {option: rows that it excludes}.
     invalid, skipped, extra: as in `StagedPart`.
+    left_out: lines of duplicates.jsonl on some of the filtered rows.
     """
     part = dataclasses.replace(
         write_part(rows, staging, name),
@@ -188,7 +194,8 @@ def write_checked_part(
         invalid=invalid,
         skipped=skipped,
     )
-    staging.place(f"{name}.json").write_bytes(to_json({"rejects": rejects, "filtered": filtered}))
+    excluded = {"rejects": rejects, "filtered": filtered, "left_out": left_out}
+    staging.place(f"{name}.json").write_bytes(to_json(excluded))
     return part
 
 
@@ -199,13 +206,16 @@ def rewrite_part(
     folder: str,
     *,
     filtered: Mapping[str, int] = MappingProxyType({}),
+    left_out: Sequence[LeftOut] = (),
 ) -> StagedPart:
     """Write other rows of a part into a folder of staging; its rejects and counts stay.
 
-    filtered: {option: rows that it excludes}, beside those excluded before.
+    filtered: {option: rows that it excludes}, beside those excluded before; left_out: as in
+      `write_checked_part`.
     """
     staging.place(folder).make_dirs()
     rejects, before = read_excluded(part, staging=staging)
+    left_out = [*read_left_out(part, staging=staging), *left_out]
     return write_checked_part(
         rows,
         staging,
@@ -216,6 +226,7 @@ def rewrite_part(
         invalid=part.invalid,
         skipped=part.skipped,
         extra=part.extra,
+        left_out=left_out,
     )
 
 
@@ -243,6 +254,14 @@ def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], 
         return [], {}
     done = staging.read_json(f"{part.name}.json")
     return [Reject(**reject) for reject in done["rejects"]], done["filtered"]
+
+
+def read_left_out(part: StagedPart, *, staging: Staging) -> list[LeftOut]:
+    """Return the lines of duplicates.jsonl on rows that were left out of a part so far."""
+    if part.name.startswith(("listing/", "batches/")):
+        return []
+    found: list[LeftOut] = staging.read_json(f"{part.name}.json")["left_out"]
+    return found
 
 
 def read_part(

@@ -57,7 +57,8 @@ def balanced_rows(
     rows = element.read(staging, columns=None)
     if not grouped and batch.GROUP in rows.schema.names:  # it is all null
         rows = rows.drop_columns([batch.GROUP])
-    rows = rows.drop_columns([n for n in (batch.SOURCE, batch.UNIT) if n in rows.schema.names])
+    if batch.UNIT in rows.schema.names:
+        rows = rows.drop_columns([batch.UNIT])
     yield from replicate(rows, quotas=plan.quotas, seed=plan.seed)
 
 

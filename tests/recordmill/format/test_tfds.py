@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Shard, SplitInfo
 from recordmill.format.tfds import tfds_files
 from recordmill.tfrecord.features import Feature
@@ -88,7 +89,7 @@ def test_tfds_reads(feature, stored, expected, tmp_path) -> None:
 
 
 def plain_parts(**changes) -> dict:
-    shard = Shard(file="f", records=2, bytes=99, sha256="", classes={})
+    shard = Shard(file="f", records=2, bytes=99, sha256="", classes={}, index=file_info(b""))
     parts = {
         "features": FEATURES,
         "labels": LABELS,

@@ -122,9 +122,9 @@ class RecordRows:
         """True without a key column; the keys that `read` yields are then FILE#ROW."""
         return self.key_column is None
 
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the keys of rows by their content, string[n]."""
-        return content_keys.content_keys(rows, self.format.value_parser)
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return a hash of the content of each row: binary(16)[n]."""
+        return content_keys.content_hashes(rows, self.format.value_parser)
 
     @property
     def notes(self) -> tuple[Note, ...]:

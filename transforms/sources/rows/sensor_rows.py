@@ -92,6 +92,9 @@ class SensorRows(TableRows):
         """False, because windows have keys of their own."""
         return False
 
+    def content_hashes(self, rows: pa.RecordBatch) -> None:
+        """Return None: rows of a series are no records."""
+
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
         """Return the layout of the samples.
 

@@ -92,13 +92,13 @@ class TableRows(RecordRows):
             field.with_nullable(field.nullable and field.name != without_null) for field in fields
         ]
 
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return keys by content: string[n]. They do not cover the number to predict."""
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return binary(16)[n]. The hash does not cover the label, even if it is a number."""
         if self.label_type in ("int", "float"):
             names = {name.lower(): name for name in reversed(rows.schema.names)}
             usual = next((names[name] for name in LABELS if name in names), None)
             rows = rows.drop_columns([self.label_column or usual])
-        return super().content_keys(rows)
+        return super().content_hashes(rows)
 
     def _with_target(self, roles: ColumnRoles) -> ColumnRoles:
         """Return the roles with the label column as `label_type` reads it. Raises ConfigError."""

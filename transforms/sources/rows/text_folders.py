@@ -119,9 +119,9 @@ class TextFolder:
         """True for a document per line; otherwise the key is the path of the file."""
         return self.documents == "line"
 
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the keys of documents by their content, string[n]."""
-        return content_keys.content_keys(rows, ValueParser())
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return a hash of each document: binary(16)[n]."""
+        return content_keys.content_hashes(rows, ValueParser())
 
     @property
     def notes(self) -> tuple[Note, ...]:
