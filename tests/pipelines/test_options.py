@@ -312,6 +312,7 @@ def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         "Input and output:",
         "Keys, classes and columns:",
         "Labels and selection of records:",
+        "Duplicates:",
         "Pictures:",
         "Splits:",
         "Statistics and schema:",
