@@ -261,6 +261,7 @@ class Job:
         )
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
+        content = data_type.content if config.needs_content else None
         known = self.known_contents.stage(self.staging)
         reader = None
         if isinstance(data_type.source, RowSource):
@@ -269,6 +270,7 @@ class Job:
                 layout=rows,
                 staging=self.staging,
                 check=check,
+                content=content,
                 duplicates=data_type.duplicates,
                 chunker=data_type.chunker,
                 rules=self.rules if data_type.windows is None else self.rules.of_rows,
@@ -292,7 +294,7 @@ class Job:
             reader=reader,
             check=check,
             duplicates=data_type.duplicates,
-            content=data_type.content if config.needs_content else None,
+            content=None if reader is not None else content,
             known=known,
             conflicts=getattr(config, "conflicts", "reject"),
             windowing=windowing,

@@ -14,15 +14,17 @@ from recordmill.transforms.model import batch
 
 OPTION = "exclude-like"
 
-_Pairs = npt.NDArray[np.void]  # of two uint64 words, big-endian, in ascending order
-_PAIR = np.dtype([("first", ">u8"), ("second", ">u8")])
+_Pairs = npt.NDArray[np.void]
+_PAIR = np.dtype([("first", "<u8"), ("second", "<u8")])
+_BIG_ENDIAN = np.dtype([("first", ">u8"), ("second", ">u8")])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KnownContents:
-    """The contents of the records of other datasets, as a file of sorted hashes.
+    """The contents of the records of other datasets, as a file of hashes.
 
-    path: path or URI of the file during the job; 16 bytes per content.
+    path: path or URI of the file during the job. It holds `pairs_of` the contents, in ascending
+      order, each once.
     """
 
     path: str
@@ -31,8 +33,7 @@ class KnownContents:
         """Return whether each content is known: bool[n]. hashes: binary(16)[n]."""
         known = _load(self.path)
         pairs = pairs_of(hashes)
-        first = known["first"].astype(np.uint64)
-        at = np.searchsorted(first, pairs["first"].astype(np.uint64))
+        at = np.searchsorted(known["first"], pairs["first"])
         found = np.zeros(len(pairs), np.bool_)
         open_ = np.arange(len(pairs))
         while len(open_):  # once, unless different contents share half of their hashes
@@ -46,7 +47,8 @@ class KnownContents:
 
 def pairs_of(hashes: pa.Array) -> _Pairs:
     """Return hashes as pairs of words. hashes: binary(16)[n], without nulls."""
-    return np.frombuffer(hashes.buffers()[1], _PAIR, len(hashes), 16 * hashes.offset)
+    data = hashes.buffers()[1] or b""
+    return np.frombuffer(data, _BIG_ENDIAN, len(hashes), 16 * hashes.offset).astype(_PAIR)
 
 
 def without_known(

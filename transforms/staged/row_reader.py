@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Artifact, Chunker, Duplicates, RowCheck
+from recordmill.transforms.model.data_type import (
+    Artifact,
+    Chunker,
+    ContentReader,
+    Duplicates,
+    RowCheck,
+)
 from recordmill.transforms.model.known_content import OPTION as KNOWN
 from recordmill.transforms.model.known_content import KnownContents, without_known
 from recordmill.transforms.model.label_rules import LabelRules
@@ -37,7 +43,7 @@ class RowReader:
     """Reads the sections of a listing into parts of rows that have passed the check.
 
     layout: layout of the rows, from `row_layout`.
-    check, duplicates, chunker: applied to the rows; as in `DataType`.
+    check, content, duplicates, chunker: applied to the rows; as in `DataType`.
     rules: for the labels and keys of rows.
     known: contents of rows that are left out.
     artifacts: files given by the user that the chunker needs.
@@ -47,6 +53,7 @@ class RowReader:
     layout: Layout
     staging: Staging
     check: RowCheck | None = None
+    content: ContentReader | None = None
     duplicates: Duplicates | None = None
     chunker: Chunker | None = None
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
@@ -99,6 +106,10 @@ class RowReader:
             rows = batch.choose(rows, outcome.kept)
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
+        if self.content is not None:
+            outcome, content = self.content.read(rows)
+            rows = batch.set_column(batch.choose(rows, outcome.kept), batch.CONTENT, content)
+            rejects += outcome.rejects
         keyed, left_out = without_known(self._with_keys(rows), self.known)
         if left_out:
             filtered[KNOWN] += len(left_out)

@@ -31,11 +31,11 @@ class SameText:
 def duplicate_hash(texts: pa.StringArray) -> pa.StringArray:
     """Return the hash of each normalized text, 128 bits as hex: string[n]."""
     digest = xxhash.xxh3_128_hexdigest
-    folded = unicode_tables.map_texts(_fold, texts)
+    folded = unicode_tables.map_texts(fold_text, texts)
     return string_array([digest(" ".join(text.split()).encode()) for text in folded])
 
 
-def _fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Fold case and Unicode compatibility forms."""
     if text.isascii():
         return text.lower()

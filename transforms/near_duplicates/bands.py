@@ -1,0 +1,351 @@
+"""Bands of hashes: records that may match share a band, and only these are compared.
+
+Hamming distance: a hash has D + 1 bands of bits. Two hashes that differ in at most D bits are equal
+in at least one band, so that no match is missed. If the records that share a band are many, they
+are divided again: of D + k bands, two such hashes share at least k, and every choice of k bands
+makes a key of more bits.
+
+MinHash: r rows make a band, and two texts of similarity s share one of b bands with a probability
+of 1 - (1 - s^r)^b (J. Leskovec, A. Rajaraman, J. Ullman, "Mining of Massive Datasets", 3.4.2). r is
+the largest number with which this is at least 0.9999.
+
+A match is found once, in the first band that its records share. Records of equal hashes make a star
+around the smallest id instead of all pairs, and only this one is compared with others. If a band of
+a bucket has more than a million matches, only those are kept that connect what all connect.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.batch import UInt64Array
+from recordmill.transforms.model.ragged import fixed_lists
+from recordmill.transforms.near_duplicates.components import A, B, spanning_forest
+from recordmill.transforms.near_duplicates.image_hash import hamming
+from recordmill.transforms.near_duplicates.text_minhash import PERMUTATIONS, estimate_similarity
+
+HASH = "hash"  # uint64, nullable: perceptual hash of an image
+SIGNATURE = "signature"  # fixed_size_list<uint32>[128], nullable: MinHash signature of a text
+DISTANCE = "distance"  # uint8: differing bits of a match of images
+SIMILARITY = "similarity"  # float32: estimated similarity of a match of texts
+
+MOST_DISTANCE = 12
+LEAST_SIMILARITY = 0.5
+LEAST_PROBABILITY = 0.9999
+
+_BITS = 64
+_GROUP = 1024  # records that share a band; more are divided again
+_SHARED = 64  # about the records that should share a key then
+_MOST_CHOSEN = 4  # bands that make such a key
+_MOST_MATCHES = 1 << 20  # of a band in a bucket; if there are more, those that connect are kept
+_PAIRS = 1 << 18  # pairs that are compared at a time, which fit the processor's cache
+_SMALL = 32  # records of a group whose pairs are listed; larger ones are compared in blocks
+
+Places = npt.NDArray[np.int64]
+Pairs = tuple[Places, Places]
+Values = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HammingBands:
+    """Bands of 64-bit hashes of images.
+
+    distance: number of bits in which hashes of a match differ at most, 0 to 12.
+    """
+
+    distance: int = 4
+    column: ClassVar[str] = HASH
+    measure: ClassVar[str] = DISTANCE
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.distance <= MOST_DISTANCE:
+            raise ConfigError(
+                f"--near-distance: expected 0 to {MOST_DISTANCE} bits, got {self.distance}"
+            )
+
+    @property
+    def count(self) -> int:
+        """Number of bands."""
+        return self.distance + 1
+
+    def values(self, column: pa.Array) -> UInt64Array:
+        """Return the values to compare, uint64[n], of a column without nulls."""
+        return np.asarray(column)
+
+    def to_column(self, values: UInt64Array) -> pa.Array:
+        """Return the column of values, the inverse of `values`."""
+        return pa.array(values)
+
+    def keys(self, hashes: UInt64Array) -> UInt64Array:
+        """Return the key of each band, uint64[n, bands]; pairs within the distance share one."""
+        masked = hashes[:, None] & _masks(self.count)
+        salts = np.array([batch.salt(band, "hamming") for band in range(self.count)], np.uint64)
+        return batch.mix(masked ^ salts, 0)
+
+    def identities(self, hashes: UInt64Array) -> UInt64Array:
+        """Return numbers that are equal for equal hashes, uint64[n]."""
+        return hashes
+
+    def matches(self, values: UInt64Array, band: int, groups: Places) -> Iterator[Pairs]:
+        """Yield pairs of places of the matches whose first shared band is `band`.
+
+        values: uint64[n], distinct, ordered by the key of the band. groups: int64[g + 1], the edges
+        of the groups of values that share a key.
+        """
+        starts, ends = groups[:-1], groups[1:]
+        large = ends - starts > _GROUP
+        found = itertools.chain(
+            _neighbours(starts[~large], ends[~large], _PAIRS, self._filter(values)),
+            *(
+                _shifted(self._within(values[start:end]), start)
+                for start, end in zip(starts[large].tolist(), ends[large].tolist(), strict=True)
+            ),
+        )
+        masks = _masks(self.count)[:band]
+        for left, right in found:
+            first = ((values[left] ^ values[right])[:, None] & masks).all(axis=1)
+            yield left[first], right[first]
+
+    def measures(self, left: UInt64Array, right: UInt64Array) -> npt.NDArray[np.uint8]:
+        """Return the distances of pairs, uint8[n]."""
+        return hamming(left, right)
+
+    def _filter(self, values: UInt64Array) -> Callable[[Places, Places], npt.NDArray[np.bool_]]:
+        def near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
+            return hamming(values[left], values[right]) <= self.distance
+
+        return near
+
+    def _within(self, values: UInt64Array) -> Iterator[Pairs]:
+        """Yield the pairs of many values that are within the distance, by keys of several bands."""
+        chosen = 2  # they share one already
+        while chosen < _MOST_CHOSEN and len(values) > _SHARED << (
+            _BITS * chosen // (self.distance + chosen)
+        ):
+            chosen += 1
+        masks = _masks(self.distance + chosen)
+        for bands in itertools.combinations(range(len(masks)), chosen):
+            keys = values & np.bitwise_or.reduce(masks[list(bands)])
+            order = np.argsort(keys, kind="stable")
+            edges = _group_edges(keys[order])
+            ordered = values[order]
+            near = self._filter(ordered)
+            for left, right in _neighbours(edges[:-1], edges[1:], _PAIRS, near):
+                equal = ((ordered[left] ^ ordered[right])[:, None] & masks) == 0
+                # The pair is found with the first bands that it shares, and not again.
+                first = np.cumsum(equal, axis=1)[:, bands[-1]] == chosen
+                first &= equal[:, bands].all(axis=1)
+                yield order[left[first]], order[right[first]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MinHashBands:
+    """Bands of MinHash signatures of texts.
+
+    similarity: estimated similarity of a match at least, 0.5 to 1.
+
+    The upper halves of values are left out: 16 bits differ for different values but for one of
+    65,536, and take half the space.
+    """
+
+    similarity: float = 0.8
+    column: ClassVar[str] = SIGNATURE
+    measure: ClassVar[str] = SIMILARITY
+
+    def __post_init__(self) -> None:
+        if not LEAST_SIMILARITY <= self.similarity <= 1:
+            raise ConfigError(
+                f"--near-similarity: expected {LEAST_SIMILARITY:g} to 1, got {self.similarity:g}"
+            )
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of a band."""
+        return max(
+            rows
+            for rows in range(1, PERMUTATIONS + 1)
+            if _shares_band(self.similarity, rows) >= LEAST_PROBABILITY
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of bands."""
+        return PERMUTATIONS // self.rows
+
+    @property
+    def probability(self) -> float:
+        """Probability that two texts of this similarity share a band."""
+        return _shares_band(self.similarity, self.rows)
+
+    def values(self, column: pa.FixedSizeListArray) -> npt.NDArray[np.uint16]:
+        """Return the values to compare, uint16[n, 128], of a column without nulls."""
+        return np.asarray(column.flatten()).astype(np.uint16).reshape(-1, PERMUTATIONS)
+
+    def to_column(self, values: npt.NDArray[np.uint16]) -> pa.FixedSizeListArray:
+        """Return the column of values, the inverse of `values`."""
+        return fixed_lists(values)
+
+    def keys(self, values: npt.NDArray[np.uint16]) -> UInt64Array:
+        """Return the key of each band, uint64[n, bands]."""
+        rows, count = self.rows, self.count
+        bands = values[:, : rows * count].reshape(-1, count, rows)
+        salts = np.array([batch.salt(band, "minhash") for band in range(count)], np.uint64)
+        found = np.broadcast_to(salts, bands.shape[:2])
+        for row in range(rows):
+            found = batch.mix(found ^ bands[:, :, row], 0)
+        return found
+
+    def identities(self, values: npt.NDArray[np.uint16]) -> UInt64Array:
+        """Return numbers that are equal for equal signatures, uint64[n]."""
+        found = np.zeros(len(values), np.uint64)
+        for words in np.ascontiguousarray(values).view(np.uint64).T:
+            found = batch.mix(found ^ words, batch.salt(0, "signature"))
+        return found
+
+    def matches(self, values: npt.NDArray[np.uint16], band: int, groups: Places) -> Iterator[Pairs]:
+        """Yield pairs of places of the matches whose first shared band is `band`.
+
+        values: uint16[n, 128]; otherwise as `HammingBands.matches`.
+        """
+
+        def near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
+            return estimate_similarity(values[left], values[right]) >= self.similarity
+
+        before = band * self.rows
+        pairs = _neighbours(groups[:-1], groups[1:], _PAIRS // PERMUTATIONS * 4, near)
+        for left, right in pairs:
+            equal = values[left, :before] == values[right, :before]
+            shared = equal.reshape(len(left), band, self.rows).all(axis=2).any(axis=1)
+            yield left[~shared], right[~shared]
+
+    def measures(
+        self, left: npt.NDArray[np.uint16], right: npt.NDArray[np.uint16]
+    ) -> npt.NDArray[np.float32]:
+        """Return the estimated similarities of pairs, float32[n]."""
+        return estimate_similarity(left, right).astype(np.float32)
+
+
+Bands = HammingBands | MinHashBands
+
+
+def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands) -> pa.RecordBatch:
+    """Return the matches among records that may share the key of one band.
+
+    ids: uint64[n], distinct. values: those that `bands.values` returns, of each record. Returns
+    rows with the columns a and b (uint64, a < b) and distance or similarity, each pair once.
+    """
+    identities = bands.identities(values)
+    order = np.lexsort((ids, identities))
+    ids, values, identities = ids[order], values[order], identities[order]
+    edges = _group_edges(identities)
+    found: list[Pairs] = []
+    if band == 0:
+        firsts = np.repeat(edges[:-1], np.diff(edges))
+        others = np.flatnonzero(firsts != np.arange(len(ids)))
+        found.append((firsts[others], others))
+    firsts = edges[:-1]
+    keys = bands.keys(values[firsts])[:, band]
+    by_key = firsts[np.lexsort((ids[firsts], keys))]
+    keys.sort()
+    count = 0
+    for left, right in bands.matches(values[by_key], band, _group_edges(keys)):
+        found.append((by_key[left], by_key[right]))
+        count += len(left)
+        if count > _MOST_MATCHES:
+            left, right = _joined(found)
+            kept = spanning_forest(ids[left], ids[right])
+            found, count = [(left[kept], right[kept])], 0
+    left, right = _joined(found)
+    columns = {
+        A: np.minimum(ids[left], ids[right]),
+        B: np.maximum(ids[left], ids[right]),
+        bands.measure: bands.measures(values[left], values[right]),
+    }
+    order = np.lexsort((columns[B], columns[A]))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column[order]) for column in columns.values()], names=[*columns]
+    )
+
+
+def _joined(pairs: list[Pairs]) -> Pairs:
+    none = np.zeros(0, np.int64)
+    left, right = zip((none, none), *pairs, strict=True)
+    return np.concatenate(left), np.concatenate(right)
+
+
+def _masks(count: int) -> UInt64Array:
+    """Return the bits of each of `count` bands of 64 bits, uint64[count]."""
+    edges = [_BITS * band // count for band in range(count + 1)]
+    return np.array(
+        [(1 << end) - (1 << start) for start, end in itertools.pairwise(edges)], np.uint64
+    )
+
+
+def _shares_band(similarity: float, rows: int) -> float:
+    """Return the probability that texts of this similarity share a band of this many rows."""
+    return 1 - (1 - similarity**rows) ** (PERMUTATIONS // rows)
+
+
+def _group_edges(ordered: UInt64Array) -> Places:
+    """Return the edges of runs of equal values, int64[runs + 1]."""
+    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    edges = [np.zeros(1, np.int64), changes, np.array([len(ordered)])]
+    return np.concatenate(edges if len(ordered) else edges[:1])
+
+
+def _shifted(pairs: Iterator[Pairs], by: int) -> Iterator[Pairs]:
+    for left, right in pairs:
+        yield left + by, right + by
+
+
+def _neighbours(
+    starts: Places,
+    ends: Places,
+    at_once: int,
+    near: Callable[[Places, Places], npt.NDArray[np.bool_]],
+) -> Iterator[Pairs]:
+    """Yield the pairs of places in the same group, left below right, that are `near`.
+
+    starts, ends: int64[groups], the places of each group. at_once: pairs that are compared at a
+    time.
+    """
+    sizes = ends - starts
+    small = np.flatnonzero((sizes > 1) & (sizes <= _SMALL))
+    pairs = np.cumsum(sizes[small] * (sizes[small] - 1) // 2)
+    cuts = np.searchsorted(
+        pairs, np.arange(at_once, pairs[-1] + at_once if len(pairs) else 0, at_once)
+    )
+    for some in np.split(small, cuts):
+        left, right = _all_pairs(starts[some], sizes[some])
+        kept = near(left, right)
+        yield left[kept], right[kept]
+    side = max(int(at_once**0.5), 1)
+    for group in np.flatnonzero(sizes > _SMALL).tolist():
+        start, end = int(starts[group]), int(ends[group])
+        for row in range(start, end, side):
+            left = np.arange(row, min(row + side, end))
+            for column in range(row, end, side):
+                right = np.arange(column, min(column + side, end))
+                found = np.flatnonzero(near(left[:, None], right[None]).ravel())
+                rows, columns = np.divmod(found, len(right))
+                later = left[rows] < right[columns]
+                yield left[rows[later]], right[columns[later]]
+
+
+def _all_pairs(starts: Places, sizes: Places) -> Pairs:
+    """Return all pairs of places of each group, left below right."""
+    first = np.repeat(starts, sizes)
+    place = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    later = np.repeat(sizes, sizes) - 1 - place
+    left = np.repeat(first + place, later)
+    step = np.arange(len(left)) - np.repeat(np.cumsum(later) - later, later)
+    return left, left + 1 + step
