@@ -154,6 +154,11 @@ class ArraysConfig(FilesConfig):
         ]
         if self.label_input is not None and "--label-pattern" in given:
             given.append("--label-input")
+        if given and self.label_type is not None and given != ["--label-column"]:
+            raise ConfigError(
+                f"--label-type: reads the label column of a listing, and {given[0]} gives the"
+                " classes; leave one out"
+            )
         if len(given) > 1:
             raise ConfigError(
                 f"expected one source of classes, got {' and '.join(given)}; leave one out"

@@ -8,16 +8,18 @@ from collections.abc import Mapping, Sequence
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note
-from recordmill.pipelines.options.columns import ColumnsConfig
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.model.source import Layout, RowSource
+from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
-from recordmill.transforms.sources.rows.file_list import is_listing
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.file_list import FileList, is_listing
+from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.record_columns import TEXT
-from recordmill.transforms.sources.rows.record_rows import LABELS, RowLayout
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.rows.record_rows import LABELS
 from recordmill.transforms.sources.rows.table_rows import TYPES
 
 _SHOWN = 8  # columns in a line
@@ -29,19 +31,25 @@ _GROUPS = re.compile(
 
 
 def interpret(
-    config: CommonConfig, data_type: DataType, listing: Listing, layout: Layout
+    config: CommonConfig,
+    data_type: DataType,
+    listing: Listing,
+    layout: Layout,
+    counts: Mapping[str, int],
 ) -> Mapping[str, str]:
     """Return {part: its source in the input}, in the order in which they are shown.
 
-    layout: of the rows of the listing, not of windows.
+    layout: of the rows of the listing, not of windows. counts: {class: number of records}, empty if
+    they are not known yet.
     """
     roles = layout.roles if isinstance(layout, RowLayout) else None
+    listed = listed_roles(config, data_type.source, layout)
     fields = [field for field in user_fields(layout.columns) if field.name != TEXT]
     columns = [field.name for field in fields]
     files = "" if isinstance(data_type.source, RowSource) else f", {listing.rows:,} files"
     facts = {
         "data": f"{data_type.name}, {config.inputs}{files}",
-        "classes": _classes(config, layout, columns),
+        "classes": _classes(config, listed, layout, columns) + _sizes(counts),
         "splits": _splits(config, layout),
     }
     if roles is not None:
@@ -76,30 +84,43 @@ def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
     return (Note("splits", text),)
 
 
-def unread_label(config: CommonConfig, layout: Layout) -> str | None:
-    """Return the label column if no option says whether its values are classes or numbers."""
-    if not isinstance(config, ColumnsConfig) or not isinstance(layout, RowLayout):
+def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> ColumnRoles | None:
+    """Return the roles of the columns of rows, or of a listing; None for input without columns."""
+    if isinstance(layout, RowLayout):
+        return layout.roles
+    files = getattr(source, "files", source)
+    if isinstance(files, JoinedListings):
+        files = files.lists[0]
+    if not isinstance(files, FileList) or getattr(config, "annotations", None):
         return None
-    label = layout.roles.label
-    given = config.label_type is not None or config.labels_file is not None
-    return None if given or label is None or config.types.get(label) == "string" else label
+    return files.found_roles
 
 
-def renames_of(config: CommonConfig, layout: Layout) -> Mapping[str, str]:
+def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
+    """Return the label column if no option says whether its values are classes or numbers."""
+    if roles is None or config.label_type is not None or config.labels_file is not None:
+        return None
+    types: Mapping[str, str] = getattr(config, "types", {})
+    return None if types.get(str(roles.label)) == "string" else roles.label
+
+
+def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
     """Return {feature: new name} of --rename, and `label` for the column of a number to predict."""
-    target = layout.roles.target if isinstance(layout, RowLayout) else None
+    target = None if roles is None else roles.target
     if target in (None, "label"):
         return config.rename
     return {str(target): "label", **config.rename}
 
 
-def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> str:
+def _classes(
+    config: CommonConfig, roles: ColumnRoles | None, layout: Layout, columns: Sequence[str]
+) -> str:
+    if roles is not None and roles.target is not None:
+        return f"none; the column {roles.target!r} is a number to predict"
     if isinstance(layout, RowLayout):
         if layout.roles.label is not None:
             return f"the column {layout.roles.label!r}"
-        if layout.roles.target is not None:
-            return f"none; the column {layout.roles.target!r} is a number to predict"
-        if getattr(config, "label_type", None) == "none":
+        if config.label_type == "none":
             return "none, because of --label-type none"
         others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
         return f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{others}"
@@ -107,13 +128,29 @@ def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> st
         return "none"
     if getattr(config, "annotations", ()):
         return "the annotations"
-    if config.label_column:
-        return f"the column {config.label_column!r}"
-    if is_listing(Location.parse(config.input[0].path)):
-        return "the column named label or class"
+    if roles is not None and roles.label is not None:
+        return f"the column {roles.label!r}"
     below = "the folders below the split" if layout.split_source == FOLDERS else FOLDERS
     return {"top": below, "parent": "the folders around the files"}.get(
         config.label_from, f"--label-from {config.label_from}"
+    )
+
+
+def class_range(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Return the smallest and the largest class; of equal ones the first by name."""
+    names = sorted(counts)
+    return min(names, key=counts.__getitem__), max(names, key=counts.__getitem__)
+
+
+def _sizes(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return ""
+    smallest, largest = class_range(counts)
+    if len(counts) == 1:
+        return f"; 1 class, {smallest!r} ({counts[smallest]:,})"
+    return (
+        f"; {len(counts)} classes, the smallest {smallest!r} ({counts[smallest]:,}), the largest"
+        f" {largest!r} ({counts[largest]:,})"
     )
 
 

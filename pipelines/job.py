@@ -17,12 +17,19 @@ from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
-from recordmill.pipelines.interpretation import interpret, name_notes, renames_of, unread_label
+from recordmill.pipelines.interpretation import (
+    interpret,
+    listed_roles,
+    name_notes,
+    renames_of,
+    unread_label,
+)
 from recordmill.pipelines.known_datasets import KnownDatasets
 from recordmill.pipelines.layout_checks import check_layout, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
+from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.values import show_inputs
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
@@ -43,7 +50,9 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.sources.rows.other_readings import reading_advice
-from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
+from recordmill.transforms.sources.rows.record_rows import RecordRows
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
+from recordmill.transforms.staged.listing import class_counts, read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.window_tasks import Windowing
@@ -62,6 +71,7 @@ class JobOutcome:
     resumed: whether this run finished the publishing of an interrupted one.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
     notes: remarks on the input and the dataset, the same as in its manifest.
+    interpretation: how the input was understood, as `interpret` returns it.
     """
 
     status: Status
@@ -70,6 +80,7 @@ class JobOutcome:
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()
     notes: tuple[Note, ...] = ()
+    interpretation: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Job:
@@ -190,7 +201,8 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
-        self._interpretation = interpret(self.config, self.data_type, listing, layout)
+        counts = {} if isinstance(source, RowSource) else class_counts(listing, self.staging)
+        self._interpretation = interpret(self.config, self.data_type, listing, layout, counts)
         self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
         windows = self.data_type.windows
@@ -205,19 +217,24 @@ class Job:
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
+        outcome = JobOutcome(
+            status="planned",
+            plan=plan,
+            rejects=rejects,
+            notes=notes,
+            interpretation=self._interpretation,
+        )
         if verdict is not None:
             if advice := reading_advice(self.data_type.source, rejects):
                 verdict = dataclasses.replace(verdict, message=f"{verdict.message}; {advice}")
-            return JobOutcome(
-                status="refused", verdict=verdict, plan=plan, rejects=rejects, notes=notes
-            )
+            return dataclasses.replace(outcome, status="refused", verdict=verdict)
         if self.schema_request.infers:
             self.schema_request.keep_schema(self.staging)
             self.staging.sweep()
             return JobOutcome(status="inferred", notes=notes)
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
-        return JobOutcome(status=status, plan=plan, rejects=rejects, notes=notes)
+        return dataclasses.replace(outcome, status=status)
 
     def _layout(self, listing: Listing) -> Layout:
         """Return the layout of the rows, as they were listed or as workers will read them."""
@@ -240,6 +257,14 @@ class Job:
         labels = source.labels if isinstance(source, InformedSource) else None
         return self.labels if labels is None else labels
 
+    def _conflicts(self) -> Conflicts | None:
+        """Return the treatment of rows that have the same key; None if none can, or for chunks."""
+        config, data_type = self.config, self.data_type
+        if not isinstance(data_type.source, RecordRows) or not isinstance(config, RowsConfig):
+            return None
+        decided = config.key_column is not None and data_type.chunker is None
+        return config.conflicts if decided else None
+
     def _balance_target(self) -> Target:
         target = self.config.balance_target
         if not isinstance(target, str):
@@ -257,7 +282,8 @@ class Job:
         # known yet, only whether there are any.
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
         check_renames(
-            renames_of(config, rows), data_type.encoder.features(records.columns, context)
+            renames_of(config, listed_roles(config, data_type.source, rows)),
+            data_type.encoder.features(records.columns, context),
         )
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
@@ -276,6 +302,7 @@ class Job:
                 rules=self.rules if data_type.windows is None else self.rules.of_rows,
                 known=known,
                 artifacts=artifacts,
+                conflicts=self._conflicts(),
             )
         windowing = None
         if data_type.windows is not None:
@@ -320,6 +347,7 @@ class Job:
 
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
+        roles = listed_roles(config, data_type.source, rows)
         return RunSpec(
             output=config.output,
             encoder=data_type.encoder,
@@ -329,9 +357,9 @@ class Job:
             shard_bytes=config.shard_size,
             compression=config.compression,
             labels=self._labels(),
-            number_column=unread_label(config, rows),
+            number_column=unread_label(config, roles),
             label_offset=config.label_offset,
-            rename=renames_of(config, rows),
+            rename=renames_of(config, roles),
             max_reject_fraction=config.max_reject_fraction,
             overwrite=config.overwrite,
             workers=config.workers,

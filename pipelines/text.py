@@ -243,6 +243,16 @@ class TextConfig(RowsConfig):
                 f"--balance {self.balance}: balances classes, and packed texts have none: leave"
                 " one of --balance and --pack out"
             )
+        if self.chunk is not None and self.conflicts != "reject":
+            raise ConfigError(
+                f"--conflicts {self.conflicts}: cannot be combined with --chunk, which refuses keys"
+                " that repeat: leave one of them out"
+            )
+        if self.pack is not None and self.label_type in ("int", "float"):
+            raise ConfigError(
+                f"--label-type {self.label_type}: packed texts have no label: leave one of"
+                " --label-type and --pack out"
+            )
         if (self.embeddings is None) == ("embeddings" in self._features):
             raise ConfigError(
                 "expected both --features embeddings and --embeddings FILE, or none of them: the"

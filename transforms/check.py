@@ -1,6 +1,7 @@
 """Check: rejection of invalid records and removal of duplicates, before planning."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Literal
 
 import apache_beam as beam
@@ -17,10 +18,15 @@ from recordmill.transforms.staged.batches import Element, StagedBatch, part_of
 _COUNTERS = RecordCounters("Check")
 
 
-def _incoming(element: Element) -> StagedPart:
-    part = part_of(element)
-    _COUNTERS.add(read=part.rows)
-    return part
+def _incoming(element: Element) -> Iterator[StagedPart]:
+    if isinstance(element, StagedBatch):
+        part = part_of(element)
+        _COUNTERS.add(read=part.rows)
+        yield part
+
+
+def _is_no_batch(element: Element) -> bool:
+    return not isinstance(element, StagedBatch)
 
 
 def _checked(part: StagedPart) -> StagedBatch:
@@ -66,7 +72,8 @@ class Check(beam.PTransform):
         if not checks and not drop:
             return batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
         staging, workers = self.run.staging, self.run.workers
-        parts = batches | "Parts" >> beam.Map(_incoming).with_output_types(StagedPart)
+        others = batches | "Others" >> beam.Filter(_is_no_batch).with_output_types(Element)
+        parts = batches | "Parts" >> beam.FlatMap(_incoming).with_output_types(StagedPart)
         if checks:
             check = PartCheck(
                 staging=staging,
@@ -79,4 +86,5 @@ class Check(beam.PTransform):
             parts |= "CheckRows" >> PrepareParts(check.apply)
         if drop:
             parts |= DropDuplicates(staging, conflicts=self.conflicts)
-        return parts | "Batches" >> beam.Map(_checked).with_output_types(StagedBatch)
+        checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
+        return (checked, others) | "WithOthers" >> beam.Flatten()

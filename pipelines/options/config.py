@@ -14,6 +14,7 @@ from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
+from recordmill.pipelines.options.reporting import RUN, ReportConfig
 from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
@@ -24,12 +25,10 @@ MEANING = Group(20, "Keys, classes and columns")
 SPLITS = Group(40, "Splits")
 BALANCE = Group(50, "Class balance (split train only)")
 OUTPUT = Group(60, "Dataset files")
-RUN = Group(80, "Job")
 
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
 DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
-
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 
@@ -39,7 +38,7 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, FlinkConfig):
+class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportConfig, FlinkConfig):
     """Input, splits, balance, output and runner of a job.
 
     Raises:
@@ -280,6 +279,7 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, FlinkConf
         self._check_inputs()
         self._check_selection()
         self._check_duplicates(self.group_column)
+        self._check_report(dry_run=self.dry_run)
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)

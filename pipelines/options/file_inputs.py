@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
@@ -32,13 +31,6 @@ class FilesConfig(DelimitedConfig):
         shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
-    )
-    conflicts: Literal["reject", "first", "error"] = option(
-        "reject",
-        group=MEANING,
-        shapes_bytes=True,
-        help="If rows of a listing differ but have the same key (or path, without --key-column):"
-        " reject all of them, keep the first, or stop with an error. Equal rows count once.",
     )
     input_root: str | None = option(
         None,
@@ -89,7 +81,7 @@ def files_of(
         ]
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "input_root", *names),
+            (*_COLUMNS, *columns, "label_type", "input_root", *names),
             f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
             " leave the option out, or pass the listing as --input",
         )
@@ -113,6 +105,7 @@ def files_of(
             path=one.path,
             format=row_format,
             **{name: getattr(config, name) for name in _COLUMNS},
+            label_type=config.label_type,
             input_root=config.input_root,
             unlabelled=unlabelled,
             finds_split=config.split_from in ("auto", "column"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.config import MEANING, CommonConfig
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
@@ -71,6 +72,14 @@ class DelimitedConfig(CommonConfig):
         help="Text encoding, such as latin-1 or utf-16; undecodable rows are rejected.",
     )
 
+    conflicts: Literal["reject", "first", "error"] = option(
+        "reject",
+        group=MEANING,
+        shapes_bytes=True,
+        help="If rows of a listing, or rows with --key-column, differ but have the same key: reject"
+        " all of them, keep the first, or stop with an error. Equal rows count once.",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.row_format()
@@ -124,3 +133,11 @@ class RowsConfig(DelimitedConfig):
         help="preprocessing_fn for tensorflow-transform that makes all features; its analyzers run"
         " on the split train.",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.conflicts != "reject" and self.key_column is None:
+            raise ConfigError(
+                f"--conflicts {self.conflicts}: has no effect without --key-column, because keys by"
+                " content do not repeat"
+            )

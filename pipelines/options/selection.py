@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import hashlib
 import io
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -17,11 +17,26 @@ from recordmill.pipelines.options.labels_file import read_file
 
 SELECTION = Group(23, "Labels and selection of records")
 
+# Options that have no meaning if the label is a number.
+_OF_CLASSES = (
+    *("balance", "stratify", "labels_file", "label_map", "fold_labels", "include_labels"),
+    *("exclude_labels", "limit_per_class"),
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SelectionConfig:
     """Rules for labels, and the records to keep. They apply before splits are assigned."""
 
+    label_type: Literal["class", "int", "float", "none"] | None = option(
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        help="Reading of the label column of rows or of a listing. class: its values are classes."
+        " int, float: its values are numbers to predict, in the feature label; there are no"
+        " classes. none: it has no special role. Default: class, but decimal numbers or more than"
+        " 50 integers are an error.",
+    )
     label_map: tuple[str, ...] = option(
         (),
         group=SELECTION,
@@ -86,6 +101,13 @@ class SelectionConfig:
             raise ConfigError(
                 f"--exclude-labels {both[0]}: contradicts --include-labels; leave one out"
             )
+        for name in _OF_CLASSES if self.label_type in ("int", "float") else ():
+            if getattr(self, name) not in (None, False, (), "none"):
+                flag = f"--{name.replace('_', '-')}"
+                raise ConfigError(
+                    f"{flag} needs classes, but with --label-type {self.label_type} the label is a"
+                    " number: leave one of them out"
+                )
 
     def label_mapping(self) -> dict[str, str]:
         """Return {label: new label} of --label-map. Raises ConfigError."""

@@ -20,7 +20,8 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
       ConfigError: an option is given that does not apply to the input, or inputs are of both kinds.
     """
     inputs, rows = config.inputs, config.row_format()
-    columns = {name: getattr(config, name) for name in COLUMNS} | {"text_column": text_column}
+    columns = {name: getattr(config, name) for name in (*COLUMNS, "label_type")}
+    columns["text_column"] = text_column
     if rows.format != "auto" or _hold_rows(inputs):
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(

@@ -123,6 +123,21 @@ def test_a_table_with_equal_rows_groups_samples_and_buckets(flink, tmp_path):
     assert job.files == direct.files
 
 
+def test_rows_that_repeat_a_key(flink, tmp_path):
+    rng = np.random.default_rng(7)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        lines = [f"k{rng.integers(900)},{rng.integers(2)},a" for _ in range(400)]
+        (folder / f"{number}.csv").write_text("\n".join(["id,x,label", *lines]))
+    options = ("--key-column", "id", "--max-reject-fraction", "1")
+    direct = Job(tmp_path / "direct", *options, source=folder, kind="table")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=folder, kind="table").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+
+
 def test_the_pool_listens_here_alone_and_takes_no_port_twice():
     with worker_pool() as address:
         port = address.rpartition(":")[2]

@@ -59,20 +59,56 @@ def test_folders(tmp_path, capsys):
     assert main([*argv, "--dry-run"]) == 0
     assert printed(capsys) == {
         "data": f"images, {root}, 3 files",
-        "classes": "the folders below the split",
+        "classes": "the folders below the split; 1 class, 'a' (3)",
         "splits": "the top folders",
     }
     assert main([*argv, "--split-from", "none", "--label-from", "parent", "--quiet"]) == 0
     assert printed(capsys) == {}
     job = json.loads((tmp_path / "out" / "job.json").read_text())
-    assert job["interpretation"]["classes"] == "the folders around the files"
+    assert job["interpretation"]["classes"] == "the folders around the files; 1 class, 'a' (3)"
+
+
+def test_a_dry_run_as_json(tmp_path, capsys):
+    root = make_folder(tmp_path / "in", {"a": 12, "b": 3, "c": 3})
+    (root / "b" / "000.jpg").write_bytes(b"no image")
+    argv = ["--input", root, "--output", tmp_path / "out", "--splits", "train=1", "--json"]
+    argv += ["--balance", "oversample", "--max-reject-fraction", "0.1", "--quiet"]
+    assert main(["images", *map(str, argv), "--dry-run"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["interpretation"]["classes"] == (
+        "the top folders; 3 classes, the smallest 'b' (3), the largest 'a' (12)"
+    )
+    assert shown["classes"] == {
+        "number": 3,
+        "smallest": {"name": "b", "records": 2},
+        "largest": {"name": "a", "records": 12},
+    }
+    train = shown["splits"]["train"]
+    assert train["classes"] == {"a": 12, "b": 12, "c": 12}
+    assert (train["records"], train["copies"], train["shards"]) == (36, 19, 1)
+    assert shown["rejects"] == {"not_an_image": 1}
+    assert (shown["notes"], shown["error"]) == ([], None)
+    assert main(["images", *map(str, argv)]) == 2
+    assert "--json: prints the plan of --dry-run; add --dry-run" in capsys.readouterr().err
+
+
+def test_a_refused_dry_run_as_json(tmp_path, capsys):
+    rows = tmp_path / "a.csv"
+    rows.write_text("x,label\n" + "".join(f"{n},{n}\n" for n in range(60)))
+    argv = ["table", "--input", str(rows), "--output", str(tmp_path / "out"), "--dry-run", "--json"]
+    assert main(argv) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert "60 classes, and all are integers" in shown["error"]
+    assert shown["interpretation"]["classes"] == "the column 'label'"
 
 
 def test_annotations(tmp_path, capsys):
     argv = ["--input", BOXES / "images", "--annotations", BOXES / "annotations.json"]
     argv += ["--output", tmp_path / "out", "--dry-run", "--balance", "oversample"]
     assert main(["images", *map(str, argv)]) == 0
-    assert printed(capsys)["classes"] == "the annotations"
+    assert printed(capsys)["classes"] == (
+        "the annotations; 3 classes, the smallest 'circle' (16), the largest 'rectangle' (99)"
+    )
 
 
 def test_classes_that_a_split_lacks_are_noted(tmp_path):

@@ -144,6 +144,11 @@ def test_the_command_line_wins_over_the_file(tmp_path: pathlib.Path) -> None:
         (["--direct_num_workers=two"], "--direct_num_workers: invalid int value: 'two'"),
         (["photos"], "unexpected argument 'photos'; expected only options"),
         (["-s", "3"], "unexpected argument '-s'; expected only options"),
+        (["--seed", "3", "4"], "unexpected argument '4'; expected only options"),
+        (
+            ["--augment", "flip", "crop"],
+            "unexpected argument 'crop' after --augment flip: repeat --augment before each value",
+        ),
         (["--"], "unexpected argument '--'; expected only options"),
         (["--seed"], "--seed needs a value: N"),
         (["--seed", "--quiet"], "--seed needs a value: N"),

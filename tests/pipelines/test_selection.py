@@ -112,6 +112,14 @@ def test_mapped_classes(write):
     assert ledger.inputs.filtered + ledger.records.filtered == 5
 
 
+def test_folded_classes_of_windows_are_left_out(tmp_path):
+    """Labels of windows are folded where rows are read; the old names of the map are too."""
+    fill, options = KINDS["sensor"]
+    argv = ("--input", fill(tmp_path / "in"), *options, "--splits", "train=1", "--fold-labels")
+    dataset = make(tmp_path / "out", *argv, "--label-map", " JOY =,ANGER=rage", command="sensor")
+    assert classes(dataset) == {"rage": 8, "30": 3}
+
+
 def test_a_map_in_a_file(tmp_path):
     argv = ("--input", rows(tmp_path / "in"), "--splits", "train=1")
     given = ("--label-map", "ANGER=anger, Anger=anger,joy=")

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.transforms.checks.partitions import Candidates, by_partition, join_candidates
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 
-# (name of a part, its rows as bytes of `_CANDIDATE`), or the part itself as JSON.
-Candidates = tuple[str, bytes]
 # A message to a part: (True, the part as JSON), or (False, bytes of `_NUMBERED`).
 PartMessage = tuple[bool, bytes]
 
@@ -37,13 +36,8 @@ def equal_row_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tupl
     found["hash"] = batch.hashes(rows)
     found["tie"] = _ties(rows)
     found["row"] = np.arange(len(rows))
-    partitions = batch.scale(found["hash"], limits.PARTITIONS)
-    order = np.argsort(partitions, kind="stable")
-    starts = np.searchsorted(partitions[order], np.arange(limits.PARTITIONS + 1))
-    for partition in range(limits.PARTITIONS):
-        start, end = starts[partition : partition + 2]
-        if start < end:
-            yield partition, (part.name, found[order[start:end]].tobytes())
+    for partition, data in by_partition(found):
+        yield partition, (part.name, data)
 
 
 def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
@@ -69,9 +63,7 @@ def number_equal_rows(
         for name, part in by_part:
             yield name, (True, part)
         return
-    found = np.frombuffer(b"".join(data for _, data in by_part), _CANDIDATE)
-    sizes = [len(data) // _CANDIDATE.itemsize for _, data in by_part]
-    parts = np.repeat(np.arange(len(by_part)), sizes)
+    found, parts = join_candidates(by_part, _CANDIDATE)
     order = np.lexsort((found["row"], parts, found["tie"], found["hash"]))
     hashes = found["hash"][order]
     begins = np.append(True, hashes[1:] != hashes[:-1])

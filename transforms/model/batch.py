@@ -26,6 +26,7 @@ STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is no
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies
 HASH = "__hash__"  # uint64: xxh3_64 of the key
 UNIT = "__unit__"  # uint64: hash of a key by content without its number; decides the split
+PLACE = "__place__"  # string: FILE#ROW of a row with a key from a column
 SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content
 CONTENT = "__content__"  # binary(16): hash of the content of a row, whatever its key and label
 

@@ -63,13 +63,12 @@ class LabelRules:
 
     @property
     def of_windows(self) -> LabelRules:
-        """The rules for windows: those that leave records out."""
-        return dataclasses.replace(
-            self,
-            fold=False,
-            mapping=tuple(one for one in self.mapping if not one[1]),
-            allowed=None,
-        )
+        """The rules for windows, whose labels are folded already: those that leave records out."""
+        left_out = [old for old, new in self.mapping if not new]
+        if self.fold:
+            left_out = fold_labels(pa.array(left_out, pa.string()))
+        mapping = tuple((old, "") for old in left_out)
+        return dataclasses.replace(self, fold=False, mapping=mapping, allowed=None)
 
     def apply(self, rows: pa.RecordBatch) -> Selected:
         """Return the rows with their new labels, and those left out.

@@ -25,8 +25,8 @@ from recordmill.transforms.planning.plan_notes import plan_notes
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.refusals import (
     nothing_left,
+    numbers_as_classes,
     refusal_of,
-    too_many_numbers,
     unknown_labels,
     unknown_splits,
 )
@@ -163,7 +163,8 @@ def make_plan(
     labels = class_order(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
-    problems += too_many_numbers(labels, run.number_column)
+    windows = run.windows is not None
+    problems += numbers_as_classes(labels, run.number_column, windows=windows)
     left_out: Counter[str] = Counter(listing_filtered)
     if run.rules.leaves_out:
         for part in parts:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
 from recordmill.transforms.model.label_rules import LabelRules, are_integers
 
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MANY_NUMBERS = 50  # largest number of integer classes without --label-type
 
 
@@ -88,16 +90,28 @@ def unknown_labels(
     ]
 
 
-def too_many_numbers(labels: Sequence[str], column: str | None) -> list[str]:
-    """Return a sentence if there are so many integer classes that they may be numbers to predict.
+def numbers_as_classes(
+    labels: Sequence[str], column: str | None, *, windows: bool = False
+) -> list[str]:
+    """Return a sentence if classes are decimal numbers or very many integers.
 
-    column: the label column, if no option says how to read it.
+    column: the label column, if no option says how to read it. windows: the records are windows,
+    whose label cannot be a number.
     """
-    if column is None or len(labels) <= _MANY_NUMBERS or not are_integers(labels):
+    if column is None or not labels:
         return []
+    if are_integers(labels):
+        kind, name, few = "integers", "int", len(labels) <= _MANY_NUMBERS
+    else:
+        kind, name, few = "decimal numbers", "float", not all(map(_NUMBER.fullmatch, labels))
+    if few:
+        return []
+    other = (
+        "none reads them as a channel" if windows else f"{name} reads them as numbers to predict"
+    )
     return [
-        f"the column {column!r} has {len(labels)} classes, and all are integers: --label-type int"
-        " reads them as a number to predict, --label-type class keeps them as classes"
+        f"the column {column!r} has {len(labels)} classes, and all are {kind}: --label-type"
+        f" {other}, --label-type class keeps them as classes"
     ]
 
 

@@ -35,7 +35,7 @@ LeftOut = dict[str, str | None]
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
-    *("strata", "spill"),
+    *("decided", "strata", "spill"),
 )
 
 # The listing of a custom pipeline that passes its own batches.
@@ -133,6 +133,16 @@ def row_layout(source: RowSource, listing: Listing, staging: Staging) -> Layout:
     return source.layout(parts, keep)
 
 
+def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
+    """Return {class: number of rows} of a listing."""
+    counts: Counter[str] = Counter()
+    for part in listing.parts:
+        codes, names = batch.encode(read_part(part.name, staging=staging, columns=[batch.LABEL])[0])
+        numbers = np.bincount(codes[codes >= 0], minlength=len(names))
+        counts.update(dict(zip(names.to_pylist(), numbers.tolist(), strict=True)))
+    return dict(counts)
+
+
 def prepare_output(staging: Staging, *, overwrite: bool) -> None:
     """Check that a dataset can be written to the output, before anything is staged.
 
@@ -205,24 +215,25 @@ def rewrite_part(
     staging: Staging,
     folder: str,
     *,
+    rejects: Sequence[Reject] = (),
     filtered: Mapping[str, int] = MappingProxyType({}),
     left_out: Sequence[LeftOut] = (),
 ) -> StagedPart:
     """Write other rows of a part into a folder of staging; its rejects and counts stay.
 
-    filtered: {option: rows that it excludes}, beside those excluded before; left_out: as in
-      `write_checked_part`.
+    rejects: of inputs, beside those rejected before. filtered: {option: rows that it excludes},
+      beside those excluded before. left_out: as in `write_checked_part`.
     """
     staging.place(folder).make_dirs()
-    rejects, before = read_excluded(part, staging=staging)
+    earlier, before = read_excluded(part, staging=staging)
     left_out = [*read_left_out(part, staging=staging), *left_out]
     return write_checked_part(
         rows,
         staging,
         f"{folder}/{part.name.rpartition('/')[2]}",
-        rejects=rejects,
+        rejects=[*earlier, *rejects],
         filtered={**before, **filtered},
-        unread=part.unread,
+        unread=part.unread + len(rejects),
         invalid=part.invalid,
         skipped=part.skipped,
         extra=part.extra,

@@ -29,6 +29,7 @@ from recordmill.transforms.model.source import (
     RowSource,
     keyed_by_content,
 )
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
     make_or_reuse,
     read_part,
@@ -47,6 +48,8 @@ class RowReader:
     rules: for the labels and keys of rows.
     known: contents of rows that are left out.
     artifacts: files given by the user that the chunker needs.
+    conflicts: treatment of rows that have the same key and differ; equal rows count once. None
+      leaves repeated keys to the check of all keys, which refuses them.
     """
 
     source: RowSource
@@ -59,6 +62,7 @@ class RowReader:
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     known: KnownContents | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    conflicts: Conflicts | None = None
 
     def read(self, part: StagedPart) -> list[StagedPart]:
         """Read a part of the listing, and write its rows and rejects into staging.

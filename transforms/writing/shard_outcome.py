@@ -96,9 +96,12 @@ class ShardOutcome:
 
     def _columns_of_rows(self) -> dict[str, pa.Array]:
         """Return the columns of the index whose values are those of the rows."""
-        present = [name for name in _INDEXED.values() if name in self._rows.schema.names]
+        indexed = _INDEXED
+        if batch.SOURCE not in self._rows.schema.names:
+            indexed = {**_INDEXED, "source": batch.PLACE}
+        present = [name for name in indexed.values() if name in self._rows.schema.names]
         kept = batch.choose(self._rows.select(present), self.kept)
-        columns = {name: kept[column] for name, column in _INDEXED.items() if column in present}
+        columns = {name: kept[column] for name, column in indexed.items() if column in present}
         columns["copy"] = pa.array(self.copies[self.kept])
         if self._content:
             columns["content"] = pa.concat_arrays(self._content)

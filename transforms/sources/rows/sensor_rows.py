@@ -23,7 +23,7 @@ from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
-from recordmill.transforms.sources.rows.record_rows import RowLayout
+from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.table_rows import TableRows
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
