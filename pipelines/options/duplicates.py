@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.declaration import Group, option
-from recordmill.transforms.model.same_content import SameContent
+
+if TYPE_CHECKING:
+    from recordmill.transforms.model.same_content import SameContent
 
 DUPLICATES = Group(24, "Duplicates")
 
@@ -49,4 +51,8 @@ class DuplicateConfig:
     @property
     def same_content(self) -> SameContent | None:
         """The rule by which records are duplicates; None without --dedup."""
-        return None if self.dedup == "none" else SameContent(mode=self.dedup)
+        if self.dedup == "none":
+            return None
+        from recordmill.transforms.model.same_content import SameContent  # it takes 0.1 s
+
+        return SameContent(mode=self.dedup)
