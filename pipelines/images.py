@@ -72,6 +72,13 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         shapes_bytes=True,
         help="Encoding of the images; raw is the bytes of the pixel array, for tf.io.decode_raw.",
     )
+    depth: Literal["auto", "8", "16"] = option(
+        "auto",
+        group=IMAGES,
+        shapes_bytes=True,
+        help="Bits per channel of every image; 16 needs --image-format png or raw. auto is 8, with"
+        " a note if images have more.",
+    )
     quality: int = option(
         _DEFAULT.quality, group=IMAGES, shapes_bytes=True, help="JPEG quality, 1 to 95."
     )
@@ -80,18 +87,19 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         group=IMAGES,
         shapes_bytes=True,
         help="Write raw pixels as float32. unit: in [0, 1]. signed: in [-1, 1]. imagenet:"
-        " standardized by ImageNet's mean and standard deviation. none: uint8.",
+        " standardized by ImageNet's mean and standard deviation. none: uint8, or uint16 with"
+        " --depth 16.",
     )
-    intensity_window: tuple[float, float] | None = option(
+    intensity_window: tuple[float, float] | Literal["image"] | None = option(
         None,
         group=IMAGES,
         shapes_bytes=True,
-        parse=values.bounds,
-        show=values.show_bounds,
+        parse=values.intensity_window,
+        show=values.show_intensity_window,
         metavar="LOW:HIGH",
         help="Scale the intensities of gray images so that LOW becomes black and HIGH becomes"
-        " white, for medical and scientific images of 16 bits or floating point. Default: the full"
-        " range of the type.",
+        " white, for medical and scientific images of 16 bits or floating point. image: LOW and"
+        " HIGH are the extremes of each image. Default: the full range of the type.",
     )
     one_hot_label: bool = option(
         False,

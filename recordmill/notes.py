@@ -9,6 +9,7 @@ CODES: Mapping[str, str] = {
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
     "annotations": "annotations were merged or match no image",
     "audio": "the audio tracks of videos were dropped",
+    "bit-depth": "images have more bits per channel than were kept",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
     "conflict": "records of equal content have several labels",
     "empty-class": "a split lacks some classes",

@@ -28,6 +28,7 @@ from recordmill.tfrecord.features import Feature, Features
 _EXAMPLES = 3  # rejects shown per reason
 _VALUES = 8  # values shown per feature
 _CHARACTERS = 200  # characters shown of a text
+_PNG_BIT_DEPTH = 24  # offset of the bits per channel in a PNG
 _EXTENSIONS = {"JPEG": ".jpg", "TIFF": ".tif"}  # if not the name of the format
 # Modes of Pillow by (dtype, channels); it has no mode for colour with more than 8 bits.
 _MODES = {("uint8", 1): "L", ("uint8", 2): "LA", ("uint8", 3): "RGB", ("uint8", 4): "RGBA"}
@@ -211,6 +212,8 @@ def _image_text(content: bytes) -> str:
     try:
         with Image.open(io.BytesIO(content)) as image:
             what = f"{image.format} {image.width}x{image.height} {image.mode}"
+            if image.format == "PNG" and content[_PNG_BIT_DEPTH] == 16:
+                what += ", 16 bits per channel"
     except OSError:
         what = "not an image"
     return f"{what}, {len(content)} bytes"

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recordmill.errors import Reject
+from recordmill.format.ledger import Reduced
 from recordmill.format.manifest import Shard
 from recordmill.storage.files import Location
 
@@ -106,6 +107,7 @@ class ShardInfo:
     filled: (values without padding, all values) of packed records.
     objects: (objects of its records, written objects).
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}.
+    reduced: records with images of which not all bits were read.
     """
 
     split: str
@@ -123,6 +125,7 @@ class ShardInfo:
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    reduced: Reduced = dataclasses.field(default_factory=Reduced)
 
 
 def to_json(value: Any) -> bytes:
@@ -180,6 +183,7 @@ class Staging:
         if data is None:
             return None
         data["shard"] = Shard.from_json(data["shard"])
+        data["reduced"] = Reduced(**data.get("reduced", {}))
         data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
         return ShardInfo(**data)
 

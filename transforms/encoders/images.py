@@ -12,11 +12,12 @@ import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
+from recordmill.format.ledger import Reduced
 from recordmill.storage.input_files import open_file, read_file
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
-from recordmill.transforms.imaging import resample
+from recordmill.transforms.imaging import png16, resample
 from recordmill.transforms.imaging.augment import check_names, generator_for
 from recordmill.transforms.imaging.headers import read_header
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -175,7 +176,7 @@ class ImageEncoder:
         feature = Feature(
             dtype="string",
             kind="raw" if self.options.is_raw else "image",
-            raw_dtype="uint8" if self.options.normalize == "none" else "float32",
+            raw_dtype=f"uint{self.options.bits}" if self.options.normalize == "none" else "float32",
             raw_shape=(*sides, self.options.channels),
         )
         if fixed or feature.kind == "image":
@@ -186,6 +187,8 @@ class ImageEncoder:
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries that affect pixels or bytes."""
         found = {"pillow": PIL.__version__, **resample.versions()}
+        if self.options.bits == 16:
+            found |= png16.versions()
         for name, feature in _LIBRARIES.items():
             version = pillow_features.version(feature)
             if version is not None:
@@ -197,6 +200,7 @@ class ImageEncoder:
         outcomes = OutcomeCollector("encode")
         images: list[EncodedImage] = []
         hashes = ContentHashes()
+        reduced = Reduced()
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
         splits = rows.column(batch.SPLIT).to_pylist()
@@ -215,6 +219,8 @@ class ImageEncoder:
                 images.append(image)
                 hashes.add(data)
                 outcomes.keep(row)
+                if image.reduced is not None and not copies[row]:
+                    reduced = reduced.plus(Reduced.one(key, image.reduced, self.options.bits))
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
         columns = _image_columns(kept, images)
@@ -230,6 +236,7 @@ class ImageEncoder:
             sizes=(_sides(images, "width"), _sides(images, "height")),
             objects=None if objects is None else objects.counts,
             dropped_objects={} if objects is None else objects.dropped,
+            reduced=reduced,
         )
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:

@@ -31,7 +31,7 @@ from recordmill.transforms.model.user_columns import flat
 from recordmill.transforms.statistics.bit_histogram import FirstBits
 from recordmill.transforms.statistics.exact_ranks import add_up, values_of_keys
 from recordmill.transforms.statistics.moments import Moments, digits, from_digits
-from recordmill.transforms.statistics.ranges import Ints
+from recordmill.transforms.statistics.ranges import Ints, edges_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,8 +59,11 @@ def compute(transform: ColumnTransform, values: Floats) -> Floats:
 
 def numbers_of(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return the values of a column, float64[n], and the mask of missing ones, bool[n]."""
-    values = column.cast(pa.float64(), safe=False).fill_null(0.0)  # rounds large integers
-    return np.asarray(values), np.asarray(column.is_null())
+    if column.type != pa.float64():
+        column = column.cast(pa.float64(), safe=False)  # rounds large integers
+    if not column.null_count:  # calls of Arrow take longer than the values of a short column
+        return column.to_numpy(), np.zeros(len(column), np.bool_)
+    return np.asarray(column.fill_null(0.0)), np.asarray(column.is_null())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,22 +110,30 @@ def has_buckets(transform: ColumnTransform) -> bool:
 
 
 def count_numbers(
-    transform: ColumnTransform, column: pa.Array
+    several: Iterable[tuple[ColumnTransform, pa.Array]],
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    values, missing = numbers_of(column)
-    yield (_MISSING,), int(missing.sum())
-    values = values[~missing]
-    if transform.impute in (MEAN, MEDIAN):
-        yield from _count_floats(_RAW, values, quantiles=has_median(transform))
-    if transform.last is not None:
-        computed = compute(transform, values)
-        yield from _count_floats(_COMPUTED, computed, quantiles=has_buckets(transform))
+    """Yield the counts of numeric columns: (column, statistic and its subject), count."""
+    counted: list[tuple[str, str, bool, Floats]] = []
+    for transform, column in several:
+        values, missing = numbers_of(column)
+        yield (transform.column, _MISSING), int(missing.sum())
+        values = values[~missing]
+        if transform.impute in (MEAN, MEDIAN):
+            counted.append((transform.column, _RAW, has_median(transform), values))
+        if transform.last is not None:
+            computed = compute(transform, values)
+            counted.append((transform.column, _COMPUTED, has_buckets(transform), computed))
+    edges = edges_of([len(values) for *_, values in counted])
+    joined = np.concatenate([np.zeros(0), *(values for *_, values in counted)])
+    moments = Moments.of_ranges(joined, edges)
+    for (name, which, quantiles, values), sums in zip(counted, moments, strict=True):
+        for item, count in _count_floats(which, values, sums, quantiles=quantiles):
+            yield (name, *item), count
 
 
 def _count_floats(
-    which: str, values: Floats, *, quantiles: bool
+    which: str, values: Floats, moments: Moments, *, quantiles: bool
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    moments = Moments.of(values)
     yield (which, _COUNT), moments.count
     for what, number in ((_TOTAL, moments.total), (_SQUARES, moments.squares)):
         for place, digit in digits(number):

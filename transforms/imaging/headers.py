@@ -31,6 +31,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.tiff_pixels import is_unknown_type, tiff_pixels
 
 # Pillow warns of bad metadata and of many pixels; both are handled here. The filter is set once and
 # for its modules only, because `warnings.catch_warnings` is not thread-safe.
@@ -150,6 +151,8 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
     except RecordError:
         raise  # it is a ValueError, and so among DECODE_ERRORS
     except DECODE_ERRORS as error:
+        if name == "TIFF" and is_unknown_type(error) and (pixels := tiff_pixels(file)):
+            raise RecordError(Reason.UNSUPPORTED, f"a TIFF of {pixels}") from error
         raise decode_error(name, error, options, opened=False) from error
     _check_size(image.size, options)
     if min(image.size) < options.min_size:

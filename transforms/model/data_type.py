@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
-from recordmill.format.ledger import INPUT
+from recordmill.format.ledger import INPUT, Reduced
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.source import RowSource, Source
@@ -156,6 +156,7 @@ class Encoded:
     objects: (objects of the kept records, such as boxes; objects in `columns`).
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
       reasons are fields of `ObjectCounts`.
+    reduced: records with images of which not all bits were read.
     steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
     content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record, if
       the source did not hash them.
@@ -170,6 +171,7 @@ class Encoded:
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    reduced: Reduced = dataclasses.field(default_factory=Reduced)
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 

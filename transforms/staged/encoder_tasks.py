@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject
+from recordmill.format.ledger import Reduced
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
 from recordmill.transforms.model import batch
@@ -40,7 +41,7 @@ class EncodedChunk:
       excludes.
     names: names of the Examples, if an Example is not made of exactly one row. Then `lengths` has
       an entry per name, and `kept` lists all rows that went into them.
-    content, sizes, filled, objects, dropped_objects: as in `Encoded`.
+    content, sizes, filled, objects, dropped_objects, reduced: as in `Encoded`.
     """
 
     data: bytes
@@ -54,6 +55,7 @@ class EncodedChunk:
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    reduced: Reduced = dataclasses.field(default_factory=Reduced)
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
@@ -94,6 +96,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
         filled=encoded.filled,
         objects=encoded.objects,
         dropped_objects=encoded.dropped_objects,
+        reduced=encoded.reduced,
     )
 
 

@@ -44,6 +44,7 @@ from recordmill.transforms.staged.listing import (
     read_left_out,
     read_part,
 )
+from recordmill.transforms.writing.depth_notes import depth_notes
 
 
 def close_ledger(
@@ -171,7 +172,7 @@ def publish_dataset(
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
-    notes = (*box_notes(infos), *(content[0].notes if content[0] is not None else ()))
+    notes = _notes_on_shards(infos, content[0])
     if verdict is None and (message := first_failing(notes, run.fail_on)):
         verdict = Verdict(message)
     if verdict is not None:
@@ -240,11 +241,7 @@ def build_manifest(
         files={name: file_info(content) for name, content in files.items()},
         content=report,
         fill_rates=_fill_rates(infos),
-        notes=(
-            *(*plan.notes, *box_notes(infos)),
-            *(() if report is None else report.notes),
-            *tfds.notes,
-        ),
+        notes=(*plan.notes, *_notes_on_shards(infos, report), *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
 
@@ -323,6 +320,15 @@ def box_notes(infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
             f"{count:,} of {made:,} boxes, those of copies included, were dropped:"
             f" {'; '.join(parts)}",
         ),
+    )
+
+
+def _notes_on_shards(infos: Sequence[ShardInfo], report: ContentReport | None) -> tuple[Note, ...]:
+    """Return the notes that follow from finished shards."""
+    return (
+        *depth_notes(infos),
+        *box_notes(infos),
+        *(() if report is None else report.notes),
     )
 
 

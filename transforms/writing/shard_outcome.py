@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recordmill.errors import Reject
 from recordmill.format import shard_index
-from recordmill.format.ledger import add_dropped
+from recordmill.format.ledger import Reduced, add_dropped
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
 
@@ -30,6 +30,7 @@ class ShardOutcome:
         self.filled: tuple[int, int] | None = None
         self.objects: tuple[int, int] | None = None
         self.dropped_objects: dict[str, tuple[int, str]] = {}
+        self.reduced = Reduced()
 
     def add(self, start: int, chunk: EncodedChunk) -> None:
         if chunk.names is not None:
@@ -38,6 +39,7 @@ class ShardOutcome:
         self.filled = _added(self.filled, chunk.filled)
         self.objects = _added(self.objects, chunk.objects)
         self.dropped_objects = add_dropped(self.dropped_objects, chunk.dropped_objects)
+        self.reduced = self.reduced.plus(chunk.reduced)
         self._kept.append(chunk.kept + start)
         self._lengths.append(chunk.lengths)
         if chunk.content is not None:

@@ -38,11 +38,9 @@ from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
 
 
 class _TaskBudget:
-    """Limits the tasks that the writers of a process have in flight, and the bytes of their
-    results.
+    """Limits the tasks in flight of all writers of a process, and the bytes of their results.
 
-    As many tasks as there are encoder processes are always allowed, and so is the first task of a
-    writer, so that no writer waits for another.
+    One task per encoder process and the first of each writer are allowed: no writer waits for one.
     """
 
     def __init__(self) -> None:
@@ -271,6 +269,7 @@ class ShardWriter:
             filled=outcome.filled,
             objects=outcome.objects,
             dropped_objects=outcome.dropped_objects,
+            reduced=outcome.reduced,
         )
 
 
