@@ -98,9 +98,9 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         parse=values.intensity_window,
         show=values.show_intensity_window,
         metavar="LOW:HIGH",
-        help="Map these intensities of gray images to black and white, for medical and scientific"
-        " images of 16 bits or floating point; image takes the lowest and highest of each image."
-        " Default: the full range of the type.",
+        help="Scale the intensities of gray images so that LOW becomes black and HIGH becomes"
+        " white, for medical and scientific images of 16 bits or floating point. image: LOW and"
+        " HIGH are the extremes of each image. Default: the full range of the type.",
     )
     one_hot_label: bool = option(
         False,

@@ -1,4 +1,4 @@
-"""Description of an input as a job reads it: the sources of classes, splits, keys and groups."""
+"""Description of how a job reads its input: the sources of classes, splits, keys and groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.sources.files.path_layout import splits_in
+from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles
 from recordmill.transforms.sources.rows.file_list import FileList, is_listing
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
@@ -37,7 +37,7 @@ def interpret(
     layout: Layout,
     counts: Mapping[str, int],
 ) -> Mapping[str, str]:
-    """Return {part: what the job took it from}, in the order to show it.
+    """Return {part: its source in the input}, in the order in which they are shown.
 
     layout: of the rows of the listing, not of windows. counts: {class: number of records}, empty if
     they are not known yet.
@@ -69,7 +69,7 @@ def interpret(
 
 
 def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
-    """Return a note if the name of the only input is that of a split, and was not taken as one."""
+    """Return a note if the only input has the name of a split, but is divided by --splits."""
     (first, *others) = config.input
     if others or layout.split_source is not None or config.split_from != "auto":
         return ()
@@ -78,7 +78,7 @@ def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
     if len(found) != 1 or found[0] is None or not (place.is_dir() or is_listing(place)):
         return ()
     text = (
-        f"the records of {place.name} are divided by --splits, though its name is that of a split:"
+        f"{place.name} has the name of a split, but its records are divided by --splits:"
         f" --input {found[0]}={first.path} puts all of them into {found[0]}"
     )
     return (Note("splits", text),)
@@ -97,7 +97,7 @@ def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> Column
 
 
 def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
-    """Return the label column, if its values may be numbers and no option says how to read them."""
+    """Return the label column if no option says whether its values are classes or numbers."""
     if roles is None or config.label_type is not None or config.labels_file is not None:
         return None
     types: Mapping[str, str] = getattr(config, "types", {})
@@ -105,7 +105,7 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
-    """Return {feature: name}: those of --rename, and `label` for a column of numbers to predict."""
+    """Return {feature: new name} of --rename, and `label` for the column of a number to predict."""
     target = None if roles is None else roles.target
     if target in (None, "label"):
         return config.rename
@@ -120,18 +120,18 @@ def _classes(
     if isinstance(layout, RowLayout):
         if layout.roles.label is not None:
             return f"the column {layout.roles.label!r}"
-        others = f": {_some([repr(name) for name in columns])}" if columns else ""
-        return (
-            f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]} (--label-column"
-            f" names another{others})"
-        )
+        if config.label_type == "none":
+            return "none, because of --label-type none"
+        others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
+        return f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{others}"
     if not layout.labelled:
         return "none"
     if getattr(config, "annotations", ()):
         return "the annotations"
     if roles is not None and roles.label is not None:
         return f"the column {roles.label!r}"
-    return {"top": "the top folders", "parent": "the folders around the files"}.get(
+    below = "the folders below the split" if layout.split_source == FOLDERS else FOLDERS
+    return {"top": below, "parent": "the folders around the files"}.get(
         config.label_from, f"--label-from {config.label_from}"
     )
 
@@ -156,8 +156,12 @@ def _sizes(counts: Mapping[str, int]) -> str:
 
 def _splits(config: CommonConfig, layout: Layout) -> str:
     fractions = ",".join(f"{name}={x:g}" for name, x in config.fractions.items())
+    divided = f"divided by --splits {fractions}"
     if layout.split_source is None:
-        return f"divided by --splits {fractions}{' (the default)' if config.splits is None else ''}"
+        return f"{divided} (the default)" if config.splits is None else divided
+    named = sum(one.split is not None for one in config.input)
+    if 0 < named < len(config.input):
+        return f"{layout.split_source}; records of inputs without a split are {divided}"
     return layout.split_source
 
 

@@ -70,8 +70,8 @@ class JobOutcome:
       cluster.
     resumed: whether this run finished the publishing of an interrupted one.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
-    notes: on the input and the dataset, as they stand in its manifest.
-    interpretation: how the input was understood.
+    notes: remarks on the input and the dataset, the same as in its manifest.
+    interpretation: how the input was understood, as `interpret` returns it.
     """
 
     status: Status
@@ -148,7 +148,7 @@ class Job:
         """Run the job, or the rest of it if an earlier run was interrupted.
 
         run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
-        on_interpreted: called with how the input was understood, before the pipeline runs.
+        on_interpreted: called with the content of `interpret` before the pipeline runs.
         is_running: returns whether a detached job (cluster, job) of an earlier run still runs.
 
         Raises:

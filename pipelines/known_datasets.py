@@ -1,4 +1,4 @@
-"""The datasets of --exclude-like: their contents, gathered before the work."""
+"""The datasets of --exclude-like, whose contents are gathered before the pipeline runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KnownDatasets:
         """Read the manifests of datasets.
 
         Raises:
-          ConfigError: a path is no dataset, or its indexes have no contents.
+          ConfigError: a path is not a dataset, or its indexes have no hashes of contents.
         """
         found = []
         for path in paths:
@@ -51,7 +51,7 @@ class KnownDatasets:
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """What identifies their contents; empty without datasets."""
+        """Option values that identify the contents; empty without datasets."""
         if not self.datasets:
             return {}
         indexes = [

@@ -39,8 +39,8 @@ class Road:
     """One run over one listing: the options that one step alone takes, beside those of the run.
 
     reader: reads the rows where the listing only names places; it applies the check as well.
-    windowing: where the records are windows of the rows. selection: the records to keep.
-    artifacts: files of the user's that the encoder needs.
+    windowing: set if the records are windows of the rows. selection: the records to keep.
+    artifacts: files of the user that the encoder needs.
     """
 
     run: RunSpec

@@ -68,9 +68,9 @@ class AssignSplits(beam.PTransform):
 
     stratify: whether all splits get the same fractions of every class, exactly, or as near as whole
       groups allow; needs handles.
-    windowing: cuts series into windows, of which none spans two splits; the output is batches of
+    windowing: cuts series into windows; no window spans two splits. The output is batches of
       windows.
-    selection: records to keep, which are chosen before splits are assigned; needs handles.
+    selection: records to keep, applied before splits are assigned; needs handles.
     keep_source: whether the output also has the rows that windows were cut from, for statistics and
       schemas.
     remedy: advice in the message if the input assigns one group to several splits.

@@ -88,8 +88,8 @@ class ColumnsConfig(RowsConfig):
         group=TABLE,
         shapes_bytes=True,
         metavar="ZONE",
-        help="With --date-parts: split timestamps by the clock of this zone, such as Europe/Berlin."
-        " Timestamps without a time zone are UTC.",
+        help="With --date-parts: split timestamps by the clock of this time zone, such as"
+        " Europe/Berlin. Timestamps without a time zone are UTC.",
     )
     statistics: bool = option(
         True,

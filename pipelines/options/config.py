@@ -65,7 +65,7 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         shapes_bytes=True,
         metavar="COLUMN,...",
         help="Column with a unique, stable key for each record, or several columns whose values are"
-        " joined. Default: the path of the file, or a hash of the content of a row.",
+        " joined. Default: the path of a file, or a hash of the content of a row.",
     )
     label_column: str | None = option(
         None,
@@ -105,7 +105,8 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their numbers; other classes"
-        " are rejected. Default: the classes found, sorted as text, or as numbers if integers.",
+        " are rejected. Default: the classes of the input, sorted as text, or as numbers if all are"
+        " integers.",
     )
     label_offset: int = option(
         0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."
@@ -124,16 +125,15 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         parse=values.fractions,
         show=_show_fractions,
         metavar="NAME=X,...",
-        help="Names of the splits, and the fraction of the records in each. Default:"
-        f" {','.join(f'{name}={x:g}' for name, x in DEFAULT_FRACTIONS.items())}.",
+        help="Names of the splits, and the fraction of the records in each.",
     )
     split_from: Literal["auto", "folders", "files", "column", "none"] = option(
         "auto",
         group=SPLITS,
         shapes_bytes=True,
         help="Part of the input that names the splits: its top folders, the names of files of rows"
-        " (train.csv), or a column; none: nothing does, and --splits divides all records. auto: a"
-        " column named split, or else folders or files if all are named as splits.",
+        " (such as train.csv), or a column. none: --splits divides all records. auto: a column"
+        " named split, or else folders or files if all have names of splits.",
     )
     split_column: str | None = option(
         None,
@@ -146,8 +146,8 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         False,
         group=SPLITS,
         shapes_bytes=True,
-        help="Give every split exactly the same mix of classes. Groups stay whole; each class comes"
-        " as near to the fractions as they allow.",
+        help="Give every split exactly the same mix of classes; with --group-column, as near to it"
+        " as whole groups allow.",
     )
     seed: int = option(
         0,
@@ -215,8 +215,8 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         parse=values.note_codes,
         repeat=True,
         metavar="CODE,...",
-        help="Fail, and publish nothing, if there is a note with one of these codes; all stands for"
-        f" every code: {', '.join(FAILABLE)}.",
+        help="Fail, and publish nothing, if there is a note with one of these codes, or any note"
+        f" (all). Codes: {', '.join(FAILABLE)}.",
     )
     overwrite: bool = option(
         False,

@@ -16,15 +16,15 @@ _LEAST_SIMILAR = 0.5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DuplicateConfig:
-    """Handling of records whose content is equal, and of those of another dataset."""
+    """Handling of records of equal content, in the input or in another dataset."""
 
     dedup: Literal["none", "drop", "group"] = option(
         "none",
         group=DUPLICATES,
         shapes_bytes=True,
-        help="Handling of records of equal content, under whatever keys. drop: keep one of them;"
-        " none if their labels differ, unless --conflicts first; and not one of train if another"
-        " split has one. group: keep all of them in the same split.",
+        help="Handling of records of equal content. drop: keep one of them, rather of another split"
+        " than train; if their labels differ, drop all of them, unless --conflicts first. group:"
+        " keep all of them, in the same split.",
     )
     exclude_like: tuple[str, ...] = option(
         (),
@@ -32,7 +32,7 @@ class DuplicateConfig:
         parse=tuple,
         repeat=True,
         metavar="DATASET",
-        help="Leave out the records whose content is that of a record in this dataset, such as the"
+        help="Leave out records that have the same content as a record of this dataset, such as the"
         " test set of a benchmark; duplicates.jsonl lists them. May be repeated.",
     )
 
@@ -88,7 +88,7 @@ class DuplicateConfig:
 
     @property
     def needs_content(self) -> bool:
-        """Whether contents must be known before splits are assigned."""
+        """True if contents must be known before splits are assigned."""
         return self.dedup != "none" or self.near_duplicates != "none" or bool(self.exclude_like)
 
     def refuse_near_duplicates(self, records: str) -> None:

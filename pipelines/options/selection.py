@@ -1,4 +1,4 @@
-"""Options that change labels, and that choose the records of a dataset by label, key or number."""
+"""Options that change labels, and that select records by label, by key or up to a number."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class SelectionConfig:
         None,
         group=SELECTION,
         shapes_bytes=True,
-        help="Reading of the label column, of rows or of a listing. class: its values are classes."
-        " int, float: it is a number to predict, the feature label; there are no classes. none: it"
-        " is a column as any other. Default: class; more than 50 whole numbers, or decimal numbers,"
-        " are an error.",
+        help="Reading of the label column of rows or of a listing. class: its values are classes."
+        " int, float: its values are numbers to predict, in the feature label; there are no"
+        " classes. none: it has no special role. Default: class, but decimal numbers or more than"
+        " 50 integers are an error.",
     )
     label_map: tuple[str, ...] = option(
         (),
@@ -81,11 +81,14 @@ class SelectionConfig:
         None,
         group=SELECTION,
         shapes_bytes=True,
-        help="Keep this many records, chosen by the hash of their keys: a quick trial. A larger"
-        " limit keeps the records of a smaller one.",
+        help="Keep this many records, chosen by the hash of their keys, for a quick trial. A larger"
+        " limit also keeps the records of a smaller one.",
     )
     limit_per_class: int | None = option(
-        None, group=SELECTION, shapes_bytes=True, help="The same for each class."
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        help="Keep this many records of each class, chosen in the same way, before --limit.",
     )
 
     def _check_selection(self) -> None:

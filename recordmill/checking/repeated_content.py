@@ -1,7 +1,7 @@
-"""Finds contents that several records have, by the column `content` of indexes.
+"""Search for contents that several records have, by the column `content` of indexes.
 
-First only half of each hash is compared, 8 bytes per record. Records are looked at one by one only
-where halves repeat, which few do.
+First only half of each hash is compared, 8 bytes per record. Only the records whose halves repeat,
+which are few, are then compared one by one.
 """
 
 from __future__ import annotations

@@ -49,15 +49,15 @@ MANY = [str(number * 7) for number in range(60)]
 
 def test_many_whole_numbers_are_an_error_that_names_both_readings(tmp_path, capsys):
     assert (
-        "the column 'target' has 60 classes, all of them whole numbers: --label-type int makes a"
-        " number feature of the column, --label-type class keeps the classes"
+        "the column 'target' has 60 classes, and all are integers: --label-type int reads them as"
+        " numbers to predict, --label-type class keeps them as classes"
     ) in error(write(tmp_path, MANY), capsys, code=1)
 
 
 def test_decimals_are_an_error_that_names_both_readings(tmp_path, capsys):
     source = write(tmp_path, ["1.5", "2.25", "0.5"])
     message = error(source, capsys, code=2)
-    assert "--label-type float makes a number feature of the column, --label-type class" in message
+    assert "--label-type float reads them as numbers to predict, --label-type class" in message
 
 
 @pytest.mark.parametrize("name", ["target", "label"])
@@ -106,7 +106,7 @@ def test_none_makes_a_column_as_any_other(tmp_path):
 
 def test_a_number_needs_a_column(tmp_path, capsys):
     message = error(write(tmp_path, MANY, "price"), capsys, "--label-type", "int", code=2)
-    assert "--label-type int: no column of" in message
+    assert "--label-type int: no label column was found in" in message
     assert "name it with --label-column" in message
 
 
@@ -155,11 +155,11 @@ def test_numbers_of_a_listing_and_of_texts(command, tmp_path):
 @pytest.mark.parametrize(
     ("command", "labels", "said"),
     [
-        ("images", MANY[:51], "the column 'label' has 51 classes, all of them whole numbers:"
-         " --label-type int makes"),
-        ("text", ["1.5", "2", "-.5"], "the column 'label' has 3 classes, all of them decimal"
-         " numbers: --label-type float makes"),
-        ("sensor", MANY[:51], "all of them whole numbers: --label-type none makes a channel of"),
+        ("images", MANY[:51], "the column 'label' has 51 classes, and all are integers:"
+         " --label-type int reads them"),
+        ("text", ["1.5", "2", "-.5"], "the column 'label' has 3 classes, and all are decimal"
+         " numbers: --label-type float reads them"),
+        ("sensor", MANY[:51], "and all are integers: --label-type none reads them as a channel"),
     ],
 )  # fmt: skip
 def test_numbers_without_the_option(command, labels, said, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Rows of a listing that have the same key: equal ones count once, others are decided."""
+"""Rows of a listing that have the same key: equal rows count once, --conflicts decides others."""
 
 import json
 import pathlib
@@ -56,12 +56,12 @@ def test_equal_rows_count_once_and_contradicting_ones_are_rejected(listing):
     assert sorted((one["key"], one["detail"]) for one in map(json.loads, lines)) == [
         (
             "3.png",
-            "row 4 has the same key as row 5, but another label: 'a' and 'b'; --conflicts first"
+            "row 4 has the same key as row 5, but the label differs: 'a' and 'b'; --conflicts first"
             " keeps the first row",
         ),
         (
             "3.png",
-            "row 5 has the same key as row 4, but another label: 'b' and 'a'; --conflicts first"
+            "row 5 has the same key as row 4, but the label differs: 'b' and 'a'; --conflicts first"
             " keeps the first row",
         ),
     ]
@@ -81,7 +81,7 @@ def test_the_first_of_contradicting_rows_can_be_kept(listing):
 def test_contradicting_rows_can_be_an_error(listing, capsys):
     argv = ("--input", listing, "--output", listing.parent / "out", "--conflicts", "error")
     assert run("images", *argv) == 2
-    assert "list.csv: row 5 has the same key as row 4, but another label: 'b' and 'a'" in (
+    assert "list.csv: row 5 has the same key as row 4, but the label differs: 'b' and 'a'" in (
         capsys.readouterr().err
     )
 
@@ -98,7 +98,7 @@ def test_keys_of_a_column_repeat_as_paths_do(listing):
     dataset = made(listing, "--key-column", "id")
     assert dataset.keys("train") == {"l", "m"}
     assert dataset.rejects == {"k": "bad_value"}
-    assert "another path" in (dataset.folder / "rejects.jsonl").read_text()
+    assert "the path differs" in (dataset.folder / "rejects.jsonl").read_text()
 
 
 def test_arrays_and_videos(tmp_path):
@@ -159,7 +159,7 @@ def test_rows_of_files_that_repeat_a_key(command, tables):
     found = sorted((one["key"], one["detail"]) for one in map(json.loads, lines))
     three, four = ("3", "4") if command == "table" else ("'3'", "'4'")
     end = "; --conflicts first keeps the first row"
-    text = "but another column 'text':"
+    text = "but the column 'text' differs:"
     assert found == [
         (
             "c",
@@ -169,8 +169,8 @@ def test_rows_of_files_that_repeat_a_key(command, tables):
             "c",
             f"1.csv#2 has the same key as 1.csv#1, {text} {four} and {three}{end}",
         ),
-        ("d", f"2.csv#1 has the same key as 2.csv#2, but another label: 'x' and 'y'{end}"),
-        ("d", f"2.csv#2 has the same key as 2.csv#1, but another label: 'y' and 'x'{end}"),
+        ("d", f"2.csv#1 has the same key as 2.csv#2, but the label differs: 'x' and 'y'{end}"),
+        ("d", f"2.csv#2 has the same key as 2.csv#1, but the label differs: 'y' and 'x'{end}"),
     ]
     ledger = dataset.manifest.ledger
     assert (ledger.inputs.rejected, ledger.records.filtered, ledger.records.rejected) == (4, 2, 0)
@@ -189,7 +189,7 @@ def test_the_first_row_of_a_file_is_kept_on_request(tables):
 
 def test_rows_of_a_file_that_contradict_each_other_are_an_error_on_request(tables, capsys):
     assert run_rows(tables, "text", "--conflicts", "error", "--dedup", "drop") == 1
-    assert "1.csv#1 has the same key as 1.csv#2, but another column" in capsys.readouterr().err
+    assert "1.csv#1 has the same key as 1.csv#2, but the column" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_classes_as_they_are_and_a_note(write):
     dataset = write()
     assert classes(dataset) == LABELS
     assert [str(note) for note in dataset.manifest.notes if note.code == "labels-alike"] == [
-        "5 classes are 3 if case, surrounding spaces and Unicode form do not count: ' Anger' and"
+        "5 classes become 3 if case, surrounding spaces and Unicode form are ignored: ' Anger' and"
         " 'ANGER' and 'anger'; --fold-labels or --label-map joins them"
     ]
 
@@ -151,7 +151,7 @@ def test_excluded_keys(write, tmp_path):
     left_out.write_text("\n".join([*keys[:3], "of no record"]))
     dataset = write("--exclude-keys", left_out)
     assert dataset.keys("train") == set(keys[3:])
-    assert [str(note) for note in dataset.manifest.notes if note.code == "keys-not-met"] == [
+    assert [str(note) for note in dataset.manifest.notes if note.code == "unknown-keys"] == [
         "1 of 4 keys of --exclude-keys belong to no record"
     ]
 
@@ -192,7 +192,7 @@ def test_splits_and_balance_are_those_of_what_is_left(tmp_path):
     [
         (("--exclude-labels", "jy"), 1, "--exclude-labels jy: no record has this class (did you"
          " mean 'joy'?); the classes are  Anger, 30, ANGER, anger, joy"),
-        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; the"),
+        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; --"),
         (("--include-labels", "a", "--exclude-labels", "a"), 2, "contradicts --include-labels"),
         (("--label-map", "a=b,a=c"), 2, "expected one new name for 'a', got 'b' and 'c'"),
         (("--label-map", "=b"), 2, "expected OLD=NEW,... or a file, got '=b'"),

@@ -1,7 +1,8 @@
 """The content check: finds records of equal content among the finished shards.
 
-Records meet by half of the hash of their content, 8 bytes each, read from the indexes in staging.
-The indexes are read again only where halves repeat. Copies that balancing made do not take part.
+Records are grouped by the first half of the hash of their content, 8 bytes each, read from the
+indexes in staging. The indexes are read again only if halves repeat. Copies that balancing made are
+left out.
 """
 
 import dataclasses

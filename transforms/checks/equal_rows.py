@@ -1,8 +1,8 @@
 """Numbering of equal rows: rows with the same key by content become KEY, KEY#2, KEY#3, ...
 
-Rows meet by the 8-byte hash of their key, 20 bytes each; only parts that hold an equal row are
-written again. Equal rows are ordered by label, group and split, then by part and row, so that the
-numbers do not depend on workers or the runner, and rows that are equal in all of these are
+Rows are grouped by the 8-byte hash of their key, 20 bytes each; only parts that hold an equal row
+are written again. Equal rows are ordered by label, group and split, then by part and row, so that
+the numbers do not depend on workers or the runner. Rows with the same label, group and split are
 interchangeable. The split stays that of KEY, because `__unit__` does not change.
 """
 

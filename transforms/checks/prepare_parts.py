@@ -30,7 +30,7 @@ class PartCheck:
     """The check of the parts of a listing, in encoder processes.
 
     check: finds invalid rows. content: reads the content of the files that rows refer to; then
-      `duplicates` tells which rows are equal, and those of `known` content are left out.
+      `duplicates` finds equal rows, and rows of `known` content are left out.
     workers: encoder processes; 0 is one per core.
     """
 

@@ -1,4 +1,4 @@
-"""Statistics of a table's columns over split train, which transforms need.
+"""Statistics of a table's columns over split train, as transforms need them.
 
 All statistics are counts, so the result does not depend on how rows are divided into parts: sums of
 values and of squares as integers (`statistics.moments`), histograms of values by their first bits,

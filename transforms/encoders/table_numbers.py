@@ -1,4 +1,4 @@
-"""Statistics of numeric columns over split train: what is counted, asked and concluded.
+"""Statistics of numeric columns over split train: counts, questions for ranks, and results.
 
 Counts of a column are {statistic: count}, for example of values with the same first bits.
 """

@@ -48,7 +48,7 @@ class ColumnTransform:
     log: apply ln(1 + x).
     last: final step; None keeps the values.
     size: number of buckets, or of ids for unknown values (`vocabulary`).
-    parts: parts of a date, for `date-parts`. time_zone: name of the zone whose clock they are of.
+    parts: parts of a date, for `date-parts`. time_zone: name of the time zone for these parts.
     """
 
     column: str

@@ -40,8 +40,8 @@ _FULL_SCALE = (1 << 16) - 1
 def to_resampling_mode(image: Image.Image, window: IntensityWindow | None = None) -> Image.Image:
     """Return the loaded image in mode L, LA, RGB, RGBA or CMYK.
 
-    window: intensities of gray images that become black and white; `image` takes the lowest and
-        the highest of the image, and None the full range of the type.
+    window: (low, high), the intensities of gray images that become black (low) and white (high);
+        `image` takes the lowest and the highest of the image, and None the full range of the type.
 
     Raises:
         RecordError: UNSUPPORTED, the pixels have no 8-bit equivalent.

@@ -36,8 +36,9 @@ class ImageOptions:
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
         integers.
     max_pixels: images with more pixels are rejected, judged by the header before decoding.
-    intensity_window: (low, high), the intensities of gray images that become black and white;
-        `image` takes the lowest and the highest of each image, and None the range of their type.
+    intensity_window: (low, high), the intensities of gray images that become black (low) and white
+        (high); `image` takes the lowest and the highest of each image, and None the range of their
+        type.
     min_size: images whose shortest side is less (in pixels) are left out.
 
     Raises:

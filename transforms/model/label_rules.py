@@ -1,4 +1,4 @@
-"""Rules for labels and keys: a pure step on rows, wherever they are listed or read."""
+"""Rules for labels and keys, applied to rows when they are listed or read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 class Selected(NamedTuple):
-    """Rows that rules keep. filtered: {option, with the class if it names one: rows left out}."""
+    """Rows that rules keep. filtered: {option, followed by the class if any: rows left out}."""
 
     rows: pa.RecordBatch
     rejects: Sequence[Reject] = ()
@@ -105,7 +105,7 @@ class LabelRules:
 
     @property
     def _without_label(self) -> str | None:
-        """The reason to leave out rows without a label."""
+        """The option that leaves out rows without a label; None if they are kept."""
         return "include-labels" if self.included else None
 
     def _outcomes(self, names: pa.Array) -> tuple[list[str | None], list[str | None]]:

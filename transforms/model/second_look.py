@@ -16,9 +16,8 @@ QUESTION = "question"  # the column of the index of a question
 class SecondLook(Protocol):
     """An `Analysis` that reads some values again after it has counted all of them.
 
-    The counts lead to questions, such as in which range of values a median lies. Each question is
-    answered from the values that concern it, which are grouped by question and may be many: they
-    are read batch by batch.
+    The counts give questions, such as for the median among the values of a range. The values for
+    each question are grouped and may be many, so the answer reads them batch by batch.
     """
 
     @property
@@ -32,7 +31,7 @@ class SecondLook(Protocol):
         """Return what rows of train contribute.
 
         Returns:
-          A column `question` (int64, index of the question), and others as the analysis likes.
+          A column `question` (int64, index of the question), and any other columns.
         """
 
     def merge(self, collected: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,8 +1,8 @@
-"""The second pass of an analysis over the records of train, for values that counts only locate.
+"""The second pass of an analysis over the records of train, for values such as medians.
 
-Values are grouped by question. Each worker collects up to a limit and then writes a spill file, and
-the values of a question are read from these files as often as its answer takes. So no worker holds
-all values of a question, even if the question concerns most of the dataset.
+Values are grouped by question. Each worker collects values up to a limit and then writes a spill
+file; to answer a question, its values are read from these files, several times if necessary. So no
+worker holds all values of a question, even if they are most of the dataset.
 """
 
 import functools
@@ -27,7 +27,7 @@ from recordmill.transforms.staged.spill import Piece
 
 
 class _CollectValues(beam.DoFn):
-    """Merges what the rows of a bundle contribute, and emits it as (question, piece)."""
+    """Merges the collected values of a bundle, and emits them as (question, piece)."""
 
     def __init__(self, analysis: SecondLook, staging: Staging) -> None:
         self._analysis = analysis

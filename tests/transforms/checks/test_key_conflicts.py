@@ -89,11 +89,11 @@ def test_parts_do_not_matter(rows, sizes, conflicts, tmp_path):
     assert filtered == {"repeated row": 4}
     end = "; --conflicts first keeps the first row"
     assert rejects == [
-        ("c", f"t#04 has the same key as t#06, but another column 'x': None and 0.0{end}"),
-        ("c", f"t#06 has the same key as t#04, but another column 'x': 0.0 and None{end}"),
-        ("d", f"t#08 has the same key as t#10, but another column 'x': 4.0 and 4.5{end}"),
-        ("d", f"t#10 has the same key as t#08, but another column 'x': 4.5 and 4.0{end}"),
-        ("d", f"t#11 has the same key as t#08, but another column 'x': 4.75 and 4.0{end}"),
+        ("c", f"t#04 has the same key as t#06, but the column 'x' differs: None and 0.0{end}"),
+        ("c", f"t#06 has the same key as t#04, but the column 'x' differs: 0.0 and None{end}"),
+        ("d", f"t#08 has the same key as t#10, but the column 'x' differs: 4.0 and 4.5{end}"),
+        ("d", f"t#10 has the same key as t#08, but the column 'x' differs: 4.5 and 4.0{end}"),
+        ("d", f"t#11 has the same key as t#08, but the column 'x' differs: 4.75 and 4.0{end}"),
     ]
     assert bool(problems) == (conflicts == "error")
     assert {*problems} <= {detail for _, detail in rejects}

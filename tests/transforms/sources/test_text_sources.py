@@ -409,7 +409,7 @@ def test_columns(
     assert (row["text"], row["__label__"]) == (f"v{text}", None if label is None else f"v{label}")
     assert read.layout.labelled == (label is not None)
     assert read.notes == (
-        ("a column without name is ignored (pandas writes its index as such a column)",)
+        ("a column without a name is ignored (pandas writes its index as such a column)",)
         if "" in columns
         else ()
     )

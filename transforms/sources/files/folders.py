@@ -87,7 +87,7 @@ def list_files(
 ) -> Iterator[File | SkippedPath | Reject]:
     """Yield the files of an input, skipped paths and rejects; keys are relative to the input.
 
-    depth: as of `walk`. others: inputs that must not hold the same files.
+    depth: as in `walk`. others: inputs that must not hold the same files.
 
     Raises:
       ConfigError: another input holds one of the files.
@@ -121,7 +121,7 @@ def walk_files(
         if root.file or has_extension((root.pattern or "").rpartition("/")[2], leave_out):
             skipped = ()
         others = [other.root for other in laid_out[:number]]
-        # Object stores list label by label, so that memory holds the objects of one label.
+        # Objects are listed label by label, so that memory holds the objects of one label only.
         for item in list_files(root, depth=one.layout.depth, others=others):
             if isinstance(item, File):
                 yield _classify(item, one, unlabelled, skipped)

@@ -113,7 +113,7 @@ class FileList:
     unlabelled: whether to reject or keep rows without label if there is a label column.
     conflicts: treatment of rows that have the same key and differ; equal rows count once. None
       leaves repeated keys to the check of all keys, which refuses them.
-    telling_columns: columns that tell rows of one key apart, such as the times of segments.
+    segment_columns: columns that distinguish rows with the same key, such as times of segments.
     """
 
     path: str
@@ -129,7 +129,7 @@ class FileList:
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
     conflicts: Conflicts | None = None
-    telling_columns: tuple[str, ...] = ()
+    segment_columns: tuple[str, ...] = ()
     _notes: list[Note] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -242,9 +242,9 @@ class FileList:
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
         stats = StatCache(root)
         named = ListedPaths()
-        telling = [name for name in self.telling_columns if name in user_columns]
-        keyed = wanted_columns(sorted(roles.named()), telling, column_types)
-        repeated = self._find_repeated(file, sections, keyed, roles, telling)
+        segments = [name for name in self.segment_columns if name in user_columns]
+        keyed = wanted_columns(sorted(roles.named()), segments, column_types)
+        repeated = self._find_repeated(file, sections, keyed, roles, segments)
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
@@ -266,7 +266,7 @@ class FileList:
                 rejected.update(reject.reason for reject in listed.rejects)
                 first = first or next(iter(listed.rejects), None)
                 if listed.rows is not None:
-                    identities = _identities(listed.rows[batch.KEY], listed.rows, telling)
+                    identities = _identities(listed.rows[batch.KEY], listed.rows, segments)
                     kept += len(listed.rows)
                     listed = _with_rows(listed, repeated.hold(listed.rows, identities))
                 yield listed
@@ -288,16 +288,16 @@ class FileList:
         sections: Sequence[FileSection],
         wanted: pa.Schema,
         roles: ColumnRoles,
-        telling: Sequence[str],
+        segments: Sequence[str],
     ) -> RepeatedRows:
-        """Look at all keys, and return what holds back the rows of those that repeat."""
+        """Read all keys, and return the collector of the rows whose keys repeat."""
 
         def read() -> Iterator[pa.Array]:
             for section in sections:
                 for rows in file.read(section, wanted, roles.named()):
                     keys = _keys(rows, roles)
                     columns = rows.columns
-                    yield _identities(keys, columns, telling).drop_null()
+                    yield _identities(keys, columns, segments).drop_null()
 
         name = Location.parse(self.path).name
         if self.conflicts is None:
@@ -314,12 +314,12 @@ def _keys(rows: Rows, roles: ColumnRoles) -> pa.Array:
     return pa.array(names, pa.string()).take(paths.indices)
 
 
-def _identities(keys: pa.Array, rows: pa.RecordBatch, telling: Sequence[str]) -> pa.Array:
-    """Return what tells rows apart, string[n]: the key, and the values of telling columns."""
-    if not telling:
+def _identities(keys: pa.Array, rows: pa.RecordBatch, segments: Sequence[str]) -> pa.Array:
+    """Return the identity of each row, string[n]: the key, and the values of some columns."""
+    if not segments:
         return keys
-    told = [rows[name] for name in telling if not pa.types.is_nested(rows[name].type)]
-    values = (column.cast(pa.string()).fill_null("") for column in told)
+    columns = [rows[name] for name in segments if not pa.types.is_nested(rows[name].type)]
+    values = (column.cast(pa.string()).fill_null("") for column in columns)
     return pc.binary_join_element_wise(keys, *values, "\x1f")
 
 

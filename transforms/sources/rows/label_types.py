@@ -38,7 +38,7 @@ def with_target(roles: ColumnRoles, label_type: LabelType | None, *, where: str)
         return dataclasses.replace(roles, label=None)
     if roles.label is None:
         raise ConfigError(
-            f"--label-type {label_type}: no column of {where} was taken as the label: name it with"
+            f"--label-type {label_type}: no label column was found in {where}: name it with"
             " --label-column"
         )
     return dataclasses.replace(roles, label=None, target=roles.label)
@@ -52,7 +52,7 @@ def number_field(
     unlabelled: whether rows without a number are kept. where: the input, for messages.
 
     Raises:
-      ConfigError: values of its type are no numbers.
+      ConfigError: values of its type are not numbers.
     """
     kind = NUMBERS[str(label_type)]
     try:

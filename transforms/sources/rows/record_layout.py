@@ -28,12 +28,12 @@ class RowLayout(Layout):
 
 
 def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, by_path: str | None) -> str | None:
-    """Return what names the splits of rows, for messages; None if nothing does.
+    """Return the part of the input that names the splits of rows, for messages; None without one.
 
-    by_path: the same of the names of files and folders.
+    by_path: the part if it is names of files or folders, or --input.
 
     Raises:
-      ConfigError: both a column and names of the input do, or the column is missing.
+      ConfigError: both a column and --input name splits, or the column is missing.
     """
     if roles.split is None:
         if inputs.split_from == "column":
@@ -44,8 +44,8 @@ def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, by_path: str | None
         return by_path
     if any(one.split for one in inputs.paths):
         raise ConfigError(
-            f"both {by_path} and the column {roles.split!r} name splits: pass --split-from"
-            " none to ignore the column, or leave the names of splits out of --input"
+            f"both {by_path} and the column {roles.split!r} give the split: pass --split-from"
+            " none to ignore the column, or leave the split out of --input"
         )
     return f"the column {roles.split!r}"
 

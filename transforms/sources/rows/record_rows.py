@@ -101,7 +101,7 @@ class RecordRows:
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
-    # Advice for a column that few values made text, with a place for its name.
+    # Advice for a column that a few values made text; {0} stands for its name.
     _text_advice: ClassVar[str] = "correct the input if the column holds numbers or dates"
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -161,7 +161,7 @@ class RecordRows:
         if "" in column_types:
             self._notes["unnamed"] = Note(
                 "unnamed-column",
-                "a column without name is ignored (pandas writes its index as such a column)",
+                "a column without a name is ignored (pandas writes its index as such a column)",
             )
         kept = None
         if keep is not None and self._infers_nullability:
@@ -246,7 +246,7 @@ class RecordRows:
             raise ConfigError(problem)
 
     def _note_text_columns(self, fields: Sequence[pa.Field], column_types: ColumnTypes) -> None:
-        """Note the columns that few values made text."""
+        """Note the columns that a few values made text."""
         for field in fields:
             odd = column_types[field.name].odd
             if odd is not None and field.type == pa.string() and field.name not in self._declared:

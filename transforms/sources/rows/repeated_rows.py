@@ -1,7 +1,7 @@
-"""Rows of a listing that have the same key: equal ones count once, others contradict each other.
+"""Rows of a listing that have the same key: equal rows count once, others are conflicts.
 
-A first look at the keys alone finds those that repeat, by their hashes. Their rows, which are few,
-are held until the end of the listing, where all of them are known.
+A first pass reads only the keys, and finds repeated ones by their hashes. Rows with these keys,
+which are few, are held back until the end of the listing, when all of them are known.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class RepeatedRows:
         """Yield the rows that were held back and are kept, the rejects and the filtered rows.
 
         Raises:
-          ConfigError: rows contradict each other, which is an error where asked.
+          ConfigError: rows with the same key differ, and conflicts are errors.
         """
         for same in self._held.values():
             distinct: list[_HeldRow] = []
@@ -151,15 +151,15 @@ class RepeatedRows:
 def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_name: str) -> str:
     """Return the sentence on two rows that have the same key and differ.
 
-    one, other: a row each. name, other_name: of the rows, for the message.
+    one, other: a row each. name, other_name: names of the rows for the message.
     """
     found = differing_column(one, other)
     if found is None:  # such as 0.0 and -0.0
-        return f"{name} has the same key as {other_name}, and another content"
-    shown = _SYSTEM.get(str(found), f"column {found!r}")
+        return f"{name} has the same key as {other_name}, but its content differs"
+    shown = f"the {_SYSTEM[found]}" if found in _SYSTEM else f"the column {found!r}"
     mine, theirs = (row[found][0].as_py() for row in (one, other))
     return (
-        f"{name} has the same key as {other_name}, but another {shown}: {_short(mine)} and"
+        f"{name} has the same key as {other_name}, but {shown} differs: {_short(mine)} and"
         f" {_short(theirs)}; --conflicts first keeps the first row"
     )
 

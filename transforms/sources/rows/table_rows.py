@@ -125,6 +125,6 @@ class TableRows(RecordRows):
         if pa.types.is_floating(narrowest) and pa.string() in wider:  # inferred from text
             raise ConfigError(
                 f"the classes of column {roles.label!r} are decimal numbers: --label-type float"
-                " makes a number feature of the column, --label-type class makes a class of each"
-                " number; or name another column with --label-column"
+                " reads them as numbers to predict, --label-type class keeps them as classes;"
+                " --label-column names another column"
             )

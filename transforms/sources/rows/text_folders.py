@@ -151,8 +151,9 @@ class TextFolder:
         self._notes[:] = []
         if self.documents == "file" and named == files > 0 and split_source(self._laid_out) is None:
             text = (
-                f"the names of all {files} text files are those of splits, but each file is one"
-                " document: --documents line makes one of every line, and takes their splits"
+                f"all {files} text files have names of splits, but each file is one document:"
+                " --documents line makes a document of each line, and takes the split from the"
+                " name of the file"
             )
             self._notes.append(Note("splits", text))
         if not found.totals["rows"]:
