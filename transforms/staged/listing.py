@@ -31,7 +31,7 @@ SYSTEM = (
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
-    *("decided", "strata", "spill"),
+    *("decided", "binned", "strata", "spill"),
 )
 
 # The listing of a custom pipeline that passes its own batches.
