@@ -10,6 +10,7 @@ from recordmill.job.staging import Listing
 from recordmill.notes import Note
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
+from recordmill.transforms.balancing.label_bins import LabelBins
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
@@ -112,11 +113,19 @@ def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, 
     return {str(target): "label", **config.rename}
 
 
+def bins_of(config: CommonConfig, roles: ColumnRoles | None) -> LabelBins | None:
+    """Return the bins of --label-bins."""
+    if roles is None or roles.target is None or config.label_bins is None:
+        return None
+    return LabelBins(roles.target, config.label_bins)
+
+
 def _classes(
     config: CommonConfig, roles: ColumnRoles | None, layout: Layout, columns: Sequence[str]
 ) -> str:
     if roles is not None and roles.target is not None:
-        return f"none; the column {roles.target!r} is a number to predict"
+        bins = f", in {config.label_bins} bins" if config.label_bins is not None else ""
+        return f"none; the column {roles.target!r} is a number to predict{bins}"
     if isinstance(layout, RowLayout):
         if layout.roles.label is not None:
             return f"the column {layout.roles.label!r}"

@@ -18,6 +18,7 @@ from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
 from recordmill.pipelines.interpretation import (
+    bins_of,
     interpret,
     listed_roles,
     name_notes,
@@ -114,9 +115,8 @@ class Job:
         )
         self.schema_request = SchemaRequest.of(config, data_type)
         if self.schema_request.rules is not None:
-            self.shaping["schema"] = (
-                self.schema_request.rules.sha256
-            )  # its content counts, not its path
+            # Its content counts, not its path.
+            self.shaping["schema"] = self.schema_request.rules.sha256
         self.encoders = dict(data_type.encoder.versions())
         if config.compression == "gzip":
             self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
@@ -256,7 +256,8 @@ class Job:
         """Return class names in the order of their numbers; None if they follow from the rows."""
         source = self.data_type.source
         labels = source.labels if isinstance(source, InformedSource) else None
-        return self.labels if labels is None else labels
+        binned = () if self.config.label_bins is not None else None  # Examples get no class
+        return next((one for one in (labels, self.labels) if one is not None), binned)
 
     def _conflicts(self) -> Conflicts | None:
         """Return the treatment of rows that have the same key; None if none can, or for chunks."""
@@ -282,10 +283,9 @@ class Job:
         # Report a column that no feature can hold before the work. The names of the classes are not
         # known yet, only whether there are any.
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
-        check_renames(
-            renames_of(config, listed_roles(config, data_type.source, rows)),
-            data_type.encoder.features(records.columns, context),
-        )
+        roles = listed_roles(config, data_type.source, rows)
+        features = data_type.encoder.features(records.columns, context)
+        check_renames(renames_of(config, roles), features)
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
         content = data_type.content if config.needs_content else None
@@ -332,6 +332,7 @@ class Job:
                 limit=config.limit,
                 limit_per_class=config.limit_per_class,
             ),
+            label_bins=bins_of(config, roles),
             stratify=config.stratify,
             analysis=data_type.analysis,
             profiling=self.schema_request.profiling(rows, self.staging),

@@ -50,5 +50,5 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
         (f"--balance {config.balance}", config.balance != "none"),
         ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
     ):
-        if wanted and not layout.labelled:
+        if wanted and not layout.labelled and config.label_bins is None:
             raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])

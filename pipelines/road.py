@@ -24,6 +24,7 @@ from recordmill.transforms import (
     RunSpec,
     WriteToTFRecord,
 )
+from recordmill.transforms.balancing.label_bins import LabelBins
 from recordmill.transforms.balancing.quotas import Balance, Target
 from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import data_type
@@ -40,6 +41,7 @@ class Road:
 
     reader: reads the rows where the listing only names places; it applies the check as well.
     windowing: set if the records are windows of the rows. selection: the records to keep.
+    label_bins: bins of a number to predict, which balancing and stratification take for classes.
     artifacts: files of the user that the encoder needs.
     """
 
@@ -54,6 +56,7 @@ class Road:
     conflicts: Literal["reject", "first", "error"] = "reject"
     windowing: Windowing | None = None
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
+    label_bins: LabelBins | None = None
     stratify: bool = False
     analysis: data_type.Analysis | Preprocessing | None = None
     profiling: Profiling | None = None
@@ -84,6 +87,7 @@ class Road:
                 stratify=self.stratify and not infers,
                 windowing=None if infers else self.windowing,
                 selection=self.selection,
+                label_bins=None if infers else self.label_bins,
                 keep_source=profiling is not None and profiling.profiles_source,
                 remedy=self._remedy,
             )

@@ -19,9 +19,10 @@ SELECTION = Group(23, "Labels and selection of records")
 
 # Options that have no meaning if the label is a number.
 _OF_CLASSES = (
-    *("balance", "stratify", "labels_file", "label_map", "fold_labels", "include_labels"),
-    *("exclude_labels", "limit_per_class"),
+    *("labels_file", "label_map", "fold_labels", "include_labels", "exclude_labels"),
+    "limit_per_class",
 )
+_BINNED = ("balance", "stratify")  # they need --label-bins
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,15 @@ class SelectionConfig:
         " int, float: its values are numbers to predict, in the feature label; there are no"
         " classes. none: it has no special role. Default: class, but decimal numbers or more than"
         " 50 integers are an error.",
+    )
+    label_bins: int | None = option(
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        metavar="N",
+        help="With --label-type int or float: --balance and --stratify take N bins of the number"
+        " for classes, each with as many records as equal numbers allow. The number itself is"
+        " written.",
     )
     label_map: tuple[str, ...] = option(
         (),
@@ -101,13 +111,36 @@ class SelectionConfig:
             raise ConfigError(
                 f"--exclude-labels {both[0]}: contradicts --include-labels; leave one out"
             )
-        for name in _OF_CLASSES if self.label_type in ("int", "float") else ():
-            if getattr(self, name) not in (None, False, (), "none"):
-                flag = f"--{name.replace('_', '-')}"
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """Raise ConfigError for options that contradict the reading of the label."""
+        is_number = self.label_type in ("int", "float")
+        given = {
+            name: f"--{name.replace('_', '-')}"
+            for name in (*_BINNED, *_OF_CLASSES)
+            if getattr(self, name) not in (None, False, (), "none")
+        }
+        if self.label_bins is not None:
+            if not is_number:
+                raise ConfigError("--label-bins: applies to --label-type int or float; add one")
+            if self.label_bins < 2:
+                raise ConfigError(f"--label-bins: expected 2 or more, got {self.label_bins}")
+            if not given.keys() & {*_BINNED}:
+                raise ConfigError("--label-bins: has no effect without --stratify or --balance")
+            if getattr(self, "balance", None) == "weights":
                 raise ConfigError(
-                    f"{flag} needs classes, but with --label-type {self.label_type} the label is a"
-                    " number: leave one of them out"
+                    "--balance weights: writes weights of classes, and --label-bins makes none:"
+                    " leave one of them out"
                 )
+        for name, flag in given.items() if is_number else ():
+            if name in _BINNED and self.label_bins is not None:
+                continue
+            bins = ", or add --label-bins 10" if name in _BINNED else ""
+            raise ConfigError(
+                f"{flag} needs classes, but with --label-type {self.label_type} the label is a"
+                f" number: leave one of them out{bins}"
+            )
 
     def label_mapping(self) -> dict[str, str]:
         """Return {label: new label} of --label-map. Raises ConfigError."""

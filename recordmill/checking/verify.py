@@ -191,7 +191,7 @@ def _check_weights(manifest: Manifest, reports: Sequence[ShardReport]) -> Iterat
         yield Damage(file=MANIFEST, what="the class weights are not those of the records of train")
     originals = Counter(dict.fromkeys(manifest.labels, 0))
     for report in reports:
-        if report.split == TRAIN:
+        if report.split == TRAIN and manifest.labels:  # the bins of --label-bins have no weights
             originals.update(report.originals)
     dropped = manifest.ledger.records.dropped
     if not dropped and class_weights(originals) != manifest.source_weights:

@@ -177,7 +177,12 @@ def test_numbers_without_the_option(command, labels, said, tmp_path, capsys):
         ("images", "int", ("--annotations", "x.json"), "--label-type: cannot be combined with"),
         ("text", "int", ("--tokenizer", "words", "--pack", 4), "packed texts have no label"),
         ("table", "float", ("--stratify",), "--stratify needs classes, but with --label-type"
-         " float the label is a number: leave one of them out"),
+         " float the label is a number: leave one of them out, or add --label-bins 10"),
+        ("table", "class", ("--label-bins", 3), "--label-bins: applies to --label-type int or"),
+        ("table", "int", ("--label-bins", 3), "--label-bins: has no effect without --stratify"),
+        ("table", "int", ("--label-bins", 1, "--stratify"), "--label-bins: expected 2 or more"),
+        ("table", "int", ("--label-bins", 3, "--balance", "weights"), "and --label-bins makes"),
+        ("table", "int", ("--label-bins", 3, "--stratify", "--fold-labels"), "--fold-labels needs"),
         ("table", "int", ("--label-map", "a=b"), "--label-map needs classes"),
     ],
 )  # fmt: skip

@@ -247,7 +247,7 @@ def collect(
         if is_computed:
             values = compute(transforms[column], values)
         index, keys, counts = in_bins(values, [questions[place] for place in places])
-        parts.append(_values(np.array(places)[index], keys, counts))
+        parts.append(counted_keys(np.array(places)[index], keys, counts))
     return batch.concat(parts)
 
 
@@ -258,7 +258,7 @@ def merge(collected: pa.RecordBatch) -> pa.RecordBatch:
     for place in np.unique(questions).tolist():
         some = collected.filter(pa.array(questions == place))
         keys, counts = add_up(np.asarray(some[_KEY]), np.asarray(some[_COUNT]))
-        parts.append(_values(np.full(len(keys), place), keys, counts))
+        parts.append(counted_keys(np.full(len(keys), place), keys, counts))
     return batch.concat(parts)
 
 
@@ -267,18 +267,21 @@ def answers(
 ) -> Iterator[tuple[str, ...]]:
     """Yield a statistic for each value that a question asks for."""
 
-    def read_keys() -> Iterator[tuple[Ints, Ints]]:
-        for some in read():
-            yield np.asarray(some[_KEY]), np.asarray(some[_COUNT])
-
     which = _COMPUTED if question.parts else _RAW
-    for key in find(question, read_keys).tolist():
+    for key in find(question, functools.partial(read_counted, read)).tolist():
         yield which, _RANKED, str(key)
 
 
-def _values(questions: Ints, keys: Ints, counts: Ints) -> pa.RecordBatch:
+def read_counted(read: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (keys, counts) of batches of `counted_keys`, int64[m] each."""
+    for some in read():
+        yield np.asarray(some[_KEY]), np.asarray(some[_COUNT])
+
+
+def counted_keys(questions: Ints, keys: Ints, counts: Ints) -> pa.RecordBatch:
+    """Return a batch with the columns `question`, `key` and `count`, int64 each."""
     columns = [pa.array(array, pa.int64()) for array in (questions, keys, counts)]
     return pa.RecordBatch.from_arrays(columns, names=[QUESTION, _KEY, _COUNT])
 
 
-_NO_VALUES = _values(*[np.zeros(0, np.int64)] * 3)
+_NO_VALUES = counted_keys(*[np.zeros(0, np.int64)] * 3)
