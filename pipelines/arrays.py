@@ -14,6 +14,7 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
+from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
@@ -196,6 +197,7 @@ def data_type(config: ArraysConfig) -> DataType:
     files = files_of(
         config, leave_out=NOT_ARRAYS, unlabelled="keep" if labelled_later else config.unlabelled
     )
+    config.refuse_near_duplicates("arrays")
     encoder = ArrayEncoder(
         options=config.array_options(),
         cut=config.array_cut(),
@@ -218,7 +220,7 @@ def data_type(config: ArraysConfig) -> DataType:
             cast=config.cast,
         ),
         encoder=encoder,
-        duplicates=config.same_content,
+        duplicates=same_content(config),
         content=encoder,
         unit=INPUT if config.chunk is None else "chunk",
     )

@@ -13,13 +13,14 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.duplicate_rules import same_content, similar_images
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
+from recordmill.transforms.encoders.image_contents import ImageContents
 from recordmill.transforms.encoders.images import (
     HeaderCheck,
-    ImageContents,
     ImageEncoder,
     ImageHeaders,
 )
@@ -180,8 +181,9 @@ def data_type(config: ImagesConfig) -> DataType:
         ),
         check=HeaderCheck(options=options) if probe else None,
         headers=ImageHeaders(options=options),
-        duplicates=config.same_content,
-        content=ImageContents(),
+        duplicates=same_content(config),
+        content=ImageContents.of(options, near=config.near_duplicates != "none"),
+        near=similar_images(config),
     )
 
 

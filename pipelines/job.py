@@ -239,7 +239,8 @@ class Job:
     def _layout(self, listing: Listing) -> Layout:
         """Return the layout of the rows, as they were listed or as workers will read them."""
         source, duplicates = self.data_type.source, self.data_type.duplicates
-        by_content = duplicates is not None and duplicates.mode == "group"
+        near = self.data_type.near
+        by_content = any(rule is not None and rule.mode == "group" for rule in (duplicates, near))
         if not isinstance(source, RowSource):
             return Layout(
                 columns=_columns(listing, self.staging),
@@ -323,6 +324,7 @@ class Job:
             duplicates=data_type.duplicates,
             content=None if reader is not None else content,
             known=known,
+            near=data_type.near,
             conflicts=getattr(config, "conflicts", "reject"),
             windowing=windowing,
             selection=RecordSelection(

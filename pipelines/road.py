@@ -50,6 +50,7 @@ class Road:
     duplicates: Duplicates | None = None
     content: data_type.ContentReader | None = None
     known: KnownContents | None = None
+    near: data_type.NearDuplicates | None = None
     conflicts: Literal["reject", "first", "error"] = "reject"
     windowing: Windowing | None = None
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
@@ -75,6 +76,7 @@ class Road:
                 duplicates=self.duplicates,
                 content=self.content,
                 known=self.known,
+                near=self.near,
                 conflicts=self.conflicts,
             )
             | AssignSplits(

@@ -182,10 +182,11 @@ def _distances(job: Job) -> list[RenderableType]:
 
     from recordmill.pipelines.terminal import distances
 
-    slices = statistics_file.read(job.output, load(job.output))
+    request = job.schema_request
+    is_compared = request.compared is not None
+    slices = statistics_file.read(job.output, load(job.output), whole=is_compared)
     if slices is None:
         return []
-    request = job.schema_request
     drifted = None
     if request.compared is not None:
         drifted = drift.drift(statistics_file.parse(request.compared), slices)

@@ -178,12 +178,11 @@ class SensorConfig(ColumnsConfig):
             ("key_column",),
             "gives keys to rows, and windows have keys of their own: leave it out",
         )
-        if self.needs_content:
-            flag = "--exclude-like" if self.dedup == "none" else "--dedup"
-            raise ConfigError(
-                f"{flag}: compares records by their content, but windows of a series share rows:"
-                " leave it out"
-            )
+        refuse_given(
+            self,
+            ("dedup", "exclude_like", "near_duplicates"),
+            "compares records by their content, but windows of a series share rows: leave it out",
+        )
         if self.split_by == "time":
             refuse_given(
                 self,

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.ledger import INPUT
+from recordmill.pipelines.duplicate_rules import similar_texts
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
@@ -29,6 +30,7 @@ from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
 from recordmill.transforms.encoders.text.embeddings import NAME as EMBEDDINGS
 from recordmill.transforms.encoders.text.embeddings import PreparedEmbeddings
 from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.text.text_contents import TextSignatures
 from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import (
@@ -238,6 +240,11 @@ class TextConfig(RowsConfig):
                 "--augment applies to oversampled copies, and there are none: add --balance"
                 " oversample"
             )
+        if self.chunk is not None and self.near_duplicates != "none":
+            raise ConfigError(
+                "--near-duplicates: compares whole texts, and --chunk cuts them: leave one of them"
+                " out"
+            )
         if self.pack is not None and self.balance != "none":
             raise ConfigError(
                 f"--balance {self.balance}: balances classes, and packed texts have none: leave"
@@ -290,6 +297,8 @@ def data_type(config: TextConfig) -> DataType:
         source=texts_of(config, documents=config.documents, text_column=config.text_column),
         check=TextCheck(options=options) if options.filters else None,
         duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
+        content=None if config.near_duplicates == "none" else TextSignatures(),
+        near=similar_texts(config),
     )
     unlabelled = config.unlabelled == "keep"
     if config.preprocessing_fn is not None:

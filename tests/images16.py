@@ -61,7 +61,17 @@ def _predicted(kind, left, up, corner):
     return (0, left, up, (left + up) // 2)[kind]
 
 
-def tiff(pixels, *, order="<", planar=False, kind=1, extra=None, photometric=None, deflate=False):
+def tiff(
+    pixels,
+    *,
+    order="<",
+    planar=False,
+    kind=1,
+    extra=None,
+    photometric=None,
+    deflate=False,
+    orientation=1,
+):
     """A TIFF of numbers[height, width, channels].
 
     kind: SampleFormat, 1 for integers and 3 for floats. extra: ExtraSamples. photometric: default
@@ -80,6 +90,7 @@ def tiff(pixels, *, order="<", planar=False, kind=1, extra=None, photometric=Non
         (259, "H", [8 if deflate else 1]),
         (262, "H", [photometric]),
         (273, "I", [0] * len(stored)),
+        (274, "H", [orientation]),
         (277, "H", [channels]),
         (278, "I", [height]),
         (279, "I", [len(one) for one in stored]),

@@ -8,6 +8,7 @@ import apache_beam as beam
 
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.checks.duplicates import DropDuplicates
+from recordmill.transforms.checks.near_groups import GroupNearDuplicates, bands_of
 from recordmill.transforms.checks.prepare_parts import PartCheck, PrepareParts
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.counters import RecordCounters
@@ -52,7 +53,7 @@ class Check(beam.PTransform):
       differ, unless `conflicts` is `first`.
     content: reads the content of the files that rows refer to; `duplicates` and `known` need it if
       workers do not read the rows.
-    known: contents of records to leave out.
+    known: contents of records to leave out. near: finds near duplicates, by hashes of `content`.
     """
 
     run: RunSpec
@@ -61,6 +62,7 @@ class Check(beam.PTransform):
     duplicates: data_type.Duplicates | None = None
     content: data_type.ContentReader | None = None
     known: KnownContents | None = None
+    near: data_type.NearDuplicates | None = None
     conflicts: Literal["reject", "first", "error"] = "reject"
 
     def __post_init__(self) -> None:
@@ -69,7 +71,7 @@ class Check(beam.PTransform):
     def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[Element]:
         drop = self.duplicates is not None and self.duplicates.mode == "drop"
         checks = self.check is not None or self.content is not None
-        if not checks and not drop:
+        if not checks and not drop and self.near is None:
             return batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
         staging, workers = self.run.staging, self.run.workers
         others = batches | "Others" >> beam.Filter(_is_no_batch).with_output_types(Element)
@@ -86,5 +88,9 @@ class Check(beam.PTransform):
             parts |= "CheckRows" >> PrepareParts(check.apply)
         if drop:
             parts |= DropDuplicates(staging, conflicts=self.conflicts)
+        if self.near is not None:
+            parts |= GroupNearDuplicates(staging, bands_of(self.near), self.near.mode)
+            if self.near.mode == "drop":
+                parts |= "DropNearDuplicates" >> DropDuplicates(staging, conflicts=self.conflicts)
         checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
         return (checked, others) | "WithOthers" >> beam.Flatten()

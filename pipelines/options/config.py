@@ -29,6 +29,7 @@ OUTPUT = Group(60, "Dataset files")
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
 DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
+_NOT_GIVEN = (None, False, (), "none")
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 
@@ -354,12 +355,9 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
 
 
 def refuse_given(config: CommonConfig, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError if one of the options is given.
-
-    names: fields of the config. why: the message, after the option's flag.
-    """
+    """Raise ConfigError if one of the fields `names` is given; why: the end of the message."""
     for name in names:
-        if getattr(config, name):
+        if getattr(config, name) not in _NOT_GIVEN:
             raise ConfigError(f"--{name.replace('_', '-')} {why}")
 
 

@@ -226,9 +226,9 @@ def save_image(
 ) -> pathlib.Path:
     """Write the image of a decoded record to a file and return its path.
 
-    An encoded image is written unchanged. An array is written as PNG; dtypes other than uint8 and
-    greyscale uint16 are scaled to 0..255, and of a clip the first frame is written. The extension
-    of the path is replaced by that of the format.
+    An encoded image is written unchanged. An array is written as PNG: uint8 and greyscale uint16 as
+    they are, colours of uint16 by their high byte, and other dtypes scaled to 0..255. Of a clip the
+    first frame is written. The extension of the path is replaced by that of the format.
 
     Raises:
       ValueError: the record has no image, or its array does not have the shape of one.
@@ -310,7 +310,9 @@ def _as_image(array: npt.NDArray[Any], name: str) -> Image.Image:
             f"{name} is not an image: expected [height, width] or [height, width, 1 to 4],"
             f" got {list(array.shape)}"
         )
-    if (array.dtype.name, channels) not in _MODES:
+    if array.dtype == np.uint16 and channels > 1:
+        array = (array >> 8).astype(np.uint8)
+    elif (array.dtype.name, channels) not in _MODES:
         low, high = float(array.min()), float(array.max())
         array = ((array - low) * (255 / ((high - low) or 1))).astype(np.uint8)
     size = (array.shape[1], array.shape[0])

@@ -4,6 +4,7 @@ listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input, writt
 looked/SUM.arrow                                 rows that were read to infer types of columns
 checked/part-00000.arrow  .json  .data           rows of the listing that passed the checks
 numbered/part-00000.arrow                        those rows with numbers for equal ones
+near/part-00000.arrow                            those rows with groups of near duplicates
 distinct/part-00000.arrow                        those rows without duplicates
 cells/0000000000000000.arrow                     rows of time series, ordered by time
 windows/00-00000.arrow                           windows of these series

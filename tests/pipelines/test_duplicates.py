@@ -5,9 +5,11 @@ import pathlib
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.folders import make_picture
 from tests.image_runs import Made, encoders_kept, make, run
+from tests.paths import DEMO
 from tests.video_files import make_film
 
 # (split, class, name, content). Content 1 is in train and test, 2 has two classes, 3 is twice in
@@ -200,3 +202,72 @@ def test_windows_overlap_and_are_not_compared(tmp_path, capsys) -> None:
     argv = ("--time-column", "time", "--window", "1", "--dedup", "drop")
     assert run("sensor", "--input", tmp_path / "a.csv", "--output", tmp_path / "out", *argv) == 2
     assert "--dedup compares records by their content" in capsys.readouterr().err
+
+
+def photos(root: pathlib.Path) -> pathlib.Path:
+    """Four photos of two classes, each with a smaller copy; one copy has the other class."""
+    found = sorted(DEMO.glob("*/*.jpg"))[:40:10]
+    for number, path in enumerate(found):
+        label = "ab"[number % 2]
+        for name, kind in (
+            (f"{number}", label),
+            (f"{number}small", "b" if number == 0 else label),
+        ):
+            (root / kind).mkdir(parents=True, exist_ok=True)
+            image = Image.open(path).convert("RGB")
+            half = image.resize((image.width // 2, image.height // 2))
+            (half if "small" in name else image).save(root / kind / f"{name}.jpg", quality=85)
+    return root
+
+
+def test_similar_images_are_dropped(tmp_path) -> None:
+    argv = ("--splits", "train=1", "--size", "32", "--near-duplicates", "drop")
+    made = make(tmp_path / "out", "--input", photos(tmp_path / "in"), *argv)
+    assert names(made, "train") == {"1", "2", "3"}
+    left_out = {name_of(one["key"]): one["reason"] for one in lines(made, "duplicates.jsonl")}
+    assert left_out == {
+        "0": "conflicting labels",
+        "0small": "conflicting labels",
+        **dict.fromkeys(("1small", "2small", "3small"), "duplicate"),
+    }
+
+
+def test_similar_images_stay_together(tmp_path) -> None:
+    argv = ("--splits", "train=0.5,test=0.5", "--size", "32", "--near-duplicates", "group")
+    made = make(tmp_path / "out", "--input", photos(tmp_path / "in"), *argv, "--seed", "1")
+    splits = {name: split for split in ("train", "test") for name in names(made, split)}
+    assert len(splits) == 8
+    assert all(splits[f"{number}"] == splits[f"{number}small"] for number in range(4))
+    assert len(set(splits.values())) == 2
+
+
+def test_similar_texts_stay_together(tmp_path) -> None:
+    """Of 60 words each, one is changed: 5 of 56 shingles."""
+    rows = ["id,text,label"]
+    for number in range(6):
+        words = [f"w{number * 100 + place}" for place in range(60)]
+        rows.append(f"k{number},{' '.join(words)},a")
+        words[30] = "other"
+        rows.append(f"c{number},{' '.join(words)},a")
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    argv = ("--key-column", "id", "--splits", "train=0.5,test=0.5", "--near-duplicates", "group")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    splits = {key: split for split in ("train", "test") for key in made.keys(split)}
+    assert all(splits[f"k{number}"] == splits[f"c{number}"] for number in range(6))
+    assert len(set(splits.values())) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "message"),
+    [
+        ("images", ("--near-distance", "13"), "--near-distance: expected 0 to 12 bits, got 13"),
+        ("text", ("--near-similarity", "0.4"), "--near-similarity: expected 0.5 to 1, got 0.4"),
+        ("text", ("--near-distance", "4"), "--near-distance is for images"),
+        ("table", (), "--near-duplicates compares images or texts, not rows of tables"),
+    ],
+)
+def test_options_of_near_duplicates(command, argv, message, tmp_path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("text,label\nx,a\n")
+    given = ("--near-duplicates", "drop", *argv)
+    assert run(command, "--input", tmp_path, "--output", tmp_path / "out", *given) == 2
+    assert message in capsys.readouterr().err

@@ -61,20 +61,20 @@ class PartCheck:
         kept: list[int] = []
         rejects: list[Reject] = []
         filtered: Counter[str] = Counter()
-        hashes: list[pa.Array] = []
+        read: list[pa.RecordBatch] = []
         for start, future in zip(starts, futures, strict=True):
-            outcome, content = future.result()
+            outcome, columns = future.result()
             kept += (outcome.kept + start).tolist()
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
-            hashes += [] if content is None else [content]
+            read += [] if columns is None else [batch.from_bytes(columns)]
         rows = rows.take(pa.array(kept, pa.int64()))
         left_out: list[dict[str, str | None]] = []
-        if self.content is not None:
-            content = pa.concat_arrays(hashes) if hashes else pa.array([], pa.binary(16))
-            rows, left_out = without_known(
-                batch.set_column(rows, batch.CONTENT, content), self.known
-            )
+        if read:
+            found = batch.concat(read)
+            for column in found.schema.names:
+                rows = batch.set_column(rows, column, found[column])
+            rows, left_out = without_known(rows, self.known)
             filtered.update({KNOWN: len(left_out)} if left_out else {})
             rows = with_duplicate_ids(rows, self.duplicates)
         return write_checked_part(

@@ -141,10 +141,10 @@ class ArrayEncoder:
         columns |= {field.name: kept[field.name] for field in user_fields(rows.schema)}
         return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=collected, content=hashes)
 
-    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.Array]:
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
         """Return the hash of the numbers of each array; unreadable arrays are rejected."""
         collected, _, hashes = self._arrays(rows, stage="check")
-        return collected, hashes
+        return collected, {batch.CONTENT: hashes}
 
     def _arrays(
         self, rows: pa.RecordBatch, *, stage: Stage

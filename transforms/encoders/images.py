@@ -45,7 +45,7 @@ class HeaderCheck:
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Read the header of every file."""
         outcomes = OutcomeCollector("check")
-        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
                     read_header(file, self.options)
@@ -72,7 +72,7 @@ class ImageHeaders:
         """Return the format (in lower case) and the size of the source images."""
         outcomes = OutcomeCollector("check")
         found = []
-        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
                     found.append(read_header(file, self.options))
@@ -87,24 +87,6 @@ class ImageHeaders:
             "image/channels": pa.array([one.channels for one in found], pa.int64()),
         }
         return outcomes.result(), pa.RecordBatch.from_pydict(columns, schema=self.fields)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageContents:
-    """Reader of the files of images, for duplicates."""
-
-    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.Array]:
-        """Return the hash of the bytes of each file; unreadable files are rejected."""
-        outcomes = OutcomeCollector("check")
-        hashes = ContentHashes()
-        for row, (key, path, size, mtime) in enumerate(_references(rows)):
-            try:
-                hashes.add(read_file(path, size=size, mtime=mtime))
-            except RecordError as error:
-                outcomes.leave_out(key, error)
-            else:
-                outcomes.keep(row)
-        return outcomes.result(), hashes.result()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -204,7 +186,7 @@ class ImageEncoder:
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
         splits = rows.column(batch.SPLIT).to_pylist()
-        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
             is_augmented = copies[row] > 0 or (self.augment_all and splits[row] == "train")
             names = self.augment if is_augmented else ()
             generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
@@ -265,7 +247,7 @@ _LIBRARIES = {
 }
 
 
-def _references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
+def references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
     """Return (key, path, size in bytes, mtime in nanoseconds) of every row."""
     names = (batch.KEY, batch.PATH, batch.SIZE, batch.MTIME)
     return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))

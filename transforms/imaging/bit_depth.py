@@ -140,7 +140,7 @@ def correct_raw_modes(image: ImageFile) -> None:
 
 def _gray(image: ImageFile) -> Image16:
     values, full = gray_levels(image)
-    levels = ((values.astype(np.uint64) * TOP + full // 2) // full).astype(np.uint16)
+    levels = ((values.astype(np.uint32) * TOP + full // 2) // full).astype(np.uint16)
     key = image.info.get("transparency")
     if key is None:
         return Image16(levels[..., None])

@@ -29,6 +29,7 @@ UNIT = "__unit__"  # uint64: hash of a key by content without its number; decide
 PLACE = "__place__"  # string: FILE#ROW of a row with a key from a column
 SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content
 CONTENT = "__content__"  # binary(16): hash of the content of a row, whatever its key and label
+NEAR = "__near__"  # uint64 or list of uint32[128]: hash that is similar for similar content
 
 # A reference to a file. Encoder processes open it when a shard is written.
 PATH = "__path__"  # string: path or URI
@@ -173,10 +174,15 @@ def constant(text: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([text]))
 
 
-def hex_of(hashes: pa.Array) -> pa.Array:
-    """Return hashes of 16 bytes as hex: string[n]. hashes: binary(16)[n], without nulls."""
-    data = np.frombuffer(hashes.buffers()[1], np.uint8, 16 * len(hashes), 16 * hashes.offset)
-    offsets = np.arange(len(hashes) + 1, dtype=np.int32) * 32
+def hex_of(hashes: pa.Array | UInt64Array) -> pa.Array:
+    """Return hashes as hex: string[n]. hashes: binary(16)[n] without nulls, or uint64[n]."""
+    if isinstance(hashes, np.ndarray):
+        width, data = 8, hashes.astype(">u8").view(np.uint8)
+    else:
+        width = hashes.type.byte_width
+        buffer = hashes.buffers()[1] or b""
+        data = np.frombuffer(buffer, np.uint8, width * len(hashes), width * hashes.offset)
+    offsets = np.arange(len(hashes) + 1, dtype=np.int32) * (2 * width)
     return pa.StringArray.from_buffers(len(hashes), pa.py_buffer(offsets), pa.py_buffer(_HEX[data]))
 
 

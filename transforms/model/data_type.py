@@ -191,12 +191,13 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class ContentReader(Protocol):
-    """Reads the content of records before they are encoded, if rows refer to files."""
+    """Reads the content of records before they are encoded."""
 
-    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, pa.Array]:
-        """Return the outcome of rows, and the hash of the content of each kept one: binary(16)[k].
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
+        """Return the outcome of rows, and columns of the kept ones; runs in an encoder process.
 
-        It runs in an encoder process. The hashes are those that the encoder gives later.
+        The columns are `__content__`, with the hashes that the encoder gives later, unless the
+        source has it, and `__near__` if near duplicates are to be found.
         """
 
 
@@ -212,6 +213,21 @@ class Duplicates(Protocol):
 
     def names(self, rows: pa.RecordBatch) -> pa.Array:
         """Return string[n], equal for rows that are duplicates; runs in an encoder process."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NearDuplicates:
+    """Treatment of records of similar content, images or texts.
+
+    mode: `drop` keeps the record with the smallest key of each group; `group` keeps all, in the
+      same split.
+    distance: bits in which the hashes of similar images differ, at most, 0 to 12.
+    similarity: fraction of the shingles that similar texts share, at least, 0.5 to 1.
+    """
+
+    mode: Literal["drop", "group"]
+    distance: int | None = None
+    similarity: float | None = None
 
 
 @runtime_checkable
@@ -280,7 +296,8 @@ class DataType:
     windows: how rows of series are cut into windows; then the encoder gets windows, and all other
       parts get rows.
     headers: reads headers of the files that rows refer to, for schemas and statistics.
-    content: reads the content of the files that rows refer to, for duplicates.
+    content: reads the content of records, for duplicates; None if the source tells it.
+    near: the rule by which records are near duplicates, if these are to be found.
     artifacts: {name in the dataset: content} of files of the user's that the encoder needs.
     shaping: {option: value} that identifies a run, for options whose own value does not, such as
       the hash of a file instead of its path.
@@ -297,6 +314,7 @@ class DataType:
     windows: WindowOptions | None = None
     headers: Headers | None = None
     content: ContentReader | None = None
+    near: NearDuplicates | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT

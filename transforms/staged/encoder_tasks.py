@@ -102,25 +102,25 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
 
 def check_rows(
     check: RowCheck | None, content: ContentReader | None, rows: bytes
-) -> tuple[RowOutcome, pa.Array | None]:
+) -> tuple[RowOutcome, bytes | None]:
     """Check rows, and read their content.
 
     rows: an Arrow IPC stream.
 
     Returns:
-      The outcome, and the hash of the content of each kept row; None without `content`.
+      The outcome, and the columns of `content` as an Arrow IPC stream; None without `content`.
     """
     table = batch.from_bytes(rows)
     with rows_in_tracebacks(table):
         outcome = RowOutcome(kept=np.arange(len(table))) if check is None else check.check(table)
         if content is None:
             return outcome, None
-        read, hashes = content.read(batch.choose(table, outcome.kept))
+        read, columns = content.read(batch.choose(table, outcome.kept))
     return RowOutcome(
         kept=outcome.kept[read.kept],
         rejects=[*outcome.rejects, *read.rejects],
         filtered=[*outcome.filtered, *read.filtered],
-    ), hashes
+    ), batch.to_bytes(pa.RecordBatch.from_pydict(columns))
 
 
 def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:

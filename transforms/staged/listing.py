@@ -34,7 +34,7 @@ LeftOut = dict[str, str | None]
 
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
-    *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
+    *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
     *("decided", "strata", "spill"),
 )
 

@@ -111,8 +111,10 @@ class RowReader:
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
         if self.content is not None:
-            outcome, content = self.content.read(rows)
-            rows = batch.set_column(batch.choose(rows, outcome.kept), batch.CONTENT, content)
+            outcome, columns = self.content.read(rows)
+            rows = batch.choose(rows, outcome.kept)
+            for name, column in columns.items():
+                rows = batch.set_column(rows, name, column)
             rejects += outcome.rejects
         keyed, left_out = without_known(self._with_keys(rows), self.known)
         if left_out:

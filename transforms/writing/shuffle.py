@@ -57,8 +57,8 @@ def balanced_rows(
     rows = element.read(staging, columns=None)
     if not grouped and batch.GROUP in rows.schema.names:  # it is all null
         rows = rows.drop_columns([batch.GROUP])
-    if batch.UNIT in rows.schema.names:
-        rows = rows.drop_columns([batch.UNIT])
+    done = (batch.UNIT, batch.NEAR)
+    rows = rows.drop_columns([name for name in done if name in rows.schema.names])
     yield from replicate(rows, quotas=plan.quotas, seed=plan.seed)
 
 

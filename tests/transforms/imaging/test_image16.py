@@ -196,7 +196,8 @@ def test_orientations(turn):
     upright = imaging.UPRIGHT.get(turn)
     bands = [Image.fromarray(np.ascontiguousarray(pixels[..., band])) for band in range(3)]
     expected = [np.asarray(band if upright is None else band.transpose(upright)) for band in bands]
-    assert (read(data, raw()) == np.stack(expected, axis=-1)).all()
+    for one in (data, tiff(pixels, orientation=turn), tiff(pixels, orientation=turn, deflate=True)):
+        assert (read(one, raw()) == np.stack(expected, axis=-1)).all()
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
