@@ -36,7 +36,7 @@ def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
         "groups": "none (--group-column could be 'patient_id')",
         "columns": "id (int), size (float), emotion (string), patient_id (string)",
     }
-    assert main([*argv, "--label-type", "none", "--dry-run"]) == 0
+    assert main([*argv, "--label-type", "none", "--overwrite", "--dry-run"]) == 0
     assert printed(capsys)["classes"] == "none, because of --label-type none"
     named = ["--label-column", "emotion", "--key-column", "id", "--group-column", "patient_id"]
     assert main([*argv, *named, "--splits", "train=0.5,test=0.5", "--overwrite"]) == 0
