@@ -12,6 +12,7 @@ from recordmill.notes import Note
 
 LEAKS = "leaks.jsonl"
 DUPLICATES = "duplicates.jsonl"
+NEAR_DUPLICATES = "near_duplicates.jsonl"
 LISTED = 100_000  # contents in leaks.jsonl, at most
 EXAMPLES = 5  # contents in the manifest
 

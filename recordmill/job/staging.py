@@ -13,6 +13,7 @@ batches/ANYNAME.arrow                            rows that a custom pipeline pas
 plan.json                                        the plan of shards
 spill/                                           spilled pieces of the shuffle
 shards/FILE  info/FILE.json  index/FILE          finished shards
+similar/00000.jsonl                              pairs of near duplicates
 leaks/00000.jsonl                                contents in several splits, or with several labels
 side/                                            the files beside the shards
 intent.json                                      publishing has begun: the files to delete
@@ -207,7 +208,7 @@ class Staging:
         """Delete the files that a new run cannot reuse; finished shards and the listing stay."""
         for name in ("verdict.json", "plan.json", "rejects.jsonl"):
             self.place(name).delete(missing_ok=True)
-        for folder in ("spill", "leaks"):
+        for folder in ("spill", "leaks", "similar"):
             self.place(folder).delete_tree()
         shards = self.place("shards")
         for entry in shards.list_dir() if shards.exists() else ():

@@ -230,6 +230,8 @@ def test_similar_images_are_dropped(tmp_path) -> None:
         "0small": "conflicting labels",
         **dict.fromkeys(("1small", "2small", "3small"), "duplicate"),
     }
+    pairs = [list(map(name_of, one["keys"])) for one in lines(made, "near_duplicates.jsonl")]
+    assert sorted(map(sorted, pairs)) == [[f"{number}", f"{number}small"] for number in range(4)]
 
 
 def test_similar_images_stay_together(tmp_path) -> None:

@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.transforms.checks.near_matches import WriteMatches
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import NearDuplicates
 from recordmill.transforms.near_duplicates.bands import Bands, HammingBands, MinHashBands
 from recordmill.transforms.near_duplicates.components import ID, bucket_of
 from recordmill.transforms.near_duplicates.find_near_duplicates import (
     GROUPS,
+    MATCHES,
     FindNearDuplicates,
     hash_piece,
 )
@@ -150,6 +152,7 @@ class GroupNearDuplicates(beam.PTransform):
         groups = near[GROUPS] | "OfNoPart" >> beam.Map(_of_no_part).with_output_types(
             tuple[int, _Member]
         )
+        (parts, near[MATCHES]) | WriteMatches(staging)
         return (
             (rows, groups)
             | "Flatten" >> beam.Flatten()

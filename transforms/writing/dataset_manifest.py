@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from recordmill.errors import Reject
-from recordmill.format.content_report import DUPLICATES, LEAKS, ContentReport
+from recordmill.format.content_report import DUPLICATES, LEAKS, NEAR_DUPLICATES, ContentReport
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import (
     INPUT,
@@ -35,6 +35,7 @@ from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reje
 from recordmill.notes import Note, first_failing
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
+from recordmill.transforms.checks.near_matches import read_lines
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal_of
@@ -222,6 +223,8 @@ def build_manifest(
     if left_out:
         lines = sorted(to_json(one) + b"\n" for one in left_out)
         files[DUPLICATES] = b"".join(lines)
+    if similar := read_lines(run.staging):
+        files[NEAR_DUPLICATES] = similar
     for name, artifact in {**context.artifacts, **plan.files}.items():
         if artifact.published:
             files[name] = Location.parse(artifact.path).read_bytes()
