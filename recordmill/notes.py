@@ -12,6 +12,7 @@ CODES: Mapping[str, str] = {
     "bit-depth": "images have more bits per channel than were kept",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
     "conflict": "records of equal content have several labels",
+    "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",

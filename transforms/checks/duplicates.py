@@ -121,15 +121,16 @@ def keep_distinct(
     distinct = np.ones(len(rows), np.bool_)
     distinct[np.asarray(dropped["row"])] = False
     kept, others = rows.filter(pa.array(distinct)), rows.filter(pa.array(~distinct))
-    columns = (others[batch.KEY], others[batch.LABEL], dropped["same_as"])
+    columns = (others[batch.KEY], others[batch.LABEL], others[batch.SPLIT], dropped["same_as"])
     left_out: list[dict[str, str | None]] = [
         {
             "key": key,
             "label": label,
+            "split": split,
             "reason": CONFLICT if same_as is None else REPEATED,
             "same_as": same_as,
         }
-        for key, label, same_as in zip(*(one.to_pylist() for one in columns), strict=True)
+        for key, label, split, same_as in zip(*(one.to_pylist() for one in columns), strict=True)
     ]
     return rewrite_part(
         part, kept, staging, "distinct", filtered={OPTION: len(others)}, left_out=left_out

@@ -12,7 +12,7 @@ import pyarrow as pa
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 
-OPTION = "exclude-like"
+OPTION = "exclude-like"  # the option that filters known contents
 
 _Pairs = npt.NDArray[np.void]
 _PAIR = np.dtype([("first", "<u8"), ("second", "<u8")])
@@ -65,11 +65,10 @@ def without_known(
     if not found.any():
         return rows, []
     left_out = rows.filter(pa.array(found))
+    columns = (left_out[name].to_pylist() for name in (batch.KEY, batch.LABEL, batch.SPLIT))
     lines = [
-        {"key": key, "label": label, "reason": OPTION}
-        for key, label in zip(
-            left_out[batch.KEY].to_pylist(), left_out[batch.LABEL].to_pylist(), strict=True
-        )
+        {"key": key, "label": label, "split": split, "reason": OPTION, "same_as": None}
+        for key, label, split in zip(*columns, strict=True)
     ]
     return rows.filter(pa.array(~found)), lines
 

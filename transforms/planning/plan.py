@@ -20,6 +20,7 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.duplicate_notes import duplicate_notes
 from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.plan_notes import plan_notes
 from recordmill.transforms.planning.profiling import ProfileOutcome
@@ -196,6 +197,7 @@ def make_plan(
         *profiled.notes,
         *survey.notes,
         *plan_notes(survey, quotas, labels, left_out, run, series),
+        *duplicate_notes(parts, run.staging),
     )
     plan = Plan(
         seed=run.seed,

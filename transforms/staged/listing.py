@@ -28,8 +28,8 @@ SYSTEM = (
     *(batch.STRATUM, batch.CLASSES, batch.UNIT),
 )
 
-# A line of duplicates.jsonl: key and label of a record that was left out, the reason, and the key
-# of the record that it repeats, if that is in the dataset.
+# A line of duplicates.jsonl: key, label and given split of a record that was left out, the reason,
+# and the key (same_as) of the record that it repeats, if that is in the dataset.
 LeftOut = dict[str, str | None]
 
 # Folders of files that were derived from the rows of the listing.
