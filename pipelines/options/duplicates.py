@@ -22,8 +22,8 @@ class DuplicateConfig:
         "none",
         group=DUPLICATES,
         shapes_bytes=True,
-        help="Handling of records of equal content. drop: keep one of them, rather of another split"
-        " than train; if their labels differ, drop all of them, unless --conflicts first. group:"
+        help="Handling of records of equal content. drop: keep one of them, the one of train only"
+        " if all are in train; if their labels differ, drop all, unless --conflicts first. group:"
         " keep all of them, in the same split.",
     )
     exclude_like: tuple[str, ...] = option(
