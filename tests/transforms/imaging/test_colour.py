@@ -123,6 +123,8 @@ def test_twelve_bits_of_a_tiff_are_scaled_by_their_own_range():
     data = b"II*\0" + struct.pack("<I", 12) + packed + b"\0"
     data += struct.pack("<H", len(tags)) + directory + bytes(4)
     assert levels(decode(data, ALL_MODES[1])).tolist() == [[255, 0]]
+    deep = decode(data, dataclasses.replace(ALL_MODES[1], depth="16"))
+    assert deep.pixels.ravel().tolist() == [65535, 0]
 
 
 def test_pixels_without_an_8_bit_meaning():
