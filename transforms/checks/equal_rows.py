@@ -7,15 +7,18 @@ interchangeable. The split stays that of KEY, because `__unit__` does not change
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.tfrecord.flat_arrays import offsets_of, stable_order
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 
@@ -26,7 +29,7 @@ PartMessage = tuple[bool, bytes]
 
 _CANDIDATE = np.dtype([("hash", "<u8"), ("tie", "<u8"), ("row", "<u4")])
 _NUMBERED = np.dtype([("row", "<u4"), ("number", "<u4")])
-_COLUMNS = (batch.KEY, batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
+_COLUMNS = (batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
 
 
 def equal_row_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Candidates]]:
@@ -38,12 +41,12 @@ def equal_row_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tupl
     found["tie"] = _ties(rows)
     found["row"] = np.arange(len(rows))
     partitions = batch.scale(found["hash"], limits.PARTITIONS)
-    order = np.argsort(partitions, kind="stable")
-    starts = np.searchsorted(partitions[order], np.arange(limits.PARTITIONS + 1))
-    for partition in range(limits.PARTITIONS):
-        start, end = starts[partition : partition + 2]
+    data = found[stable_order(partitions)].tobytes()
+    counts = np.bincount(partitions, minlength=limits.PARTITIONS)
+    edges = (offsets_of(counts) * _CANDIDATE.itemsize).tolist()
+    for partition, (start, end) in enumerate(itertools.pairwise(edges)):
         if start < end:
-            yield partition, (part.name, found[order[start:end]].tobytes())
+            yield partition, (part.name, data[start:end])
 
 
 def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
@@ -72,11 +75,13 @@ def number_equal_rows(
     found = np.frombuffer(b"".join(data for _, data in by_part), _CANDIDATE)
     sizes = [len(data) // _CANDIDATE.itemsize for _, data in by_part]
     parts = np.repeat(np.arange(len(by_part)), sizes)
-    order = np.lexsort((found["row"], parts, found["tie"], found["hash"]))
+    equal = _with_equal(found["hash"])
+    if not len(equal):
+        return
+    some = found[equal]
+    order = equal[np.lexsort((some["row"], parts[equal], some["tie"], some["hash"]))]
     hashes = found["hash"][order]
     begins = np.append(True, hashes[1:] != hashes[:-1])
-    if begins.all():
-        return
     places = np.arange(len(order))
     numbers = places - np.maximum.accumulate(np.where(begins, places, 0)) + 1
     repeated = order[~begins]
@@ -84,6 +89,17 @@ def number_equal_rows(
     out["row"], out["number"] = found["row"][repeated], numbers[~begins]
     for code in np.unique(parts[repeated]).tolist():
         yield by_part[code][0], (False, out[parts[repeated] == code].tobytes())
+
+
+def _with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
+    """Return the indices of the hashes that occur more than once, int64[m]."""
+    ordered = np.sort(hashes)
+    if not (ordered[1:] == ordered[:-1]).any():  # as usual; the indices would take far longer
+        return np.zeros(0, np.int64)
+    order = np.argsort(hashes)
+    is_equal = np.append(False, hashes[order][1:] == hashes[order][:-1])
+    is_equal[:-1] |= is_equal[1:]
+    return order[is_equal]
 
 
 def write_numbered(
@@ -97,13 +113,16 @@ def write_numbered(
         return part
     numbers = np.concatenate(found)
     rows = read_part(part.name, staging=staging)
-    suffixes = np.full(len(rows), None, object)
-    suffixes[numbers["row"]] = [f"#{number}" for number in numbers["number"].tolist()]
-    keys = pc.binary_join_element_wise(
-        rows[batch.KEY], pa.array(suffixes, pa.string()).fill_null(""), ""
-    )
+    suffixes = np.zeros(len(rows), np.int64)
+    suffixes[numbers["row"]] = numbers["number"]
+    is_numbered = suffixes > 0
+    texts = pc.binary_join_element_wise("", pa.array(suffixes).cast(pa.string()), "#")
+    texts = pc.if_else(pa.array(is_numbered), texts, "")
+    keys = pc.binary_join_element_wise(rows[batch.KEY], texts, "")
+    hashes = batch.hashes(rows).copy()
+    hashes[is_numbered] = batch.hash_strings(keys.filter(pa.array(is_numbered)))
     rows = batch.set_column(rows, batch.KEY, keys)
-    rows = batch.set_column(rows, batch.HASH, pa.array(batch.hash_strings(keys)))
+    rows = batch.set_column(rows, batch.HASH, pa.array(hashes))
     return rewrite_part(part, rows, staging, "numbered")
 
 
