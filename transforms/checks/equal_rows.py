@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +26,7 @@ PartMessage = tuple[bool, bytes]
 
 _CANDIDATE = np.dtype([("hash", "<u8"), ("tie", "<u8"), ("row", "<u4")])
 _NUMBERED = np.dtype([("row", "<u4"), ("number", "<u4")])
-_COLUMNS = (batch.KEY, batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
+_COLUMNS = (batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
 
 
 def equal_row_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Candidates]]:
@@ -64,11 +65,13 @@ def number_equal_rows(
             yield name, (True, part)
         return
     found, parts = join_candidates(by_part, _CANDIDATE)
-    order = np.lexsort((found["row"], parts, found["tie"], found["hash"]))
+    equal = _with_equal(found["hash"])
+    if not len(equal):
+        return
+    some = found[equal]
+    order = equal[np.lexsort((some["row"], parts[equal], some["tie"], some["hash"]))]
     hashes = found["hash"][order]
     begins = np.append(True, hashes[1:] != hashes[:-1])
-    if begins.all():
-        return
     places = np.arange(len(order))
     numbers = places - np.maximum.accumulate(np.where(begins, places, 0)) + 1
     repeated = order[~begins]
@@ -76,6 +79,17 @@ def number_equal_rows(
     out["row"], out["number"] = found["row"][repeated], numbers[~begins]
     for code in np.unique(parts[repeated]).tolist():
         yield by_part[code][0], (False, out[parts[repeated] == code].tobytes())
+
+
+def _with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
+    """Return the indices of the hashes that occur more than once, int64[m]."""
+    ordered = np.sort(hashes)
+    if not (ordered[1:] == ordered[:-1]).any():  # as usual; the indices would take far longer
+        return np.zeros(0, np.int64)
+    order = np.argsort(hashes)
+    is_equal = np.append(False, hashes[order][1:] == hashes[order][:-1])
+    is_equal[:-1] |= is_equal[1:]
+    return order[is_equal]
 
 
 def write_numbered(
@@ -89,13 +103,16 @@ def write_numbered(
         return part
     numbers = np.concatenate(found)
     rows = read_part(part.name, staging=staging)
-    suffixes = np.full(len(rows), None, object)
-    suffixes[numbers["row"]] = [f"#{number}" for number in numbers["number"].tolist()]
-    keys = pc.binary_join_element_wise(
-        rows[batch.KEY], pa.array(suffixes, pa.string()).fill_null(""), ""
-    )
+    suffixes = np.zeros(len(rows), np.int64)
+    suffixes[numbers["row"]] = numbers["number"]
+    is_numbered = suffixes > 0
+    texts = pc.binary_join_element_wise("", pa.array(suffixes).cast(pa.string()), "#")
+    texts = pc.if_else(pa.array(is_numbered), texts, "")
+    keys = pc.binary_join_element_wise(rows[batch.KEY], texts, "")
+    hashes = batch.hashes(rows).copy()
+    hashes[is_numbered] = batch.hash_strings(keys.filter(pa.array(is_numbered)))
     rows = batch.set_column(rows, batch.KEY, keys)
-    rows = batch.set_column(rows, batch.HASH, pa.array(batch.hash_strings(keys)))
+    rows = batch.set_column(rows, batch.HASH, pa.array(hashes))
     return rewrite_part(part, rows, staging, "numbered")
 
 

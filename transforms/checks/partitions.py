@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.tfrecord.flat_arrays import offsets_of, stable_order
 from recordmill.transforms.model import batch, limits
 
 # Rows of a part as bytes, by the name of the part; or the part itself as JSON.
@@ -17,12 +19,12 @@ Candidates = tuple[str, bytes]
 def by_partition(found: npt.NDArray[Any]) -> Iterator[tuple[int, bytes]]:
     """Yield (partition, bytes) of the rows of a structured array with the field `hash`."""
     partitions = batch.scale(found["hash"], limits.PARTITIONS)
-    order = np.argsort(partitions, kind="stable")
-    starts = np.searchsorted(partitions[order], np.arange(limits.PARTITIONS + 1))
-    for partition in range(limits.PARTITIONS):
-        start, end = starts[partition : partition + 2]
+    data = found[stable_order(partitions)].tobytes()
+    counts = np.bincount(partitions, minlength=limits.PARTITIONS)
+    edges = (offsets_of(counts) * found.dtype.itemsize).tolist()
+    for partition, (start, end) in enumerate(itertools.pairwise(edges)):
         if start < end:
-            yield partition, found[order[start:end]].tobytes()
+            yield partition, data[start:end]
 
 
 def join_candidates(

@@ -28,7 +28,7 @@ _PRIME64_1, _PRIME64_2, _PRIME64_3, _PRIME_MX1, _PRIME_MX2 = (
 _SECRET = np.frombuffer(
     bytes.fromhex(
         "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
-        "cb79e64eccc0e578825ad07dccff7221b8084674f743248e"
+        "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
     ),
     "<u8",
 )
@@ -103,20 +103,34 @@ def _up_to_16(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
 
 
 def _up_to_32(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+    return _avalanche(_ends(words, at, size))
+
+
+def _up_to_64(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+    end = at + size
+    total = _ends(words, at, size)
+    total += _folded(words[at + 16] ^ _SECRET[4], words[at + 24] ^ _SECRET[5])
+    total += _folded(words[end - 32] ^ _SECRET[6], words[end - 24] ^ _SECRET[7])
+    return _avalanche(total)
+
+
+def _ends(words: UInt64Array, at: Ints, size: Ints) -> UInt64Array:
+    """Return the sum of the size and of the first and last 16 bytes."""
     end = at + size
     total = _unsigned(size) * _PRIME64_1
     total += _folded(words[at] ^ _SECRET[0], words[at + 8] ^ _SECRET[1])
     total += _folded(words[end - 16] ^ _SECRET[2], words[end - 8] ^ _SECRET[3])
-    return _avalanche(total)
+    return total
 
 
-# Hash functions by the largest size in bytes. For longer texts a call per text is as fast.
+# Hash functions by the largest size in bytes. For much longer texts a call per text is as fast.
 _UP_TO: Mapping[int, Callable[[UInt64Array, Ints, Ints], UInt64Array]] = {
     0: _of_empty,
     3: _up_to_3,
     8: _up_to_8,
     16: _up_to_16,
     32: _up_to_32,
+    64: _up_to_64,
 }
 
 

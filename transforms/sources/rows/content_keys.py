@@ -116,19 +116,19 @@ def _hash_bytes(values: pa.Array) -> Hashes:
 def _hash_texts(texts: pa.Array, parser: ValueParser) -> Hashes:
     """Return a hash of each text, of the value that it spells if it spells one. string[n]."""
     hashes = _hash_bytes(texts)
-    short = np.flatnonzero(pc.less_equal(pc.binary_length(texts), _LONGEST))
-    if not len(short):
-        return hashes
-    some = batch.choose(texts, short)
-    for pattern, hash_parsed in (
-        (_NUMBER, functools.partial(_hash_spelled_numbers, parser=parser)),
-        (_TRUTH, _hash_truths),
-        (_TIME, _hash_spelled_times),
+    sizes = np.asarray(pc.binary_length(texts))
+    for pattern, shortest, longest, hash_parsed in (
+        (_NUMBER, 1, _LONGEST, functools.partial(_hash_spelled_numbers, parser=parser)),
+        (_TRUTH, len("true"), len("false"), _hash_truths),
+        (_TIME, len("2026-01-31"), _LONGEST, _hash_spelled_times),
     ):
-        rows = np.flatnonzero(pc.match_substring_regex(some, pattern))
-        if len(rows):
-            found, fits = hash_parsed(batch.choose(some, rows))
-            hashes[short[rows[fits]]] = found[fits]
+        some = np.flatnonzero((sizes >= shortest) & (sizes <= longest))
+        if len(some):
+            matches = pc.match_substring_regex(batch.choose(texts, some), pattern)
+            rows = some[np.asarray(matches)]
+            if len(rows):
+                found, fits = hash_parsed(batch.choose(texts, rows))
+                hashes[rows[fits]] = found[fits]
     return hashes
 
 
