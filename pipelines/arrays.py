@@ -14,6 +14,7 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
+from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
@@ -154,6 +155,11 @@ class ArraysConfig(FilesConfig):
         ]
         if self.label_input is not None and "--label-pattern" in given:
             given.append("--label-input")
+        if given and self.label_type is not None and given != ["--label-column"]:
+            raise ConfigError(
+                f"--label-type: reads the label column of a listing, and {given[0]} gives the"
+                " classes; leave one out"
+            )
         if len(given) > 1:
             raise ConfigError(
                 f"expected one source of classes, got {' and '.join(given)}; leave one out"
@@ -191,6 +197,12 @@ def data_type(config: ArraysConfig) -> DataType:
     files = files_of(
         config, leave_out=NOT_ARRAYS, unlabelled="keep" if labelled_later else config.unlabelled
     )
+    config.refuse_near_duplicates("arrays")
+    encoder = ArrayEncoder(
+        options=config.array_options(),
+        cut=config.array_cut(),
+        unlabelled=config.unlabelled == "keep",
+    )
     return DataType(
         name="arrays",
         source=ArraySource(
@@ -207,11 +219,9 @@ def data_type(config: ArraysConfig) -> DataType:
             dtype=config.dtype,
             cast=config.cast,
         ),
-        encoder=ArrayEncoder(
-            options=config.array_options(),
-            cut=config.array_cut(),
-            unlabelled=config.unlabelled == "keep",
-        ),
+        encoder=encoder,
+        duplicates=same_content(config),
+        content=encoder,
         unit=INPUT if config.chunk is None else "chunk",
     )
 

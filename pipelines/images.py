@@ -13,11 +13,17 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.duplicate_rules import same_content, similar_images
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, files_of
-from recordmill.transforms.encoders.images import HeaderCheck, ImageEncoder, ImageHeaders
+from recordmill.transforms.encoders.image_contents import ImageContents
+from recordmill.transforms.encoders.images import (
+    HeaderCheck,
+    ImageEncoder,
+    ImageHeaders,
+)
 from recordmill.transforms.imaging.augment import AUGMENTATIONS
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
@@ -67,6 +73,13 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         shapes_bytes=True,
         help="Encoding of the images; raw is the bytes of the pixel array, for tf.io.decode_raw.",
     )
+    depth: Literal["auto", "8", "16"] = option(
+        "auto",
+        group=IMAGES,
+        shapes_bytes=True,
+        help="Bits per channel of every image; 16 needs --image-format png or raw. auto is 8, with"
+        " a note if images have more.",
+    )
     quality: int = option(
         _DEFAULT.quality, group=IMAGES, shapes_bytes=True, help="JPEG quality, 1 to 95."
     )
@@ -75,17 +88,19 @@ class ImagesConfig(AnnotationsConfig, FilesConfig):
         group=IMAGES,
         shapes_bytes=True,
         help="Write raw pixels as float32. unit: in [0, 1]. signed: in [-1, 1]. imagenet:"
-        " standardized by ImageNet's mean and standard deviation. none: uint8.",
+        " standardized by ImageNet's mean and standard deviation. none: uint8, or uint16 with"
+        " --depth 16.",
     )
-    intensity_window: tuple[float, float] | None = option(
+    intensity_window: tuple[float, float] | Literal["image"] | None = option(
         None,
         group=IMAGES,
         shapes_bytes=True,
-        parse=values.bounds,
-        show=values.show_bounds,
+        parse=values.intensity_window,
+        show=values.show_intensity_window,
         metavar="LOW:HIGH",
-        help="Map these intensities of gray images to black and white, for medical and scientific"
-        " images of 16 bits or floating point. Default: the full range of the type.",
+        help="Scale the intensities of gray images so that LOW becomes black and HIGH becomes"
+        " white, for medical and scientific images of 16 bits or floating point. image: LOW and"
+        " HIGH are the extremes of each image. Default: the full range of the type.",
     )
     one_hot_label: bool = option(
         False,
@@ -166,6 +181,9 @@ def data_type(config: ImagesConfig) -> DataType:
         ),
         check=HeaderCheck(options=options) if probe else None,
         headers=ImageHeaders(options=options),
+        duplicates=same_content(config),
+        content=ImageContents.of(options, near=config.near_duplicates != "none"),
+        near=similar_images(config),
     )
 
 

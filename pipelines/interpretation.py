@@ -1,4 +1,4 @@
-"""Description of an input as a job reads it: the sources of classes, splits, keys and groups."""
+"""Description of how a job reads its input: the sources of classes, splits, keys and groups."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from collections.abc import Mapping, Sequence
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
 from recordmill.notes import Note
-from recordmill.pipelines.options.columns import ColumnsConfig
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
+from recordmill.transforms.balancing.label_bins import LabelBins
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.model.source import Layout, RowSource
+from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.sources.files.path_layout import splits_in
-from recordmill.transforms.sources.rows.file_list import is_listing
+from recordmill.transforms.sources.files.path_layout import FOLDERS, splits_in
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.file_list import FileList, is_listing
+from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.record_columns import TEXT
-from recordmill.transforms.sources.rows.record_rows import LABELS, RowLayout
+from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.rows.record_rows import LABELS
 from recordmill.transforms.sources.rows.table_rows import TYPES
 
 _SHOWN = 8  # columns in a line
@@ -29,19 +32,25 @@ _GROUPS = re.compile(
 
 
 def interpret(
-    config: CommonConfig, data_type: DataType, listing: Listing, layout: Layout
+    config: CommonConfig,
+    data_type: DataType,
+    listing: Listing,
+    layout: Layout,
+    counts: Mapping[str, int],
 ) -> Mapping[str, str]:
-    """Return {part: what the job took it from}, in the order to show it.
+    """Return {part: its source in the input}, in the order in which they are shown.
 
-    layout: of the rows of the listing, not of windows.
+    layout: of the rows of the listing, not of windows. counts: {class: number of records}, empty if
+    they are not known yet.
     """
     roles = layout.roles if isinstance(layout, RowLayout) else None
+    listed = listed_roles(config, data_type.source, layout)
     fields = [field for field in user_fields(layout.columns) if field.name != TEXT]
     columns = [field.name for field in fields]
     files = "" if isinstance(data_type.source, RowSource) else f", {listing.rows:,} files"
     facts = {
         "data": f"{data_type.name}, {config.inputs}{files}",
-        "classes": _classes(config, layout, columns),
+        "classes": _classes(config, listed, layout, columns) + _sizes(counts),
         "splits": _splits(config, layout),
     }
     if roles is not None:
@@ -61,7 +70,7 @@ def interpret(
 
 
 def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
-    """Return a note if the name of the only input is that of a split, and was not taken as one."""
+    """Return a note if the only input has the name of a split, but is divided by --splits."""
     (first, *others) = config.input
     if others or layout.split_source is not None or config.split_from != "auto":
         return ()
@@ -70,57 +79,98 @@ def name_notes(config: CommonConfig, layout: Layout) -> tuple[Note, ...]:
     if len(found) != 1 or found[0] is None or not (place.is_dir() or is_listing(place)):
         return ()
     text = (
-        f"the records of {place.name} are divided by --splits, though its name is that of a split:"
+        f"{place.name} has the name of a split, but its records are divided by --splits:"
         f" --input {found[0]}={first.path} puts all of them into {found[0]}"
     )
     return (Note("splits", text),)
 
 
-def unread_label(config: CommonConfig, layout: Layout) -> str | None:
-    """Return the label column, if its values may be numbers and no option says how to read them."""
-    if not isinstance(config, ColumnsConfig) or not isinstance(layout, RowLayout):
+def listed_roles(config: CommonConfig, source: Source, layout: Layout) -> ColumnRoles | None:
+    """Return the roles of the columns of rows, or of a listing; None for input without columns."""
+    if isinstance(layout, RowLayout):
+        return layout.roles
+    files = getattr(source, "files", source)
+    if isinstance(files, JoinedListings):
+        files = files.lists[0]
+    if not isinstance(files, FileList) or getattr(config, "annotations", None):
         return None
-    label = layout.roles.label
-    given = config.label_type is not None or config.labels_file is not None
-    return None if given or label is None or config.types.get(label) == "string" else label
+    return files.found_roles
 
 
-def renames_of(config: CommonConfig, layout: Layout) -> Mapping[str, str]:
-    """Return {feature: name}: those of --rename, and `label` for a column of numbers to predict."""
-    target = layout.roles.target if isinstance(layout, RowLayout) else None
+def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
+    """Return the label column if no option says whether its values are classes or numbers."""
+    if roles is None or config.label_type is not None or config.labels_file is not None:
+        return None
+    types: Mapping[str, str] = getattr(config, "types", {})
+    return None if types.get(str(roles.label)) == "string" else roles.label
+
+
+def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
+    """Return {feature: new name} of --rename, and `label` for the column of a number to predict."""
+    target = None if roles is None else roles.target
     if target in (None, "label"):
         return config.rename
     return {str(target): "label", **config.rename}
 
 
-def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> str:
+def bins_of(config: CommonConfig, roles: ColumnRoles | None) -> LabelBins | None:
+    """Return the bins of --label-bins."""
+    if roles is None or roles.target is None or config.label_bins is None:
+        return None
+    return LabelBins(roles.target, config.label_bins)
+
+
+def _classes(
+    config: CommonConfig, roles: ColumnRoles | None, layout: Layout, columns: Sequence[str]
+) -> str:
+    if roles is not None and roles.target is not None:
+        bins = f", in {config.label_bins} bins" if config.label_bins is not None else ""
+        return f"none; the column {roles.target!r} is a number to predict{bins}"
     if isinstance(layout, RowLayout):
         if layout.roles.label is not None:
             return f"the column {layout.roles.label!r}"
-        if layout.roles.target is not None:
-            return f"none; the column {layout.roles.target!r} is a number to predict"
-        others = f": {_some([repr(name) for name in columns])}" if columns else ""
-        return (
-            f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]} (--label-column"
-            f" names another{others})"
-        )
+        if config.label_type == "none":
+            return "none, because of --label-type none"
+        others = f" (--label-column could be {_some(list(map(repr, columns)))})" if columns else ""
+        return f"none; no column is named {', '.join(LABELS[:-1])} or {LABELS[-1]}{others}"
     if not layout.labelled:
         return "none"
     if getattr(config, "annotations", ()):
         return "the annotations"
-    if config.label_column:
-        return f"the column {config.label_column!r}"
-    if is_listing(Location.parse(config.input[0].path)):
-        return "the column 'label' or 'class'"
-    return {"top": "the top folders", "parent": "the folders around the files"}.get(
+    if roles is not None and roles.label is not None:
+        return f"the column {roles.label!r}"
+    below = "the folders below the split" if layout.split_source == FOLDERS else FOLDERS
+    return {"top": below, "parent": "the folders around the files"}.get(
         config.label_from, f"--label-from {config.label_from}"
+    )
+
+
+def class_range(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Return the smallest and the largest class; of equal ones the first by name."""
+    names = sorted(counts)
+    return min(names, key=counts.__getitem__), max(names, key=counts.__getitem__)
+
+
+def _sizes(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return ""
+    smallest, largest = class_range(counts)
+    if len(counts) == 1:
+        return f"; 1 class, {smallest!r} ({counts[smallest]:,})"
+    return (
+        f"; {len(counts)} classes, the smallest {smallest!r} ({counts[smallest]:,}), the largest"
+        f" {largest!r} ({counts[largest]:,})"
     )
 
 
 def _splits(config: CommonConfig, layout: Layout) -> str:
     fractions = ",".join(f"{name}={x:g}" for name, x in config.fractions.items())
+    divided = f"divided by --splits {fractions}"
     if layout.split_source is None:
-        return f"divided by --splits {fractions}{' (the default)' if config.splits is None else ''}"
+        return f"{divided} (the default)" if config.splits is None else divided
+    named = sum(one.split is not None for one in config.input)
+    if 0 < named < len(config.input):
+        return f"{layout.split_source}; records of inputs without a split are {divided}"
     return layout.split_source
 
 

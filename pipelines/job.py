@@ -17,11 +17,20 @@ from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
 from recordmill.notes import Note
-from recordmill.pipelines.interpretation import interpret, name_notes, renames_of, unread_label
+from recordmill.pipelines.interpretation import (
+    bins_of,
+    interpret,
+    listed_roles,
+    name_notes,
+    renames_of,
+    unread_label,
+)
+from recordmill.pipelines.known_datasets import KnownDatasets
 from recordmill.pipelines.layout_checks import check_layout, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
+from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.values import show_inputs
 from recordmill.pipelines.published import Published, finish_publishing
 from recordmill.pipelines.road import Road
@@ -42,7 +51,9 @@ from recordmill.transforms.model.source import (
 )
 from recordmill.transforms.planning.learning import store_artifacts
 from recordmill.transforms.sources.rows.other_readings import reading_advice
-from recordmill.transforms.staged.listing import read_part, row_layout, stage_listing
+from recordmill.transforms.sources.rows.record_rows import RecordRows
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
+from recordmill.transforms.staged.listing import class_counts, read_part, row_layout, stage_listing
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.window_tasks import Windowing
@@ -60,7 +71,8 @@ class JobOutcome:
       cluster.
     resumed: whether this run finished the publishing of an interrupted one.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
-    notes: on the input and the dataset, as they stand in its manifest.
+    notes: remarks on the input and the dataset, the same as in its manifest.
+    interpretation: how the input was understood, as `interpret` returns it.
     """
 
     status: Status
@@ -69,6 +81,7 @@ class JobOutcome:
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()
     notes: tuple[Note, ...] = ()
+    interpretation: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Job:
@@ -90,6 +103,8 @@ class Job:
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
         self.shaping |= config.selection_shaping()
+        self.known_contents = KnownDatasets.open(config.exclude_like)
+        self.shaping |= self.known_contents.shaping
         self.rules = LabelRules(
             fold=config.fold_labels,
             mapping=tuple(sorted(config.label_mapping().items())),
@@ -100,9 +115,8 @@ class Job:
         )
         self.schema_request = SchemaRequest.of(config, data_type)
         if self.schema_request.rules is not None:
-            self.shaping["schema"] = (
-                self.schema_request.rules.sha256
-            )  # its content counts, not its path
+            # Its content counts, not its path.
+            self.shaping["schema"] = self.schema_request.rules.sha256
         self.encoders = dict(data_type.encoder.versions())
         if config.compression == "gzip":
             self.encoders["zlib"] = zlib.ZLIB_RUNTIME_VERSION
@@ -134,7 +148,7 @@ class Job:
         """Run the job, or the rest of it if an earlier run was interrupted.
 
         run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
-        on_interpreted: called with how the input was understood, before the pipeline runs.
+        on_interpreted: called with the content of `interpret` before the pipeline runs.
         is_running: returns whether a detached job (cluster, job) of an earlier run still runs.
 
         Raises:
@@ -187,7 +201,8 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
-        self._interpretation = interpret(self.config, self.data_type, listing, layout)
+        counts = {} if isinstance(source, RowSource) else class_counts(listing, self.staging)
+        self._interpretation = interpret(self.config, self.data_type, listing, layout, counts)
         self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
         windows = self.data_type.windows
@@ -202,41 +217,55 @@ class Job:
         verdict = self.staging.verdict()
         plan, rejects = self.staging.read_json("plan.json"), self.staging.rejects()
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
+        outcome = JobOutcome(
+            status="planned",
+            plan=plan,
+            rejects=rejects,
+            notes=notes,
+            interpretation=self._interpretation,
+        )
         if verdict is not None:
             if advice := reading_advice(self.data_type.source, rejects):
                 verdict = dataclasses.replace(verdict, message=f"{verdict.message}; {advice}")
-            return JobOutcome(
-                status="refused", verdict=verdict, plan=plan, rejects=rejects, notes=notes
-            )
+            return dataclasses.replace(outcome, status="refused", verdict=verdict)
         if self.schema_request.infers:
             self.schema_request.keep_schema(self.staging)
             self.staging.sweep()
             return JobOutcome(status="inferred", notes=notes)
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
-        return JobOutcome(status=status, plan=plan, rejects=rejects, notes=notes)
+        return dataclasses.replace(outcome, status=status)
 
     def _layout(self, listing: Listing) -> Layout:
         """Return the layout of the rows, as they were listed or as workers will read them."""
         source, duplicates = self.data_type.source, self.data_type.duplicates
+        near = self.data_type.near
+        by_content = any(rule is not None and rule.mode == "group" for rule in (duplicates, near))
         if not isinstance(source, RowSource):
             return Layout(
                 columns=_columns(listing, self.staging),
                 labelled=listing.labelled > 0,
-                grouped=listing.grouped > 0,
+                grouped=listing.grouped > 0 or by_content,
                 split_source=split_source_of(source, presplit=listing.presplit > 0),
             )
         layout = row_layout(source, listing, self.staging)
-        together = self.data_type.chunker is not None or (
-            duplicates is not None and duplicates.mode == "group"
-        )
+        together = self.data_type.chunker is not None or by_content
         return dataclasses.replace(layout, grouped=layout.grouped or together)
 
     def _labels(self) -> tuple[str, ...] | None:
         """Return class names in the order of their numbers; None if they follow from the rows."""
         source = self.data_type.source
         labels = source.labels if isinstance(source, InformedSource) else None
-        return self.labels if labels is None else labels
+        binned = () if self.config.label_bins is not None else None  # Examples get no class
+        return next((one for one in (labels, self.labels) if one is not None), binned)
+
+    def _conflicts(self) -> Conflicts | None:
+        """Return the treatment of rows that have the same key; None if none can, or for chunks."""
+        config, data_type = self.config, self.data_type
+        if not isinstance(data_type.source, RecordRows) or not isinstance(config, RowsConfig):
+            return None
+        decided = config.key_column is not None and data_type.chunker is None
+        return config.conflicts if decided else None
 
     def _balance_target(self) -> Target:
         target = self.config.balance_target
@@ -254,11 +283,13 @@ class Job:
         # Report a column that no feature can hold before the work. The names of the classes are not
         # known yet, only whether there are any.
         context = Context(seed=config.seed, labels=("",) if records.labelled else ())
-        check_renames(
-            renames_of(config, rows), data_type.encoder.features(records.columns, context)
-        )
+        roles = listed_roles(config, data_type.source, rows)
+        features = data_type.encoder.features(records.columns, context)
+        check_renames(renames_of(config, roles), features)
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
+        content = data_type.content if config.needs_content else None
+        known = self.known_contents.stage(self.staging)
         reader = None
         if isinstance(data_type.source, RowSource):
             reader = RowReader(
@@ -266,10 +297,13 @@ class Job:
                 layout=rows,
                 staging=self.staging,
                 check=check,
+                content=content,
                 duplicates=data_type.duplicates,
                 chunker=data_type.chunker,
                 rules=self.rules if data_type.windows is None else self.rules.of_rows,
+                known=known,
                 artifacts=artifacts,
+                conflicts=self._conflicts(),
             )
         windowing = None
         if data_type.windows is not None:
@@ -288,12 +322,17 @@ class Job:
             reader=reader,
             check=check,
             duplicates=data_type.duplicates,
+            content=None if reader is not None else content,
+            known=known,
+            near=data_type.near,
+            conflicts=getattr(config, "conflicts", "reject"),
             windowing=windowing,
             selection=RecordSelection(
                 rules=None if windowing is None else self.rules.of_windows,
                 limit=config.limit,
                 limit_per_class=config.limit_per_class,
             ),
+            label_bins=bins_of(config, roles),
             stratify=config.stratify,
             analysis=data_type.analysis,
             profiling=self.schema_request.profiling(rows, self.staging),
@@ -311,6 +350,7 @@ class Job:
 
     def _run_spec(self, rows: Layout, layout: Layout, fingerprint: str) -> RunSpec:
         config, data_type = self.config, self.data_type
+        roles = listed_roles(config, data_type.source, rows)
         return RunSpec(
             output=config.output,
             encoder=data_type.encoder,
@@ -320,9 +360,9 @@ class Job:
             shard_bytes=config.shard_size,
             compression=config.compression,
             labels=self._labels(),
-            number_column=unread_label(config, rows),
+            number_column=unread_label(config, roles),
             label_offset=config.label_offset,
-            rename=renames_of(config, rows),
+            rename=renames_of(config, roles),
             max_reject_fraction=config.max_reject_fraction,
             overwrite=config.overwrite,
             workers=config.workers,

@@ -17,23 +17,27 @@ def check_splits(config: CommonConfig, windows: WindowOptions | None, rows: Layo
     source = rows.split_source
     if source is None:
         return
+    by_option = any(one.split is not None for one in config.input)
+    ignore = (
+        "leave the split out of --input" if by_option else "pass --split-from none to ignore it"
+    )
     if windows is not None and windows.split_by == "time":
         raise ConfigError(
-            f"--split-by time divides by time, but the split of each row is given by {source}:"
-            " pass --split-from none"
+            "--split-by time: contradicts the split of each row, which comes from"
+            f" {source}: {ignore}"
         )
     by_column = config.split_column is not None or config.split_from == "column"
     some = 0 < sum(one.split is None for one in config.input) < len(config.input)
     if config.splits is not None and not by_column and not some:
         given = ",".join(f"{name}={x:g}" for name, x in config.splits.items())
         raise ConfigError(
-            f"--splits {given} divides records, but the split of each is given by {source}:"
-            " leave --splits out, or pass --split-from none to divide them anew"
+            f"--splits {given}: contradicts the split of each record, which comes from {source}:"
+            f" leave --splits out, or {ignore}"
         )
 
 
 def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: Layout) -> None:
-    """Raise ConfigError if an option names an unknown split, or needs classes and there are none.
+    """Raise ConfigError if an option names an unknown split, or needs classes that do not exist.
 
     layout: of the records, which are windows if `windows` is given.
     """
@@ -46,5 +50,5 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
         (f"--balance {config.balance}", config.balance != "none"),
         ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
     ):
-        if wanted and not layout.labelled:
+        if wanted and not layout.labelled and config.label_bins is None:
             raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])

@@ -8,6 +8,7 @@ step up to Analyze; after it the plan, pieces of shards, and facts on finished s
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Literal
 
 import apache_beam as beam
 
@@ -23,10 +24,12 @@ from recordmill.transforms import (
     RunSpec,
     WriteToTFRecord,
 )
+from recordmill.transforms.balancing.label_bins import LabelBins
 from recordmill.transforms.balancing.quotas import Balance, Target
 from recordmill.transforms.checks.select_records import RecordSelection
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.data_type import Artifact, Duplicates, Preprocessing
+from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.planning.profiling import Profiling
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_tasks import Windowing
@@ -37,8 +40,9 @@ class Road:
     """One run over one listing: the options that one step alone takes, beside those of the run.
 
     reader: reads the rows where the listing only names places; it applies the check as well.
-    windowing: where the records are windows of the rows. selection: the records to keep.
-    artifacts: files of the user's that the encoder needs.
+    windowing: set if the records are windows of the rows. selection: the records to keep.
+    label_bins: bins of a number to predict, which balancing and stratification take for classes.
+    artifacts: files of the user that the encoder needs.
     """
 
     run: RunSpec
@@ -46,8 +50,13 @@ class Road:
     reader: RowReader | None = None
     check: data_type.RowCheck | None = None
     duplicates: Duplicates | None = None
+    content: data_type.ContentReader | None = None
+    known: KnownContents | None = None
+    near: data_type.NearDuplicates | None = None
+    conflicts: Literal["reject", "first", "error"] = "reject"
     windowing: Windowing | None = None
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
+    label_bins: LabelBins | None = None
     stratify: bool = False
     analysis: data_type.Analysis | Preprocessing | None = None
     profiling: Profiling | None = None
@@ -64,12 +73,21 @@ class Road:
         analyzed = (
             pipeline
             | Read(run, listing=self.listing, reader=self.reader)
-            | Check(run, check=self._check, duplicates=self.duplicates)
+            | Check(
+                run,
+                check=self._check,
+                duplicates=self.duplicates,
+                content=self.content,
+                known=self.known,
+                near=self.near,
+                conflicts=self.conflicts,
+            )
             | AssignSplits(
                 run,
                 stratify=self.stratify and not infers,
                 windowing=None if infers else self.windowing,
                 selection=self.selection,
+                label_bins=None if infers else self.label_bins,
                 keep_source=profiling is not None and profiling.profiles_source,
                 remedy=self._remedy,
             )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from recordmill.job import lock
 from recordmill.job.staging import FOLDER
 from recordmill.pipelines.job import Job, JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.plan_json import plan_json
 from recordmill.pipelines.road import Road
 from recordmill.pipelines.watch import JobProgress
 from recordmill.processes.pool import kill_shared_pool, process_count
@@ -84,7 +86,10 @@ def run(
 
             for note in outcome.notes:
                 print(f"{prog}: note: {clean(note)}", file=sys.stderr)
-        _print_outcome(outcome, job, seconds=time.monotonic() - started)
+        if not config.json:
+            _print_outcome(outcome, job, seconds=time.monotonic() - started)
+    if config.json:
+        print(json.dumps(plan_json(outcome), indent=2, ensure_ascii=False))
     if outcome.status == "detached" and on_flink is not None:
         # Printed with --quiet too, because scripts read it.
         print(f"submitted to {on_flink.url}: job {on_flink.id}")
@@ -177,10 +182,11 @@ def _distances(job: Job) -> list[RenderableType]:
 
     from recordmill.pipelines.terminal import distances
 
-    slices = statistics_file.read(job.output, load(job.output))
+    request = job.schema_request
+    is_compared = request.compared is not None
+    slices = statistics_file.read(job.output, load(job.output), whole=is_compared)
     if slices is None:
         return []
-    request = job.schema_request
     drifted = None
     if request.compared is not None:
         drifted = drift.drift(statistics_file.parse(request.compared), slices)
@@ -192,31 +198,35 @@ def _distances(job: Job) -> list[RenderableType]:
 
 @contextmanager
 def _exit_on_signals(watcher: Watcher, on_flink: FlinkJob | None, prog: str) -> Iterator[None]:
-    """Exit at once on SIGINT and SIGTERM; the staging folder can be left in any state.
+    """Exit at once on SIGINT, SIGTERM and SIGHUP; the staging folder can be left in any state.
 
-    A job on Flink is cancelled first, because it would keep running.
+    A job on Flink is cancelled first, because it would keep running. SIGHUP stays ignored if it is,
+    as with nohup.
     """
 
     def end(number: int, _: FrameType | None) -> None:
         for other in previous:
             signal.signal(other, signal.SIG_IGN)
-        watcher.__exit__(None, None, None)
+        with suppress(OSError):  # after SIGHUP the terminal may be gone
+            watcher.__exit__(None, None, None)
+        lines = []
         if on_flink is not None:
             try:
                 on_flink.cancel()
             except RunError as error:
-                print(f"{prog}: {error}", file=sys.stderr)
-        print(
-            f"{prog}: stopped by {signal.Signals(number).name}; run the same command again to"
-            " continue",
-            file=sys.stderr,
-            flush=True,
-        )
+                lines.append(f"{prog}: {error}")
+        name = signal.Signals(number).name
+        lines.append(f"{prog}: stopped by {name}; run the same command again to continue")
+        with suppress(OSError):
+            print("\n".join(lines), file=sys.stderr, flush=True)
         # Last, because the threads that wait for these processes would report their death.
         kill_shared_pool()
         os._exit(128 + number)
 
-    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, end) for number in numbers}
     try:
         yield
     finally:

@@ -38,7 +38,7 @@ class SensorConfig(ColumnsConfig):
         repeat=True,
         metavar="COLUMN,...",
         help="Required: column with the time of a row, or several columns, such as Date,Time."
-        " --date-parts makes features of it, under the name of the first column.",
+        " --date-parts can make features of it, under the name of the first column.",
     )
     time_format: str | None = option(
         None,
@@ -68,10 +68,10 @@ class SensorConfig(ColumnsConfig):
         parse=values.step,
         show=values.show_step,
         metavar="auto|DURATION|COLUMN",
-        help="auto, the default: rows stay as they are, and the step of each series is the most"
+        help="auto, the default: rows are not resampled, and the step of a series is the most"
         " frequent distance between its rows. A duration, such as 10s or 1h: resample all series to"
-        " multiples of it. A column, with durations or seconds: resample each series to its own"
-        " step.",
+        " multiples of it. A column with durations or seconds: resample each series to multiples of"
+        " its own step.",
     )
     resample: Literal["mean", "min", "max", "sum", "first", "last"] = option(
         "mean",
@@ -171,12 +171,17 @@ class SensorConfig(ColumnsConfig):
         if self.label_type in ("int", "float"):
             raise ConfigError(
                 f"--label-type {self.label_type}: the label of a window is a class; --label-type"
-                " none makes a channel of the column"
+                " none reads the column as a channel"
             )
         refuse_given(
             self,
             ("key_column",),
             "gives keys to rows, and windows have keys of their own: leave it out",
+        )
+        refuse_given(
+            self,
+            ("dedup", "exclude_like", "near_duplicates"),
+            "compares records by their content, but windows of a series share rows: leave it out",
         )
         if self.split_by == "time":
             refuse_given(
@@ -216,7 +221,7 @@ class SensorConfig(ColumnsConfig):
 
     @property
     def time_feature(self) -> str | None:
-        """The column of times, if --date-parts makes features of it; several count as the first."""
+        """Name of the (first) time column if --date-parts makes features of it, else None."""
         return next((name for name in self.time_column[:1] if name in self.date_parts), None)
 
 

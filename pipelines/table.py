@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 
+from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.rows.table_rows import TableRows
@@ -22,9 +23,11 @@ class TableConfig(ColumnsConfig):
 
 def data_type(config: TableConfig) -> DataType:
     """Return the source, check, analysis and encoder of tables."""
+    config.refuse_near_duplicates("rows of tables")
     return DataType(
         name="table",
         source=TableRows(unlabelled=config.unlabelled, **reading(config)),
+        duplicates=same_content(config),
         **making(config),
     )
 

@@ -12,10 +12,11 @@ import dataclasses
 import functools
 import hashlib
 import sys
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.ledger import INPUT
+from recordmill.pipelines.duplicate_rules import similar_texts
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
@@ -29,6 +30,7 @@ from recordmill.transforms.encoders.text.embedding_files import EmbeddingFile
 from recordmill.transforms.encoders.text.embeddings import NAME as EMBEDDINGS
 from recordmill.transforms.encoders.text.embeddings import PreparedEmbeddings
 from recordmill.transforms.encoders.text.text import TextEncoder
+from recordmill.transforms.encoders.text.text_contents import TextSignatures
 from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
 from recordmill.transforms.encoders.tokenization.subwords import (
@@ -212,13 +214,6 @@ class TextConfig(RowsConfig):
         metavar="TOKENS",
         help="Tokens that a chunk shares with the chunk before it.",
     )
-    dedup: Literal["none", "drop", "group"] = option(
-        "none",
-        group=TEXT,
-        shapes_bytes=True,
-        help="Handling of texts that are equal except for case, whitespace and compatibility forms."
-        " drop: keep only one of them. group: keep all of them in the same split.",
-    )
     min_chars: int | None = _limit("Drop texts with fewer characters.")
     max_chars: int | None = _limit("Drop texts with more characters.")
     min_tokens: int | None = _limit("Drop texts with fewer tokens.")
@@ -245,15 +240,25 @@ class TextConfig(RowsConfig):
                 "--augment applies to oversampled copies, and there are none: add --balance"
                 " oversample"
             )
-        if self.dedup == "group" and self.group_column is not None:
+        if self.chunk is not None and self.near_duplicates != "none":
             raise ConfigError(
-                "--dedup group: cannot be combined with --group-column, because a record has one"
-                " group: leave one of them out, or use --dedup drop"
+                "--near-duplicates: compares whole texts, and --chunk cuts them: leave one of them"
+                " out"
             )
         if self.pack is not None and self.balance != "none":
             raise ConfigError(
                 f"--balance {self.balance}: balances classes, and packed texts have none: leave"
                 " one of --balance and --pack out"
+            )
+        if self.chunk is not None and self.conflicts != "reject":
+            raise ConfigError(
+                f"--conflicts {self.conflicts}: cannot be combined with --chunk, which refuses keys"
+                " that repeat: leave one of them out"
+            )
+        if self.pack is not None and self.label_type in ("int", "float"):
+            raise ConfigError(
+                f"--label-type {self.label_type}: packed texts have no label: leave one of"
+                " --label-type and --pack out"
             )
         if (self.embeddings is None) == ("embeddings" in self._features):
             raise ConfigError(
@@ -292,6 +297,8 @@ def data_type(config: TextConfig) -> DataType:
         source=texts_of(config, documents=config.documents, text_column=config.text_column),
         check=TextCheck(options=options) if options.filters else None,
         duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
+        content=None if config.near_duplicates == "none" else TextSignatures(),
+        near=similar_texts(config),
     )
     unlabelled = config.unlabelled == "keep"
     if config.preprocessing_fn is not None:

@@ -13,6 +13,7 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
+from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
@@ -184,6 +185,7 @@ def data_type(config: VideoConfig) -> DataType:
     if isinstance(files, FileList) and files.key_column is not None:
         root = str(files.root)
     frames = config.image_options()
+    config.refuse_near_duplicates("clips")
     return DataType(
         name="video",
         source=VideoSource(
@@ -200,6 +202,7 @@ def data_type(config: VideoConfig) -> DataType:
             frames=config.clip_frames,
             unlabelled=config.unlabelled == "keep",
         ),
+        duplicates=same_content(config),
         unit="clip",
     )
 

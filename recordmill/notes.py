@@ -9,34 +9,38 @@ CODES: Mapping[str, str] = {
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
     "annotations": "annotations were merged or match no image",
     "audio": "the audio tracks of videos were dropped",
+    "bit-depth": "images have more bits per channel than were kept",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",
+    "conflict": "records of equal content have several labels",
+    "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes",
     "empty-split": "a split has no records",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
-    "keys-not-met": "keys of --exclude-keys belong to no record",
-    "labels-alike": "classes differ only by case, spaces or Unicode form",
+    "labels-alike": "classes differ only by case, surrounding spaces or Unicode form",
+    "leak": "records of equal content are in several splits",
     "many-copies": "balancing repeats the records of a class very often",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
     "schema": "records violate the schema, or a part of it was not checked",
-    "splits": "the names of files can be read as splits, and were not",
+    "splits": "folders or files have names of splits, but their records are divided by --splits",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
-    "stratify": "whole groups keep classes from the fractions of the splits",
+    "stratify": "classes are not at the fractions of the splits, because groups stay whole",
     "text-column": "a column of numbers or dates was read as text because of some values",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "times": "numbers give times before 1970 or after 2100",
     "unknown-class": "an option names a class that no record has",
-    "unlisted": "files beside those of a listing are named by none of its rows",
-    "unnamed-column": "a column without name was ignored",
+    "unknown-keys": "keys of --exclude-keys belong to no record",
+    "unlisted": "files in the folders of the listed files are not in the listing",
+    "unnamed-column": "a column without a name was ignored",
 }
 # Codes of notes that exist only once the dataset is written.
 _AFTER_PLANNING = frozenset(("adopted", "tfds"))
-MANY_COPIES = 20  # of a record: a reason for a note
+MANY_COPIES = 20  # of one record: from this number on there is a note
 FAILABLE = tuple(code for code in CODES if code not in _AFTER_PLANNING)
 
 
 class Note(str):
-    """A note: a sentence without full stop, and its code, one of `CODES`."""
+    """A sentence without full stop, with its code, one of `CODES`."""
 
     __slots__ = ("code",)
     code: str
@@ -60,7 +64,7 @@ class Note(str):
         """Return the inverse of `to_json`. A later version may have more codes.
 
         Raises:
-          ValueError: the code or the text is no string.
+          ValueError: the code or the text is not a string.
         """
         code, text = data["code"], data["text"]
         if not isinstance(code, str) or not isinstance(text, str):
@@ -76,7 +80,10 @@ def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:
 
 
 def repeats_many_times(records: int, originals: int) -> bool:
-    """Return whether so few originals became so many records that a note is due."""
+    """Return whether records are repeated `MANY_COPIES` times or more on average.
+
+    records: number of records with copies. originals: number of records without copies.
+    """
     return 0 < MANY_COPIES * originals <= records
 
 

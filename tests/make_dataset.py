@@ -236,14 +236,15 @@ def _shard(
         "offset": np.cumsum([0, *lengths])[:-1],
         "length": lengths,
     }
-    grouped = any(row.group for row in rows)
-    schema = shard_index.schema(groups=grouped)
+    schema = shard_index.schema(["group"] if any(row.group for row in rows) else [])
     table = pa.table({name: columns[name] for name in schema.names}, schema=schema)
-    (folder / index_name(split, number, count)).write_bytes(shard_index.index_bytes(table))
+    index = shard_index.index_bytes(table)
+    (folder / index_name(split, number, count)).write_bytes(index)
     return Shard(
         file=file,
         records=len(rows),
         bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
         classes=dict(Counter(row.label for row in rows if row.label is not None)),
+        index=file_info(index),
     )

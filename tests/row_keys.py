@@ -26,7 +26,7 @@ def places_of_keys(command: str, *argv: object) -> dict[str, str]:
         for listed in source.read(part, layout):
             if listed.rows is None:
                 continue
-            keys = source.content_keys(listed.rows).to_pylist()
+            keys = batch.hex_of(source.content_hashes(listed.rows)).to_pylist()
             for key, place in zip(keys, listed.rows[batch.KEY].to_pylist(), strict=True):
                 seen[key] += 1
                 places[key if seen[key] == 1 else f"{key}#{seen[key]}"] = place

@@ -10,6 +10,7 @@ from apache_beam import typehints
 from apache_beam.pvalue import AsSingleton
 
 from recordmill.job.staging import StagedPart
+from recordmill.transforms.balancing.label_bins import BinLabels, LabelBins
 from recordmill.transforms.balancing.stratify import (
     SplitByStratum,
     find_strata,
@@ -68,9 +69,10 @@ class AssignSplits(beam.PTransform):
 
     stratify: whether all splits get the same fractions of every class, exactly, or as near as whole
       groups allow; needs handles.
-    windowing: cuts series into windows, of which none spans two splits; the output is batches of
+    windowing: cuts series into windows; no window spans two splits. The output is batches of
       windows.
-    selection: records to keep, which are chosen before splits are assigned; needs handles.
+    selection: records to keep, applied before splits are assigned; needs handles.
+    label_bins: bins of a number to predict that take the place of classes; needs handles.
     keep_source: whether the output also has the rows that windows were cut from, for statistics and
       schemas.
     remedy: advice in the message if the input assigns one group to several splits.
@@ -85,6 +87,7 @@ class AssignSplits(beam.PTransform):
     stratify: bool = False
     windowing: Windowing | None = None
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
+    label_bins: LabelBins | None = None
     keep_source: bool = False
     remedy: str = "leave --group-column out"
 
@@ -101,6 +104,8 @@ class AssignSplits(beam.PTransform):
             batches = self._cut_windows(batches, self.windowing)
         if not self.selection.is_all:
             batches |= "Select" >> SelectRecords(run.staging, self.selection)
+        if self.label_bins is not None:
+            batches |= "LabelBins" >> BinLabels(run.staging, self.label_bins)
         found = []
         strata = []
         if self.stratify:

@@ -1,25 +1,33 @@
 """Check: rejection of invalid records and removal of duplicates, before planning."""
 
 import dataclasses
-import functools
+from collections.abc import Iterator
+from typing import Literal
 
 import apache_beam as beam
 
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.checks.duplicates import DropDuplicates
-from recordmill.transforms.checks.prepare_parts import PrepareParts, check_part
+from recordmill.transforms.checks.near_groups import GroupNearDuplicates, bands_of
+from recordmill.transforms.checks.prepare_parts import PartCheck, PrepareParts
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.staged.batches import Element, StagedBatch, part_of
 
 _COUNTERS = RecordCounters("Check")
 
 
-def _incoming(element: Element) -> StagedPart:
-    part = part_of(element)
-    _COUNTERS.add(read=part.rows)
-    return part
+def _incoming(element: Element) -> Iterator[StagedPart]:
+    if isinstance(element, StagedBatch):
+        part = part_of(element)
+        _COUNTERS.add(read=part.rows)
+        yield part
+
+
+def _is_no_batch(element: Element) -> bool:
+    return not isinstance(element, StagedBatch)
 
 
 def _checked(part: StagedPart) -> StagedBatch:
@@ -40,29 +48,49 @@ class Check(beam.PTransform):
     Rejects and their reasons are written beside each part. If workers read the rows (`Read` with a
     reader), they check them in the same task instead, so that rows are read only once.
 
-    check: finds invalid rows. duplicates: finds duplicates; with mode `drop`, the one with the
-      smallest key stays.
+    check: finds invalid rows.
+    duplicates: finds duplicates; with mode `drop`, one of them stays, and none if their labels
+      differ, unless `conflicts` is `first`.
+    content: reads the content of the files that rows refer to; `duplicates` and `known` need it if
+      workers do not read the rows.
+    known: contents of records to leave out. near: finds near duplicates, by hashes of `content`.
     """
 
     run: RunSpec
     _: dataclasses.KW_ONLY
     check: data_type.RowCheck | None = None
     duplicates: data_type.Duplicates | None = None
+    content: data_type.ContentReader | None = None
+    known: KnownContents | None = None
+    near: data_type.NearDuplicates | None = None
+    conflicts: Literal["reject", "first", "error"] = "reject"
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def expand(self, batches: beam.PCollection[Element]) -> beam.PCollection[Element]:
         drop = self.duplicates is not None and self.duplicates.mode == "drop"
-        if self.check is None and not drop:
+        checks = self.check is not None or self.content is not None
+        if not checks and not drop and self.near is None:
             return batches | "Unchanged" >> beam.Map(_unchanged).with_output_types(Element)
         staging, workers = self.run.staging, self.run.workers
-        parts = batches | "Parts" >> beam.Map(_incoming).with_output_types(StagedPart)
-        if self.check is not None:
-            check = functools.partial(
-                check_part, check=self.check, staging=staging, workers=workers
+        others = batches | "Others" >> beam.Filter(_is_no_batch).with_output_types(Element)
+        parts = batches | "Parts" >> beam.FlatMap(_incoming).with_output_types(StagedPart)
+        if checks:
+            check = PartCheck(
+                staging=staging,
+                workers=workers,
+                check=self.check,
+                content=self.content,
+                duplicates=self.duplicates,
+                known=self.known,
             )
-            parts |= "CheckRows" >> PrepareParts(check)
+            parts |= "CheckRows" >> PrepareParts(check.apply)
         if drop:
-            parts |= DropDuplicates(staging)
-        return parts | "Batches" >> beam.Map(_checked).with_output_types(StagedBatch)
+            parts |= DropDuplicates(staging, conflicts=self.conflicts)
+        if self.near is not None:
+            parts |= GroupNearDuplicates(staging, bands_of(self.near), self.near.mode)
+            if self.near.mode == "drop":
+                parts |= "DropNearDuplicates" >> DropDuplicates(staging, conflicts=self.conflicts)
+        checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
+        return (checked, others) | "WithOthers" >> beam.Flatten()

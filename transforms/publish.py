@@ -11,17 +11,25 @@ from recordmill.errors import RunError
 from recordmill.format.manifest import MANIFEST, load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, ShardInfo
+from recordmill.transforms.checks.content_check import BucketReport, CheckContent, summarize
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.writing.dataset_manifest import publish_dataset
 
 
-def _publish(_: bytes, plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> list[str]:
+def _publish(
+    _: bytes,
+    plan: Plan,
+    infos: Sequence[ShardInfo],
+    reports: Sequence[BucketReport],
+    *,
+    run: RunSpec,
+) -> list[str]:
     staging = run.staging
     if not staging.root.exists() and (staging.output / MANIFEST).exists():
         return [load(staging.output).digest]  # an earlier attempt of this step succeeded
-    manifest = publish_dataset(plan, infos, run=run)
+    manifest = publish_dataset(plan, infos, summarize(reports, staging), run=run)
     written = sum(info.shard.records for info in infos)
     rejected = sum(len(info.rejects) for info in infos)
     RecordCounters("Publish").add(
@@ -65,6 +73,10 @@ class Publish(beam.PTransform):
             | "Once" >> beam.Impulse()
             | "Publish"
             >> beam.FlatMap(
-                _publish, AsSingleton(shards.plan), AsList(shards.infos), run=self.run
+                _publish,
+                AsSingleton(shards.plan),
+                AsList(shards.infos),
+                AsList(shards.infos | CheckContent(self.run.staging)),
+                run=self.run,
             ).with_output_types(str)
         )

@@ -8,8 +8,10 @@ from typing import Self
 import apache_beam as beam
 import pyarrow as pa
 
+from recordmill.errors import ConfigError
 from recordmill.job.staging import Listing, StagedPart
 from recordmill.transforms.checks.equal_rows import NumberEqualRows
+from recordmill.transforms.checks.key_conflicts import DecideRepeatedRows
 from recordmill.transforms.checks.prepare_parts import PrepareParts, read_rows_of
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
@@ -17,7 +19,7 @@ from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import RowSource, Source, keyed_by_content
-from recordmill.transforms.staged.batches import Element, StagedBatch
+from recordmill.transforms.staged.batches import Element, Problem, StagedBatch
 from recordmill.transforms.staged.listing import (
     prepare_output,
     row_layout,
@@ -27,7 +29,9 @@ from recordmill.transforms.staged.listing import (
 from recordmill.transforms.staged.row_reader import RowReader
 
 
-def _batch(part: StagedPart, *, counters: RecordCounters) -> StagedBatch:
+def _batch(part: StagedPart | Problem, *, counters: RecordCounters) -> Element:
+    if isinstance(part, Problem):
+        return part
     rejected = part.rejected + part.unread
     counters.add(read=part.rows + rejected, out=part.rows, rejected=rejected)
     return StagedBatch(part)
@@ -101,9 +105,32 @@ class Read(beam.PTransform):
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
             if keyed_by_content(self.reader.source):
                 parts |= "NumberEqualRows" >> NumberEqualRows(self.run.staging)
+            if self.reader.conflicts is not None:
+                parts |= "DecideRepeatedRows" >> DecideRepeatedRows(
+                    self.run.staging, conflicts=self.reader.conflicts
+                )
         return parts | "Batches" >> beam.Map(
             _batch, counters=RecordCounters("Read")
-        ).with_output_types(StagedBatch)
+        ).with_output_types(Element)
+
+
+def _check_keys(rows: pa.RecordBatch) -> None:
+    """Raise ConfigError for a batch of a custom pipeline without keys."""
+    names = rows.schema.names
+    if batch.KEY not in names:
+        got = f"the columns {', '.join(names)}" if names else "no columns"
+        raise ConfigError(
+            f"StageBatches: expected batches with a column {batch.KEY}, a unique string for each"
+            f" record, got {got}"
+        )
+    kind = rows.schema.field(batch.KEY).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise ConfigError(
+            f"StageBatches: expected strings in the column {batch.KEY}, got {kind}: cast it with"
+            f" .cast(pa.string())"
+        )
+    if rows[batch.KEY].null_count:
+        raise ConfigError(f"StageBatches: {rows[batch.KEY].null_count} records have no {batch.KEY}")
 
 
 class _Stage(beam.DoFn):
@@ -115,6 +142,7 @@ class _Stage(beam.DoFn):
         prepare_output(self._run.staging, overwrite=self._run.overwrite)
 
     def process(self, rows: pa.RecordBatch) -> Iterator[StagedBatch]:
+        _check_keys(rows)
         part = stage_batch(batch.complete(rows), self._run.staging)
         self._counters.add(read=len(rows), out=len(rows))
         yield StagedBatch(part)
@@ -127,6 +155,7 @@ class StageBatches(beam.PTransform):
     Batches have a column `__key__` (string, unique) and the columns that the encoder reads, and may
     have `__label__`, `__group__` and `__split__`. All batches must have the same columns. Each
     batch is written to the staging folder, so that memory does not grow with the number of batches.
+    A batch without keys, or with other keys than strings, raises ConfigError.
     """
 
     run: RunSpec

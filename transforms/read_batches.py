@@ -1,19 +1,22 @@
 """ReadBatches: reading of staged batches into memory."""
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton
 
-from recordmill.transforms.model import coders  # noqa: F401  (registers the batch's coder)
+from recordmill.errors import RunError
+from recordmill.transforms.checks.unique_keys import find_repeated_keys, partition_hashes
+from recordmill.transforms.model import batch, coders  # noqa: F401  (registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.rebalance import PlannedBatches
-from recordmill.transforms.staged.batches import Element, scan
+from recordmill.transforms.staged.batches import Element, Problem, scan
 from recordmill.transforms.writing.shuffle import balanced_rows
 
 _COUNTERS = RecordCounters("ReadBatches")
@@ -25,7 +28,20 @@ def _count(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _balanced(element: Element, plan: Plan, *, run: RunSpec) -> Iterator[pa.RecordBatch]:
+    if plan.verdict is not None:
+        raise RunError(plan.verdict.message)
     yield from balanced_rows(element, plan, run.staging, grouped=True)
+
+
+def _messages(element: Element) -> Iterator[str]:
+    if isinstance(element, Problem):
+        yield element.message
+
+
+def _refuse(rows: pa.RecordBatch, problems: Sequence[str]) -> pa.RecordBatch:
+    if problems:
+        raise RunError(min(problems))
+    return rows
 
 
 @dataclasses.dataclass(eq=False)
@@ -34,7 +50,8 @@ class ReadBatches(beam.PTransform):
 
     It is for custom pipelines that continue with other transforms. Rows have the splits that were
     assigned. Rows of `PlannedBatches` also have `__copy__`, and each record appears as often as the
-    plan says.
+    plan says. Repeated keys, and other reasons why the input cannot become a dataset, raise
+    RunError.
     """
 
     run: RunSpec
@@ -53,5 +70,22 @@ class ReadBatches(beam.PTransform):
                 ).with_output_types(pa.RecordBatch)
             )
         else:
-            rows = scan(batches, "Rows", staging=self.run.staging, columns=None)
+            problems = AsList(self._problems(batches))
+            rows = scan(batches, "Rows", problems, staging=self.run.staging, columns=None)
+            rows |= "Refuse" >> beam.Map(_refuse, problems).with_output_types(pa.RecordBatch)
         return rows | "Count" >> beam.Map(_count).with_output_types(pa.RecordBatch)
+
+    def _problems(self, batches: beam.PCollection[Element]) -> beam.PCollection[str]:
+        """Return the problems among handles, and a sentence on keys that repeat."""
+        keys = functools.partial(
+            scan,
+            batches,
+            staging=self.run.staging,
+            columns=(batch.KEY, batch.HASH),
+            apply_steps=False,
+        )
+        hashes = keys("Keys") | "Hashes" >> beam.FlatMap(partition_hashes).with_output_types(
+            tuple[int, bytes]
+        )
+        known = batches | "Problems" >> beam.FlatMap(_messages).with_output_types(str)
+        return (known, find_repeated_keys(hashes, keys)) | "AllProblems" >> beam.Flatten()

@@ -90,8 +90,8 @@ class Rebalance(beam.PTransform):
     balance: `oversample` repeats records up to the target, `undersample` drops records down to it.
     target: number of records of a class; None is the largest class (the smallest, when
       undersampling); `median`; or repeat factors.
-    plan_only: whether the run ends with the plan, which then has the notes of a whole run; its
-      rejects are written to staging.
+    plan_only: whether the run ends with the plan. The plan then has the notes of a whole run, and
+      the rejects are written to staging.
 
     Example::
 

@@ -15,6 +15,7 @@ from recordmill.adopt.feature_inference import InconsistentFeatureError
 from recordmill.adopt.file_scan import Scan, ScanTask, scan_file
 from recordmill.checking.shard_check import Damage
 from recordmill.errors import ConfigError, RunError
+from recordmill.format.file_info import FileInfo, file_info
 from recordmill.format.manifest import Manifest
 from recordmill.job import lock, publishing
 from recordmill.job.publishing import check_output_folder
@@ -114,7 +115,7 @@ class AdoptJob:
             staging.begin()
         scans = self._scan(adopted, staging, on_scanned)
         findings = self._conclude(scans)
-        counts: list[dict[str, int]] = [{} for _ in adopted]
+        indexes: list[tuple[dict[str, int], FileInfo]] = [({}, file_info(b"")) for _ in adopted]
         if staging is not None:
             tasks = [
                 IndexTask(
@@ -125,7 +126,7 @@ class AdoptJob:
                 )
                 for one in adopted
             ]
-            counts = (
+            indexes = (
                 [*map(adoption.write_index, tasks)]
                 if findings.records < _IN_THIS_PROCESS
                 else self._in_order(adoption.write_index, tasks)
@@ -133,7 +134,7 @@ class AdoptJob:
         manifest, files = adoption.make_manifest(
             adopted,
             scans,
-            counts,
+            indexes,
             findings,
             options=self.shaping,
             label_offset=self.config.label_offset,

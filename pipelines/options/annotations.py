@@ -105,11 +105,12 @@ class AnnotationsConfig(CommonConfig):
             for name, one in options_of(AnnotationsConfig).items():
                 if one.group == ANNOTATIONS and getattr(self, name) != one.default:
                     raise ConfigError(f"--{one.key}: has no effect without --annotations")
-        elif self.label_column is not None:
-            raise ConfigError(
-                "--label-column: cannot be combined with --annotations, whose boxes give the"
-                " classes: leave it out"
-            )
+        for name in ("label_column", "label_type") if self.annotations else ():
+            if getattr(self, name) not in (None, "none"):
+                raise ConfigError(
+                    f"--{name.replace('_', '-')}: cannot be combined with --annotations, whose"
+                    " boxes give the classes: leave it out"
+                )
         self.object_options()
 
     @property

@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.job_file import Given
 
-_SIMILARITY = 0.8  # of difflib's 0 to 1, to one of Beam's options
-_NEAR = 0.73  # to one of ours
+# Similarity, from 0 to 1, above which difflib suggests a name.
+_SIMILARITY = 0.8  # for Beam's options
+_NEAR = 0.73  # for the options of Recordmill
 
 
 def passthrough(given: Iterable[Given], *, ours: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
@@ -20,7 +20,7 @@ from recordmill.transforms.encoders.table_learning import TableAnalysis
 from recordmill.transforms.encoders.table_options import TableOptions, parts_of
 from recordmill.transforms.encoders.tables import TableCheck, TableEncoder
 from recordmill.transforms.model.data_type import Preprocessing
-from recordmill.transforms.sources.rows.table_rows import TYPES, LabelType
+from recordmill.transforms.sources.rows.table_rows import TYPES
 
 TABLE = Group(30, "Features of columns")
 _DEFAULT = TableOptions()
@@ -60,15 +60,6 @@ class ColumnsConfig(RowsConfig):
         f"Types of columns: {', '.join(TYPES)}; rows with a value of another type are rejected."
         " Default: the narrowest type that fits all values of the column.",
     )
-    label_type: LabelType | None = option(
-        None,
-        group=TABLE,
-        shapes_bytes=True,
-        choices=get_args(LabelType),
-        help="Reading of the label column. class: its values are classes. int, float: it is a"
-        " number to predict, the feature label; there are no classes. none: it is a column as any"
-        " other. Default: class; more than 50 whole numbers, or decimal numbers, are an error.",
-    )
     indicator: tuple[str, ...] = _columns("Add the feature COLUMN/missing: 1 if there is no value.")
     impute: Mapping[str, str] = _by_column(
         "COLUMN=VALUE,...", "Fill missing values with the mean, the median, or this value."
@@ -97,8 +88,8 @@ class ColumnsConfig(RowsConfig):
         group=TABLE,
         shapes_bytes=True,
         metavar="ZONE",
-        help="With --date-parts: split timestamps by the clock of this zone, such as Europe/Berlin."
-        " Timestamps without a time zone are UTC.",
+        help="With --date-parts: split timestamps by the clock of this time zone, such as"
+        " Europe/Berlin. Timestamps without a time zone are UTC.",
     )
     statistics: bool = option(
         True,

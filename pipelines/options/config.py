@@ -12,7 +12,9 @@ from recordmill.format.split_names import TRAIN, in_order, is_split_name
 from recordmill.notes import FAILABLE
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
+from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
+from recordmill.pipelines.options.reporting import RUN, ReportConfig
 from recordmill.pipelines.options.selection import SelectionConfig
 from recordmill.pipelines.options.statistics import StatisticsConfig
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
@@ -23,12 +25,11 @@ MEANING = Group(20, "Keys, classes and columns")
 SPLITS = Group(40, "Splits")
 BALANCE = Group(50, "Class balance (split train only)")
 OUTPUT = Group(60, "Dataset files")
-RUN = Group(80, "Job")
 
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
 DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
-
+_NOT_GIVEN = (None, False, (), "none")
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 
@@ -38,7 +39,7 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
+class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportConfig, FlinkConfig):
     """Input, splits, balance, output and runner of a job.
 
     Raises:
@@ -64,7 +65,7 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
         shapes_bytes=True,
         metavar="COLUMN,...",
         help="Column with a unique, stable key for each record, or several columns whose values are"
-        " joined. Default: the path of the file, or a hash of the content of a row.",
+        " joined. Default: the path of a file, or a hash of the content of a row.",
     )
     label_column: str | None = option(
         None,
@@ -104,7 +105,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
         shapes_bytes=True,
         metavar="FILE",
         help="File with the class names, one per line, in the order of their numbers; other classes"
-        " are rejected. Default: the classes found, sorted as text, or as numbers if integers.",
+        " are rejected. Default: the classes of the input, sorted as text, or as numbers if all are"
+        " integers.",
     )
     label_offset: int = option(
         0, group=MEANING, shapes_bytes=True, help="Integer label of the first class."
@@ -123,16 +125,15 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
         parse=values.fractions,
         show=_show_fractions,
         metavar="NAME=X,...",
-        help="Names of the splits, and the fraction of the records in each. Default:"
-        f" {','.join(f'{name}={x:g}' for name, x in DEFAULT_FRACTIONS.items())}.",
+        help="Names of the splits, and the fraction of the records in each.",
     )
     split_from: Literal["auto", "folders", "files", "column", "none"] = option(
         "auto",
         group=SPLITS,
         shapes_bytes=True,
         help="Part of the input that names the splits: its top folders, the names of files of rows"
-        " (train.csv), or a column; none: nothing does, and --splits divides all records. auto: a"
-        " column named split, or else folders or files if all are named as splits.",
+        " (such as train.csv), or a column. none: --splits divides all records. auto: a column"
+        " named split, or else folders or files if all have names of splits.",
     )
     split_column: str | None = option(
         None,
@@ -145,8 +146,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
         False,
         group=SPLITS,
         shapes_bytes=True,
-        help="Give every split exactly the same mix of classes. Groups stay whole; each class comes"
-        " as near to the fractions as they allow.",
+        help="Give every split exactly the same mix of classes; with --group-column, as near to it"
+        " as whole groups allow.",
     )
     seed: int = option(
         0,
@@ -214,8 +215,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
         parse=values.note_codes,
         repeat=True,
         metavar="CODE,...",
-        help="Fail, and publish nothing, if there is a note with one of these codes; all stands for"
-        f" every code: {', '.join(FAILABLE)}.",
+        help="Fail, and publish nothing, if there is a note with one of these codes, or any note"
+        f" (all). Codes: {', '.join(FAILABLE)}.",
     )
     overwrite: bool = option(
         False,
@@ -273,11 +274,13 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
     def __post_init__(self) -> None:
         if self.splits is not None:
             _check_splits(self.splits)
-            # Canonical order: the order in which splits are given must not change the dataset.
+            # The order in which splits are given must not change the dataset.
             ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
             object.__setattr__(self, "splits", ordered)
         self._check_inputs()
         self._check_selection()
+        self._check_duplicates(self.group_column)
+        self._check_report(dry_run=self.dry_run)
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)
@@ -285,10 +288,8 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
         _in_range("--stall-timeout", self.stall_timeout, least=1)
         if self.parallelism is not None:
             _in_range("--parallelism", self.parallelism, least=1)
-        if not 0 <= self.max_reject_fraction <= 1:
-            raise ConfigError(
-                f"--max-reject-fraction: expected 0 to 1, got {self.max_reject_fraction:g}"
-            )
+        if not 0 <= (most := self.max_reject_fraction) <= 1:
+            raise ConfigError(f"--max-reject-fraction: expected 0 to 1, got {most:g}")
         self._check_balance()
         self._check_shards()
         self._check_flink(self.runner)
@@ -354,12 +355,9 @@ class CommonConfig(SelectionConfig, StatisticsConfig, FlinkConfig):
 
 
 def refuse_given(config: CommonConfig, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError if one of the options is given.
-
-    names: fields of the config. why: the message, after the option's flag.
-    """
+    """Raise ConfigError if one of the fields `names` is given; why: the end of the message."""
     for name in names:
-        if getattr(config, name):
+        if getattr(config, name) not in _NOT_GIVEN:
             raise ConfigError(f"--{name.replace('_', '-')} {why}")
 
 

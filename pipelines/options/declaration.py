@@ -288,28 +288,40 @@ def _plain(value: Any) -> Any:
 def _tokens(argv: Sequence[str], options: Mapping[str, Option]) -> Iterator[Given]:
     known = {one.key: one for one in options.values()}
     rest = list(argv)
+    before: Given | None = None
     while rest:
         token = rest.pop(0)
         flag, equals, text = token.partition("=")
         key = flag[2:]
         if not flag.startswith("--") or not key:
-            raise ConfigError(
-                f"unexpected argument {token!r}; expected only options, as --option VALUE"
-            )
+            raise _unexpected(token, before, known)
         negated = known.get(key.removeprefix("no-"))
         switch = key in known and known[key].switch
         if equals:
-            yield Given(key=key, texts=[text])
+            before = Given(key=key, texts=[text])
         elif key not in known and negated is not None and negated.switch:
-            yield Given(key=negated.key, texts=["false"])
+            before = Given(key=negated.key, texts=["false"])
         elif switch:
-            yield Given(key=key, texts=["true"], bare=True)
+            before = Given(key=key, texts=["true"], bare=True)
         elif rest and not rest[0].startswith("--"):
-            yield Given(key=key, texts=[rest.pop(0)])
+            before = Given(key=key, texts=[rest.pop(0)])
         elif key in known:
             raise ConfigError(f"--{key} needs a value: {known[key].metavar}")
         else:
-            yield Given(key=key, texts=[], bare=True)
+            before = Given(key=key, texts=[], bare=True)
+        yield before
+
+
+def _unexpected(token: str, before: Given | None, known: Mapping[str, Option]) -> ConfigError:
+    """Return the error for an argument that is no option, and not the value of the one before."""
+    what = f"unexpected argument {token!r}"
+    repeated = before is not None and before.key in known and known[before.key].repeat
+    if before is None or not repeated or token.startswith("-"):
+        return ConfigError(f"{what}; expected only options, as --option VALUE")
+    advice = f"repeat --{before.key} before each value"
+    if before.key == "input":
+        advice += ", or put a pattern such as '*.csv' in quotes, because the shell expands it"
+    return ConfigError(f"{what} after --{before.key} {before.texts[-1]}: {advice}")
 
 
 def _split(

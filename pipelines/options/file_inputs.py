@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import COLUMNS, MEANING, refuse_given
@@ -32,13 +31,6 @@ class FilesConfig(DelimitedConfig):
         shapes_bytes=True,
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
-    )
-    conflicts: Literal["reject", "first", "error"] = option(
-        "reject",
-        group=MEANING,
-        shapes_bytes=True,
-        help="If rows of a listing have the same key, or path, and differ: reject all of them, keep"
-        " the first, or stop. Equal rows count once.",
     )
     input_root: str | None = option(
         None,
@@ -89,9 +81,9 @@ def files_of(
         ]
         refuse_given(
             config,
-            (*_COLUMNS, *columns, "input_root", *names),
-            f"applies to listings (CSV, JSONL, Parquet), and --input {inputs} is not one: leave the"
-            " option out, or pass the listing as --input",
+            (*_COLUMNS, *columns, "label_type", "input_root", *names),
+            f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
+            " leave the option out, or pass the listing as --input",
         )
         if config.split_from == "column":
             raise ConfigError(
@@ -103,21 +95,22 @@ def files_of(
     if not all(listings):
         other = inputs.paths[listings.index(False)]
         raise ConfigError(
-            "expected inputs of one kind, got a listing,"
-            f" {inputs.paths[listings.index(True)].path}, and a folder, pattern or file of data,"
-            f" {other.path}: make two datasets, or name the files of both in listings"
+            "expected only listings or only folders, patterns and files, got the listing"
+            f" {inputs.paths[listings.index(True)].path} and {other.path}, which is not one: make"
+            " two datasets, or name the files of both in listings"
         )
-    telling = tuple(column for name in columns if (column := getattr(config, name)) is not None)
+    segments = tuple(column for name in columns if (column := getattr(config, name)) is not None)
     lists = tuple(
         FileList(
             path=one.path,
             format=row_format,
             **{name: getattr(config, name) for name in _COLUMNS},
+            label_type=config.label_type,
             input_root=config.input_root,
             unlabelled=unlabelled,
             finds_split=config.split_from in ("auto", "column"),
             conflicts=config.conflicts,
-            telling_columns=telling,
+            segment_columns=segments,
         )
         for one in inputs.paths
     )
@@ -127,8 +120,8 @@ def files_of(
 
 
 def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:
-    """Raise ConfigError for a single file of another kind, which would become a rejected record."""
+    """Raise ConfigError for a single file that cannot be read, such as an archive."""
     if not has_extension(place.name, leave_out) or not place.exists() or place.is_dir():
         return
-    what = other_kind(place.name) or "has the extension of another kind of file"
+    what = other_kind(place.name) or "has an extension of files that this command does not read"
     raise ConfigError(f"--input {shown(place)} {what}")

@@ -1,4 +1,4 @@
-"""Small text files that options name; --labels-file holds class names, one per line, in order."""
+"""Readers of small text files that options name, such as --labels-file."""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.config import MEANING, CommonConfig
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
@@ -40,8 +41,8 @@ class DelimitedConfig(CommonConfig):
         _DEFAULT.header,
         group=ROWS,
         shapes_bytes=True,
-        help="yes: the first row of CSV and TSV names the columns, even if it looks like data."
-        " auto: such a row is an error, because files without header need --columns.",
+        help="auto: the first row of CSV and TSV names the columns, and is an error if it looks"
+        " like data; a file without a header needs --columns. yes: it names them in any case.",
     )
     quoting: Literal["auto", "on", "off"] = option(
         _DEFAULT.quoting,
@@ -71,12 +72,20 @@ class DelimitedConfig(CommonConfig):
         help="Text encoding, such as latin-1 or utf-16; undecodable rows are rejected.",
     )
 
+    conflicts: Literal["reject", "first", "error"] = option(
+        "reject",
+        group=MEANING,
+        shapes_bytes=True,
+        help="If rows of a listing, or rows with --key-column, differ but have the same key: reject"
+        " all of them, keep the first, or stop with an error. Equal rows count once.",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.row_format()
 
     def row_format(self) -> RowFormat:
-        """Return the format of the rows. Raises ConfigError for contradicting options."""
+        """Return the format of the rows. Raises ConfigError if options contradict each other."""
         names = [field.name for field in dataclasses.fields(RowFormat)]
         return RowFormat(**{name: getattr(self, name) for name in names if hasattr(self, name)})
 
@@ -89,8 +98,7 @@ class RowsConfig(DelimitedConfig):
         _DEFAULT.format,
         group=ROWS,
         shapes_bytes=True,
-        help="Format of the input files; auto goes by their extensions. lines: one record per"
-        " line.",
+        help="Format of the input files. auto: by their extensions. lines: one record per line.",
     )
     decimal: Literal[".", ","] = option(
         _DEFAULT.decimal,
@@ -125,3 +133,11 @@ class RowsConfig(DelimitedConfig):
         help="preprocessing_fn for tensorflow-transform that makes all features; its analyzers run"
         " on the split train.",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.conflicts != "reject" and self.key_column is None:
+            raise ConfigError(
+                f"--conflicts {self.conflicts}: has no effect without --key-column, because keys by"
+                " content do not repeat"
+            )

@@ -1,4 +1,4 @@
-"""Options that change labels, and that choose the records of a dataset by label, key or number."""
+"""Options that change labels, and that select records by label, by key or up to a number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import hashlib
 import io
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -17,11 +17,36 @@ from recordmill.pipelines.options.labels_file import read_file
 
 SELECTION = Group(23, "Labels and selection of records")
 
+# Options that have no meaning if the label is a number.
+_OF_CLASSES = (
+    *("labels_file", "label_map", "fold_labels", "include_labels", "exclude_labels"),
+    "limit_per_class",
+)
+_BINNED = ("balance", "stratify")  # they need --label-bins
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SelectionConfig:
     """Rules for labels, and the records to keep. They apply before splits are assigned."""
 
+    label_type: Literal["class", "int", "float", "none"] | None = option(
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        help="Reading of the label column of rows or of a listing. class: its values are classes."
+        " int, float: its values are numbers to predict, in the feature label; there are no"
+        " classes. none: it has no special role. Default: class, but decimal numbers or more than"
+        " 50 integers are an error.",
+    )
+    label_bins: int | None = option(
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        metavar="N",
+        help="With --label-type int or float: --balance and --stratify take N bins of the number"
+        " for classes, each with as many records as equal numbers allow. The number itself is"
+        " written.",
+    )
     label_map: tuple[str, ...] = option(
         (),
         group=SELECTION,
@@ -66,11 +91,14 @@ class SelectionConfig:
         None,
         group=SELECTION,
         shapes_bytes=True,
-        help="Keep this many records, chosen by the hash of their keys: a quick trial. A larger"
-        " limit keeps the records of a smaller one.",
+        help="Keep this many records, chosen by the hash of their keys, for a quick trial. A larger"
+        " limit also keeps the records of a smaller one.",
     )
     limit_per_class: int | None = option(
-        None, group=SELECTION, shapes_bytes=True, help="The same for each class."
+        None,
+        group=SELECTION,
+        shapes_bytes=True,
+        help="Keep this many records of each class, chosen in the same way, before --limit.",
     )
 
     def _check_selection(self) -> None:
@@ -82,6 +110,36 @@ class SelectionConfig:
         if both := sorted({*self.include_labels} & {*self.exclude_labels}):
             raise ConfigError(
                 f"--exclude-labels {both[0]}: contradicts --include-labels; leave one out"
+            )
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """Raise ConfigError for options that contradict the reading of the label."""
+        is_number = self.label_type in ("int", "float")
+        given = {
+            name: f"--{name.replace('_', '-')}"
+            for name in (*_BINNED, *_OF_CLASSES)
+            if getattr(self, name) not in (None, False, (), "none")
+        }
+        if self.label_bins is not None:
+            if not is_number:
+                raise ConfigError("--label-bins: applies to --label-type int or float; add one")
+            if self.label_bins < 2:
+                raise ConfigError(f"--label-bins: expected 2 or more, got {self.label_bins}")
+            if not given.keys() & {*_BINNED}:
+                raise ConfigError("--label-bins: has no effect without --stratify or --balance")
+            if getattr(self, "balance", None) == "weights":
+                raise ConfigError(
+                    "--balance weights: writes weights of classes, and --label-bins makes none:"
+                    " leave one of them out"
+                )
+        for name, flag in given.items() if is_number else ():
+            if name in _BINNED and self.label_bins is not None:
+                continue
+            bins = ", or add --label-bins 10" if name in _BINNED else ""
+            raise ConfigError(
+                f"{flag} needs classes, but with --label-type {self.label_type} the label is a"
+                f" number: leave one of them out{bins}"
             )
 
     def label_mapping(self) -> dict[str, str]:

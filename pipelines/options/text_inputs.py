@@ -1,4 +1,4 @@
-"""The source of texts for --input: rows of tables, or text files in folders."""
+"""Choice of the source of texts for --input: rows of tables, or text files in folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
       ConfigError: an option is given that does not apply to the input, or inputs are of both kinds.
     """
     inputs, rows = config.inputs, config.row_format()
-    columns = {name: getattr(config, name) for name in COLUMNS} | {"text_column": text_column}
+    columns = {name: getattr(config, name) for name in (*COLUMNS, "label_type")}
+    columns["text_column"] = text_column
     if rows.format != "auto" or _hold_rows(inputs):
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(
@@ -39,13 +40,17 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
 
 
 def _hold_rows(inputs: Inputs) -> bool:
-    """Return whether inputs are files of rows, not text files. Raises ConfigError if some are."""
+    """Return whether the inputs hold files of rows, not text files.
+
+    Raises:
+      ConfigError: some inputs hold files of rows, and others text files.
+    """
     roots = find_roots(inputs)
     kinds = [root.file or holds_rows(root) for root in roots]
     if len(set(kinds)) > 1:
         one, other = (roots[kinds.index(kind)].given.path for kind in (True, False))
         raise ConfigError(
-            f"expected inputs of one kind, got files of rows, {one}, and text files, {other}: make"
-            " two datasets"
+            f"expected only files of rows or only text files, got files of rows in {one} and text"
+            f" files in {other}: make two datasets"
         )
     return kinds[0]

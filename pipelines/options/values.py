@@ -226,17 +226,19 @@ def show_colour(value: tuple[int, int, int] | None) -> str | None:
     return None if value is None else ",".join(map(str, value))
 
 
-def bounds(text: str) -> tuple[float, float]:
-    """Parse `-100:400` into (low, high)."""
+def intensity_window(text: str) -> tuple[float, float] | Literal["image"]:
+    """Parse `-100:400` into (low, high), or `image`."""
+    if text == "image":
+        return "image"
     low, colon, high = text.partition(":")
     if not colon:
-        raise ValueError(f"expected LOW:HIGH, such as 0:4095; got {text!r}")
+        raise ValueError(f"expected LOW:HIGH, such as 0:4095, or image; got {text!r}")
     return number(low), number(high)
 
 
-def show_bounds(value: tuple[float, float] | None) -> str | None:
-    """Return the inverse of `bounds`."""
-    return None if value is None else f"{value[0]!r}:{value[1]!r}"
+def show_intensity_window(value: tuple[float, float] | Literal["image"] | None) -> str | None:
+    """Return the inverse of `intensity_window`."""
+    return value if value is None or value == "image" else f"{value[0]!r}:{value[1]!r}"
 
 
 def fractions(text: str) -> dict[str, float]:

@@ -34,10 +34,10 @@ def classes_table(
 ) -> RenderableType | None:
     """Return a table of records per class and split.
 
-    A long table begins with all classes that need attention: those without a record in a split that
-    has classes, and those whose records are repeated very often; and with the records without a
-    class. Of the others it has the largest
-    and the smallest, and a line with the number and the range of the rest.
+    A long table begins with the records without a class, and with all classes that need attention:
+    those without a record in a split that has classes, and those whose records are repeated very
+    often. Of the other classes it has the largest and the smallest; a line gives the number and the
+    range of the rest.
 
     labels: classes to show even if no split has records of them. repeated: classes that are known
       to be repeated very often. weights: {title of a column: {class: weight}}.
@@ -85,7 +85,7 @@ def classes_table(
 
 
 def _urgent(splits: Mapping[str, Stages], labels: Collection[Label]) -> Iterable[Label]:
-    """Yield classes that a split lacks that has others, and those repeated very often."""
+    """Yield classes that need attention: a split has only others, or records repeat very often."""
     for stages in splits.values():
         *_, last = stages.values()
         first = stages.get("found", last)

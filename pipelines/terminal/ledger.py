@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from recordmill.format.content_report import ContentReport
 from recordmill.format.ledger import INPUT
 from recordmill.format.manifest import Manifest
 from recordmill.pipelines.terminal.tables import count_of
@@ -14,7 +15,8 @@ from recordmill.pipelines.terminal.tables import count_of
 def ledger(manifest: Manifest) -> Text:
     """Return a line each for inputs, records and copies, such as `9 inputs: 8 read, 1 rejected`.
 
-    The number before the colon is the sum of the numbers after it.
+    The number before the colon is the sum of the numbers after it, except in the last line, on
+    records of equal content.
     """
     inputs, records = manifest.ledger.inputs, manifest.ledger.records
     copies, unit = manifest.ledger.copies, manifest.ledger.unit
@@ -46,7 +48,19 @@ def ledger(manifest: Manifest) -> Text:
     if copies.planned:
         planned = f"{copies.planned:,} cop{'y' if copies.planned == 1 else 'ies'}"
         sums.append(_sum(planned, {"written": copies.written, "rejected": copies.rejected}))
+    if manifest.content is not None:
+        sums.append(_compared(manifest.content))
     return Text("\n".join(sums))
+
+
+def _compared(report: ContentReport) -> str:
+    """Return the line on records of equal content."""
+    found = {
+        "shared by several splits": report.leaks.contents,
+        "with several labels": report.conflicts.contents,
+    }
+    compared = f"{count_of(report.records, 'record')} compared by content"
+    return _sum(compared, found) if any(found.values()) else f"{compared}: no leak, no conflict"
 
 
 def _sum(total: str, parts: Mapping[str, int]) -> str:

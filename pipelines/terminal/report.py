@@ -284,7 +284,8 @@ def verification(report: VerificationReport, *, dataset: object) -> RenderableTy
         f"{', every image decoded' if report.deep else ''}: ",
         verdict,
     )
-    return Group(*damages, last)
+    notes = () if report.content is None else report.content.notes
+    return Group(*damages, *(Text(f"Note: {clean(note)}") for note in notes), last)
 
 
 def _weights(manifest: Manifest) -> dict[str, Mapping[str, float]]:

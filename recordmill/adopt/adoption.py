@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from recordmill.adopt import class_numbers, feature_inference
 from recordmill.adopt.class_numbers import AdoptedClasses
 from recordmill.adopt.file_scan import Scan, SourceFile, read_columns
-from recordmill.format.file_info import file_info
+from recordmill.format.file_info import FileInfo, file_info
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     JOB,
@@ -141,8 +141,12 @@ class IndexTask:
     label_offset: int
 
 
-def write_index(task: IndexTask) -> dict[str, int]:
-    """Write the index of a shard to staging, and return its number of records per class."""
+def write_index(task: IndexTask) -> tuple[dict[str, int], FileInfo]:
+    """Write the index of a shard to staging.
+
+    Returns:
+      The number of records per class, and the size and hash of the index.
+    """
     adopted, classes = task.adopted, task.classes
     place = task.staging.place(f"scans/{adopted.shard}.arrow")
     names = pa.array(classes.labels, pa.string())
@@ -156,9 +160,10 @@ def write_index(task: IndexTask) -> dict[str, int]:
             counts += _count(numbers, len(names))
             rows.append(_index_rows(part, f"{adopted.source.key}#", first, names.take(numbers)))
             first += len(part)
-    table = pa.Table.from_batches(rows, schema(groups=False))
-    task.staging.place(adopted.index).write_bytes(index_bytes(table))
-    return {label: int(count) for label, count in zip(classes.labels, counts, strict=True) if count}
+    content = index_bytes(pa.Table.from_batches(rows, schema()))
+    task.staging.place(adopted.index).write_bytes(content)
+    found = zip(classes.labels, counts, strict=True)
+    return {label: int(count) for label, count in found if count}, file_info(content)
 
 
 def _count(numbers: pa.Array, classes: int) -> npt.NDArray[np.int64]:
@@ -177,13 +182,13 @@ def _index_rows(part: pa.RecordBatch, prefix: str, first: int, labels: pa.Array)
         part["offset"],
         part["length"],
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema(groups=False))
+    return pa.RecordBatch.from_arrays(columns, schema=schema())
 
 
 def make_manifest(
     adopted: Sequence[AdoptedShard],
     scans: Sequence[Scan],
-    counts: Sequence[Mapping[str, int]],
+    indexes: Sequence[tuple[Mapping[str, int], FileInfo]],
     contents: AdoptedContents,
     *,
     options: Mapping[str, Any],
@@ -194,13 +199,13 @@ def make_manifest(
 ) -> tuple[Manifest, dict[str, bytes]]:
     """Return the manifest, and the files beside the shards by name.
 
-    scans, counts: the scan of each file, and its number of records per class.
+    scans, indexes: the scan of each file, and the result of `write_index`.
     left_out: number of files of the input that are not TFRecord files.
     notes: sentences about the listing.
     job: the content of job.json.
     """
     shards: dict[str, list[Shard]] = defaultdict(list)
-    for one, scan, classes in zip(adopted, scans, counts, strict=True):
+    for one, scan, (classes, index) in zip(adopted, scans, indexes, strict=True):
         shards[one.source.split].append(
             Shard(
                 file=one.shard,
@@ -208,6 +213,7 @@ def make_manifest(
                 bytes=scan.bytes,
                 sha256=scan.sha256,
                 classes=classes,
+                index=index,
             )
         )
     splits = {name: SplitInfo.of(some) for name, some in shards.items()}

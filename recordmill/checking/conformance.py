@@ -25,7 +25,7 @@ _DECODING_ERRORS = (
     *(OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError),
     *(struct.error, zlib.error, Image.DecompressionBombError),
 )
-
+_PNG = b"\x89PNG\r\n\x1a\n"  # the signature
 
 _DTYPES = {"i": "int64", "f": "float32"}  # dtypes of decoded numbers, by numpy's kind
 
@@ -127,7 +127,7 @@ class _Rule:
                     _check_array, dtype=feature.raw_dtype, shape=feature.raw_shape
                 )
             case "image" if deep:
-                check_value = _check_image
+                check_value = _check_image16 if feature.raw_dtype == "uint16" else _check_image
         return cls(
             dtype=feature.dtype,
             unit=math.prod(size for size in feature.shape if size is not None),
@@ -185,3 +185,9 @@ def _check_image(value: bytes) -> None:
             image.load()
     except _DECODING_ERRORS as error:
         raise NonconformingError(f"the image cannot be decoded ({type(error).__name__})") from error
+
+
+def _check_image16(value: bytes) -> None:
+    if not value.startswith(_PNG) or value[24:25] != b"\x10":  # where a PNG has its bit depth
+        raise NonconformingError("expected a PNG with 16 bits per channel")
+    _check_image(value)

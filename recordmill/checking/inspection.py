@@ -28,6 +28,7 @@ from recordmill.tfrecord.features import Feature, Features
 _EXAMPLES = 3  # rejects shown per reason
 _VALUES = 8  # values shown per feature
 _CHARACTERS = 200  # characters shown of a text
+_PNG_BIT_DEPTH = 24  # offset of the bits per channel in a PNG
 _EXTENSIONS = {"JPEG": ".jpg", "TIFF": ".tif"}  # if not the name of the format
 # Modes of Pillow by (dtype, channels); it has no mode for colour with more than 8 bits.
 _MODES = {("uint8", 1): "L", ("uint8", 2): "LA", ("uint8", 3): "RGB", ("uint8", 4): "RGBA"}
@@ -211,6 +212,8 @@ def _image_text(content: bytes) -> str:
     try:
         with Image.open(io.BytesIO(content)) as image:
             what = f"{image.format} {image.width}x{image.height} {image.mode}"
+            if image.format == "PNG" and content[_PNG_BIT_DEPTH] == 16:
+                what += ", 16 bits per channel"
     except OSError:
         what = "not an image"
     return f"{what}, {len(content)} bytes"
@@ -223,9 +226,9 @@ def save_image(
 ) -> pathlib.Path:
     """Write the image of a decoded record to a file and return its path.
 
-    An encoded image is written unchanged. An array is written as PNG; dtypes other than uint8 and
-    greyscale uint16 are scaled to 0..255, and of a clip the first frame is written. The extension
-    of the path is replaced by that of the format.
+    An encoded image is written unchanged. An array is written as PNG: uint8 and greyscale uint16 as
+    they are, colours of uint16 by their high byte, and other dtypes scaled to 0..255. Of a clip the
+    first frame is written. The extension of the path is replaced by that of the format.
 
     Raises:
       ValueError: the record has no image, or its array does not have the shape of one.
@@ -307,7 +310,9 @@ def _as_image(array: npt.NDArray[Any], name: str) -> Image.Image:
             f"{name} is not an image: expected [height, width] or [height, width, 1 to 4],"
             f" got {list(array.shape)}"
         )
-    if (array.dtype.name, channels) not in _MODES:
+    if array.dtype == np.uint16 and channels > 1:
+        array = (array >> 8).astype(np.uint8)
+    elif (array.dtype.name, channels) not in _MODES:
         low, high = float(array.min()), float(array.max())
         array = ((array - low) * (255 / ((high - low) or 1))).astype(np.uint8)
     size = (array.shape[1], array.shape[0])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.checking.split_leakage import ShardHashes
-from recordmill.format.file_info import FileInfo, HashingReader
+from recordmill.format.file_info import FileInfo, HashingReader, stream_info
 from recordmill.format.manifest import Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.storage.files import Location, MissingError
@@ -120,6 +120,8 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
     """
     shard = task.shard
     try:
+        with (task.dataset / task.index).open_input() as file:
+            changed = compare_file(task.index, found=stream_info(file), stated=shard.index)
         index = read_index(task.dataset / task.index)
     except MissingError:
         return None, [Damage(file=task.index, what="the file is missing")]
@@ -139,7 +141,7 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
         )
         for label in differing
     ]
-    return index, damages
+    return index, [*changed, *damages]
 
 
 def _originals(index: pa.Table) -> Counter[str]:

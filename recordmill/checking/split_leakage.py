@@ -16,21 +16,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from recordmill.checking.repeated_content import content_halves
+
 UInt64Array = npt.NDArray[np.uint64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardHashes:
-    """Hashes (xxh3_64) of the keys and groups in a shard or a split: uint64[n] each.
+    """Hashes (xxh3_64) of the keys and groups in a shard or a split, and of contents: uint64[n].
 
     keys: keys of records without copies, with repetitions.
     copied: distinct keys of oversampled copies.
     groups: distinct groups.
+    contents: first halves of the hashes of contents, of records without copies.
     """
 
     keys: UInt64Array
     copied: UInt64Array
     groups: UInt64Array
+    contents: UInt64Array
 
     @classmethod
     def of(cls, index: pa.Table) -> ShardHashes:
@@ -41,6 +45,7 @@ class ShardHashes:
             keys=_hashes(index["key"].filter(pc.invert(is_copy))),
             copied=_hashes(pc.unique(index["key"].filter(is_copy))),
             groups=_hashes(pc.unique(pc.drop_null(groups))),
+            contents=content_halves(index),
         )
 
     @classmethod
@@ -50,6 +55,7 @@ class ShardHashes:
             keys=_concatenate([part.keys for part in parts]),
             copied=np.unique(_concatenate([part.copied for part in parts])),
             groups=np.unique(_concatenate([part.groups for part in parts])),
+            contents=_concatenate([part.contents for part in parts]),
         )
 
 

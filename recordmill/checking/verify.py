@@ -8,6 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
+from recordmill.checking.repeated_content import records_with, repeated_halves, report_on
 from recordmill.checking.shard_check import (
     Damage,
     ShardReport,
@@ -26,6 +29,7 @@ from recordmill.checking.split_leakage import (
     suspect_records,
 )
 from recordmill.format import manifest as manifests
+from recordmill.format.content_report import ContentReport
 from recordmill.format.file_info import stream_info
 from recordmill.format.manifest import (
     INDEX,
@@ -50,6 +54,7 @@ class VerificationReport:
     records, bytes: as read from the shards.
     deep: whether images were decoded.
     damages: all defects, sorted by file and record.
+    content: the report on equal contents that the manifest holds; None if there is none.
     """
 
     shards: int
@@ -57,6 +62,7 @@ class VerificationReport:
     bytes: int
     deep: bool
     damages: tuple[Damage, ...]
+    content: ContentReport | None = None
 
     @property
     def ok(self) -> bool:
@@ -101,12 +107,14 @@ def verify(
     damages += _check_leaks(tasks, reports)
     if not damages:
         damages += _check_weights(manifest, reports)
+        damages += _check_content(manifest, tasks, reports)
     return VerificationReport(
         shards=len(reports),
         records=sum(report.records for report in reports),
         bytes=sum(report.bytes for report in reports),
         deep=deep and any(feature.kind == "image" for feature in manifest.features.values()),
         damages=tuple(sorted(damages, key=_sort_key)),
+        content=manifest.content,
     )
 
 
@@ -183,7 +191,7 @@ def _check_weights(manifest: Manifest, reports: Sequence[ShardReport]) -> Iterat
         yield Damage(file=MANIFEST, what="the class weights are not those of the records of train")
     originals = Counter(dict.fromkeys(manifest.labels, 0))
     for report in reports:
-        if report.split == TRAIN:
+        if report.split == TRAIN and manifest.labels:  # the bins of --label-bins have no weights
             originals.update(report.originals)
     dropped = manifest.ledger.records.dropped
     if not dropped and class_weights(originals) != manifest.source_weights:
@@ -207,6 +215,34 @@ def _check_leaks(tasks: Sequence[ShardTask], reports: Sequence[ShardReport]) -> 
         what = f"{leak.what}: {leak.other.file}, record {leak.other.number}"
         what += f" ({len(more)} more like this)" if more else ""
         yield Damage(file=file, record=leak.record.number, key=leak.record.key, what=what)
+
+
+def _check_content(
+    manifest: Manifest, tasks: Sequence[ShardTask], reports: Sequence[ShardReport]
+) -> Iterator[Damage]:
+    """Yield a defect if the report on contents in the manifest is not that of the indexes."""
+    halves = np.concatenate([np.zeros(0, np.uint64), *(one.hashes.contents for one in reports)])
+    repeated = repeated_halves(halves)
+    suspects = []
+    for task in tasks if repeated.size else ():
+        index, _ = check_index(task)
+        if index is not None:
+            suspects.append(records_with(index, repeated, split=task.split))
+    found, _ = report_on(len(halves), suspects)
+    stated = manifest.content or ContentReport()
+    if found != stated:
+        yield Damage(
+            file=MANIFEST,
+            what=f"states {_shares(stated)}, the indexes hold {_shares(found)}",
+        )
+
+
+def _shares(report: ContentReport) -> str:
+    return (
+        f"{report.records} records with a hash of their content,"
+        f" {report.leaks.contents} contents in several splits and"
+        f" {report.conflicts.contents} with several labels"
+    )
 
 
 def _suspect_records(task: ShardTask, hashes: UInt64Array) -> Iterator[IndexedRecord]:

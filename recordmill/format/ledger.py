@@ -76,6 +76,7 @@ Counts = TypeVar("Counts", InputCounts, RecordCounts, CopyCounts, ObjectCounts)
 
 
 INPUT = "input"
+_QUARTER = 1 << 14  # of the levels of 16 bits
 _OBJECT_SUMS = ("made", "written", "dropped")
 
 
@@ -151,6 +152,42 @@ def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
     if kind is ObjectCounts:  # manifests of earlier versions have no reasons
         fields = [field for field in fields if field in values or field in _OBJECT_SUMS]
     return kind(**{field: values[field] for field in fields})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reduced:
+    """Records, without copies, with images of more bits per channel than were read.
+
+    key: the smallest of their keys.
+    narrow: records among them that use less than a quarter of the range of their type.
+    highest: the highest level in images of those, scaled to 0 to 65535.
+    bits: bits per channel of the written images.
+    """
+
+    records: int = 0
+    key: str = ""
+    narrow: int = 0
+    highest: int = 0
+    bits: int = 8
+
+    @classmethod
+    def one(cls, key: str, highest: int, bits: int) -> Reduced:
+        """Return the counts of one record."""
+        is_narrow = highest < _QUARTER
+        highest = highest if is_narrow else 0
+        return cls(records=1, key=key, narrow=int(is_narrow), highest=highest, bits=bits)
+
+    def plus(self, other: Reduced) -> Reduced:
+        """Return the sum."""
+        if not self.records or not other.records:
+            return other if other.records else self
+        return Reduced(
+            records=self.records + other.records,
+            key=min(self.key, other.key),
+            narrow=self.narrow + other.narrow,
+            highest=max(self.highest, other.highest),
+            bits=self.bits,
+        )
 
 
 DroppedObjects = Mapping[str, tuple[int, str]]

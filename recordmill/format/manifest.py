@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from recordmill.errors import ConfigError
+from recordmill.format.content_report import ContentReport
 from recordmill.format.file_info import FileInfo
 from recordmill.format.ledger import Ledger
 from recordmill.format.typed_json import as_object, take, take_mapping, take_texts
@@ -50,6 +51,12 @@ def index_name(split: str, index: int, count: int) -> str:
     return f"{INDEX}/{split}-{index:05d}-of-{count:05d}.parquet"
 
 
+def index_of(shard: str) -> str:
+    """Return the name of the index of a shard, given the shard's file name."""
+    split, numbers = shard.removesuffix(".gz").rsplit(".tfrecord-", 1)
+    return f"{INDEX}/{split}-{numbers}.parquet"
+
+
 def class_weights(counts: Mapping[str, float]) -> dict[str, float]:
     """Return the weight n / (k * n_c) of every class c, and 0 for classes without records.
 
@@ -63,13 +70,18 @@ def class_weights(counts: Mapping[str, float]) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One TFRecord file. classes: its number of records per label; unlabelled ones are left out."""
+    """One TFRecord file.
+
+    classes: its number of records per label; unlabelled ones are left out.
+    index: size and hash of its index.
+    """
 
     file: str
     records: int
     bytes: int
     sha256: str
     classes: Mapping[str, int]
+    index: FileInfo
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -82,6 +94,7 @@ class Shard:
             bytes=take(data, "bytes", int),
             sha256=take(data, "sha256", str),
             classes=take_mapping(data, "classes", int),
+            index=FileInfo.from_json(take(data, "index", dict)),
         )
 
 
@@ -125,13 +138,14 @@ class SplitInfo:
 def digest_of(splits: Mapping[str, SplitInfo]) -> str:
     """Return the digest of a dataset's content.
 
-    It is the sha256 (hex) over the concatenated sha256 of the shards, each as 64 lower-case hex
-    characters: splits sorted by name, the shards of a split by number.
+    It is the sha256 (hex) over lines of text, each with a final newline: the name of a split, and
+    after it the sha256 of each of its shards, as 64 lower-case hex characters. Splits are sorted by
+    name, the shards of a split by number. Indexes and other files do not influence it.
     """
     digest = hashlib.sha256()
-    for _, split in sorted(splits.items()):
-        for shard in split.shards:
-            digest.update(shard.sha256.encode("ascii"))
+    for name, split in sorted(splits.items()):
+        for line in (name, *(shard.sha256 for shard in split.shards)):
+            digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 
 
@@ -147,6 +161,7 @@ class Manifest:
       for balanced classes. source_weights: the same from the records before balancing.
     encoders: {library: version} of the libraries that influence the records' bytes.
     files: the files beside the shards, except dataset.json, job.json and the indexes.
+    content: report on records of equal content; None if their contents were not hashed.
     fill_rates: per split with packed records, the fraction of values that are not padding.
     notes: remarks for the reader, such as why there are no TFDS files.
     """
@@ -162,6 +177,7 @@ class Manifest:
     encoders: Mapping[str, str]
     files: Mapping[str, FileInfo]
     source_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    content: ContentReport | None = None
     fill_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
@@ -215,6 +231,7 @@ class Manifest:
             "ledger": self.ledger.to_json(),
             "encoders": dict(self.encoders),
             "files": {name: dataclasses.asdict(info) for name, info in self.files.items()},
+            "content": None if self.content is None else self.content.to_json(),
             "fill_rates": dict(self.fill_rates),
             "notes": [note.to_json() for note in self.notes],
         }
@@ -259,6 +276,9 @@ class Manifest:
                     _relative(name): FileInfo.from_json(as_object(info))
                     for name, info in take(data, "files", dict).items()
                 },
+                content=None
+                if data["content"] is None
+                else ContentReport.from_json(take(data, "content", dict)),
                 fill_rates=take_mapping(data, "fill_rates", float),
                 notes=tuple(Note.from_json(as_object(one)) for one in take(data, "notes", list)),
             )

@@ -1,13 +1,25 @@
 """The index of a shard: a Parquet file with a row per record, in the shard's order.
 
-Columns: key, the record's unique name; label, its class as text; copy, 0 for the record itself and
-1 and up for its oversampled copies; group, only if records have groups; offset and length, of the
-record's whole TFRecord frame, in bytes (for gzip in the uncompressed stream).
+Columns of every index:
+  key: string, the record's unique name.
+  label: string, its class; null without one.
+  copy: int32, 0 for the record itself, 1 and up for its oversampled copies.
+  offset, length: int64, of the record's whole TFRecord frame, in bytes (for gzip in the
+    uncompressed stream).
+
+Columns of some:
+  group: string, null without one; if records have groups.
+  source: string, FILE#ROW of the row that it was made of; if keys are not names of places.
+  content: fixed_size_binary(16), a hash of its content (docs/duplicates.md), equal for records of
+    equal content, whatever their keys and labels; null if it was not hashed.
+  width, height: int32, of its image as written, in pixels.
+
+Readers ignore columns that they do not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,24 +31,34 @@ class IndexDamagedError(ValueError):
     """A file that is not a valid index."""
 
 
-def schema(*, groups: bool) -> pa.Schema:
-    """Return the columns of an index."""
-    fields = [
-        pa.field("key", pa.string()),
-        pa.field("label", pa.string()),
-        pa.field("copy", pa.int32()),
-        *([pa.field("group", pa.string())] if groups else []),
-        pa.field("offset", pa.int64()),
-        pa.field("length", pa.int64()),
-    ]
-    return pa.schema(fields)
+_FIELDS = (
+    pa.field("key", pa.string()),
+    pa.field("label", pa.string()),
+    pa.field("copy", pa.int32()),
+    pa.field("group", pa.string()),
+    pa.field("source", pa.string()),
+    pa.field("content", pa.binary(16)),
+    pa.field("width", pa.int32()),
+    pa.field("height", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("length", pa.int64()),
+)
+_REQUIRED = ("key", "label", "copy", "offset", "length")
+_WITHOUT_NULLS = ("key", "copy", "offset", "length")
+_DISTINCT = ("key", "source", "content", "offset")
+
+
+def schema(optional: Collection[str] = ()) -> pa.Schema:
+    """Return the columns of an index, in order. optional: names of those that not all have."""
+    names = {*_REQUIRED, *optional}
+    return pa.schema([field for field in _FIELDS if field.name in names])
 
 
 def index_bytes(table: pa.Table) -> bytes:
     """Return an index as Parquet, with a checksum per page, which readers verify."""
     sink = pa.BufferOutputStream()
-    # Keys and offsets never repeat: building a dictionary would take longer than writing them.
-    repeated = [name for name in table.column_names if name not in ("key", "offset")]
+    # Where values hardly repeat, building a dictionary would take longer than writing them.
+    repeated = [name for name in table.column_names if name not in _DISTINCT]
     # No statistics: page checksums do not cover them, and no reader needs them.
     pq.write_table(
         table,
@@ -50,7 +72,7 @@ def index_bytes(table: pa.Table) -> bytes:
 
 
 def read_index(location: Location, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read an index, or some of its columns; names that it does not have are ignored.
+    """Read the known columns of an index, or some; names that it does not have are ignored.
 
     Raises:
       IndexDamagedError: the file is not Parquet, or its columns are not those of an index.
@@ -61,12 +83,14 @@ def read_index(location: Location, *, columns: Sequence[str] | None = None) -> p
             # No threads: one that releases the stream while Python exits would abort the process.
             file = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
             found = file.schema_arrow
-            expected = schema(groups="group" in found.names)
-            if found.names != expected.names or found.types != expected.types:
+            expected = schema(found.names)
+            known = pa.schema([field for field in found if field.name in expected.names])
+            if known.names != expected.names or known.types != expected.types:
                 raise IndexDamagedError(
                     f"expected the columns {_columns(expected)}; got {_columns(found)}"
                 )
-            table = file.read(columns=columns, use_threads=False)
+            chosen = known.names if columns is None else columns
+            table = file.read(columns=chosen, use_threads=False)
             table.validate(full=True)
         # pyarrow raises these for invalid content.
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -74,7 +98,7 @@ def read_index(location: Location, *, columns: Sequence[str] | None = None) -> p
                 f"it cannot be read as Parquet ({type(error).__name__})"
             ) from error
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if column.null_count and name not in ("label", "group"):
+        if column.null_count and name in _WITHOUT_NULLS:
             raise IndexDamagedError(f"its column {name} has nulls")
     return table
 

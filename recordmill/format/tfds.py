@@ -160,9 +160,12 @@ def _element(feature: Feature, classes: int) -> tuple[Json, str | None]:
             return {"pythonClassName": f"{_CLASSES}.text_feature.Text", "text": {}}, None
         case "image":
             # Three channels, TFDS' default: it converts greyscale images and drops alpha.
+            image: Json = {"dtype": "uint8", "shape": _shape((None, None, 3))}
+            if feature.raw_dtype == "uint16":  # only of PNG
+                image |= {"dtype": "uint16", "encodingFormat": "png"}
             return {
                 "pythonClassName": f"{_CLASSES}.image_feature.Image",
-                "image": {"dtype": "uint8", "shape": _shape((None, None, 3))},
+                "image": image,
             }, None
         case "raw":
             note = _raw_note(feature)

@@ -4,6 +4,7 @@ listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input, writt
 looked/SUM.arrow                                 rows that were read to infer types of columns
 checked/part-00000.arrow  .json  .data           rows of the listing that passed the checks
 numbered/part-00000.arrow                        those rows with numbers for equal ones
+near/part-00000.arrow                            those rows with groups of near duplicates
 distinct/part-00000.arrow                        those rows without duplicates
 cells/0000000000000000.arrow                     rows of time series, ordered by time
 windows/00-00000.arrow                           windows of these series
@@ -12,6 +13,8 @@ batches/ANYNAME.arrow                            rows that a custom pipeline pas
 plan.json                                        the plan of shards
 spill/                                           spilled pieces of the shuffle
 shards/FILE  info/FILE.json  index/FILE          finished shards
+similar/00000.jsonl                              pairs of near duplicates
+leaks/00000.jsonl                                contents in several splits, or with several labels
 side/                                            the files beside the shards
 intent.json                                      publishing has begun: the files to delete
 verdict.json                                     why nothing will be published
@@ -25,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recordmill.errors import Reject
+from recordmill.format.ledger import Reduced
 from recordmill.format.manifest import Shard
 from recordmill.storage.files import Location
 
@@ -105,6 +109,7 @@ class ShardInfo:
     filled: (values without padding, all values) of packed records.
     objects: (objects of its records, written objects).
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}.
+    reduced: records with images of which not all bits were read.
     """
 
     split: str
@@ -122,6 +127,7 @@ class ShardInfo:
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    reduced: Reduced = dataclasses.field(default_factory=Reduced)
 
 
 def to_json(value: Any) -> bytes:
@@ -179,6 +185,7 @@ class Staging:
         if data is None:
             return None
         data["shard"] = Shard.from_json(data["shard"])
+        data["reduced"] = Reduced(**data.get("reduced", {}))
         data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
         return ShardInfo(**data)
 
@@ -201,7 +208,8 @@ class Staging:
         """Delete the files that a new run cannot reuse; finished shards and the listing stay."""
         for name in ("verdict.json", "plan.json", "rejects.jsonl"):
             self.place(name).delete(missing_ok=True)
-        self.place("spill").delete_tree()
+        for folder in ("spill", "leaks", "similar"):
+            self.place(folder).delete_tree()
         shards = self.place("shards")
         for entry in shards.list_dir() if shards.exists() else ():
             if entry.name.endswith(".tmp"):

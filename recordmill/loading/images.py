@@ -24,14 +24,17 @@ _WARPS = frozenset({"crop", "rotate"})  # augmentations that interpolate between
 _COLOUR = frozenset({"brightness", "contrast"})
 
 
-def decode(content: Any, shape: Sequence[int | None], *, is_jpeg: bool) -> Any:
-    """Decode an encoded image (string) to uint8[height, width, channels].
+def decode(content: Any, shape: Sequence[int | None], *, dtype: Any, is_jpeg: bool) -> Any:
+    """Decode an encoded image (string) to uint8[height, width, channels], or to uint16[...].
 
     shape: its declared shape.
+    dtype: tf.uint8, or tf.uint16 for a PNG with 16 bits per channel.
     is_jpeg: whether the dataset stores JPEG; otherwise the format is detected by the content.
     """
     channels = shape[-1] or 3
-    if is_jpeg:
+    if dtype == tf.uint16:
+        image = tf.io.decode_png(content, channels=channels, dtype=dtype)
+    elif is_jpeg:
         image = tf.io.decode_jpeg(content, channels=channels)  # it decodes PNG, too
     else:
         image = tf.io.decode_image(content, channels=channels, expand_animations=False)
@@ -39,14 +42,17 @@ def decode(content: Any, shape: Sequence[int | None], *, is_jpeg: bool) -> Any:
 
 
 def resize(image: Any, size: tuple[int, int]) -> Any:
-    """Resize uint8[h, w, c] to uint8[*size, c] with antialiasing, unless it has that size."""
+    """Resize [h, w, c] to [*size, c] with antialiasing, unless it has that size.
+
+    The dtype, uint8 or uint16, does not change.
+    """
     if tuple(image.shape[:2]) == size:
         return image
-    return _to_uint8(tf.image.resize(image, size, antialias=True))
+    return _rounded(tf.image.resize(image, size, antialias=True), image.dtype)
 
 
 def augment(image: Any, augmentations: Collection[str], seed: Any) -> Any:
-    """Apply random augmentations to uint8[h, w, c], or to a clip uint8[n, h, w, c].
+    """Apply random augmentations to uint8[h, w, c], or to a clip uint8[n, h, w, c]; or to uint16.
 
     All frames of a clip change in the same way. Shape and dtype do not change. seed: int64[2].
     """
@@ -59,23 +65,23 @@ def augment(image: Any, augmentations: Collection[str], seed: Any) -> Any:
         return image
     colour = tf.cast(image[..., :3], tf.float32)
     if "brightness" in augmentations:
-        colour = tf.clip_by_value(colour * _factor(draws[1]), 0.0, 255.0)
+        colour = tf.clip_by_value(colour * _factor(draws[1]), 0.0, float(image.dtype.max))
     if "contrast" in augmentations:
         mean = tf.reduce_mean(colour)
         colour = mean + (colour - mean) * _factor(draws[2])
-    return tf.concat([_to_uint8(colour), image[..., 3:]], -1)
+    return tf.concat([_rounded(colour, image.dtype), image[..., 3:]], -1)
 
 
 def normalize(pixels: Any, how: Normalize) -> Any:
-    """Convert uint8[...] to float32[...].
+    """Convert uint8[...] or uint16[...] to float32[...].
 
     how: `unit` scales to [0, 1], `signed` to [-1, 1]; `imagenet` subtracts the mean of ImageNet's
       channels and divides by their standard deviation.
     """
-    values = tf.cast(pixels, tf.float32)
+    values, top = tf.cast(pixels, tf.float32), pixels.dtype.max
     if how == "signed":
-        return values / 127.5 - 1.0
-    unit = values / 255.0
+        return values / (top / 2) - 1.0
+    unit = values / float(top)
     return unit if how == "unit" else (unit - IMAGENET_MEAN) / IMAGENET_STD
 
 
@@ -115,12 +121,12 @@ def _warp(image: Any, augmentations: Collection[str], draws: Any) -> Any:
         fill_mode="NEAREST",
     )
     warped = tf.reshape(warped, tf.shape(image))
-    return tf.ensure_shape(_to_uint8(warped), image.shape)
+    return tf.ensure_shape(_rounded(warped, image.dtype), image.shape)
 
 
 def _factor(draw: Any) -> Any:
     return 1 - MAX_LEVEL_CHANGE + 2 * MAX_LEVEL_CHANGE * draw
 
 
-def _to_uint8(values: Any) -> Any:
-    return tf.cast(tf.clip_by_value(tf.round(values), 0.0, 255.0), tf.uint8)
+def _rounded(values: Any, dtype: Any) -> Any:
+    return tf.cast(tf.clip_by_value(tf.round(values), 0.0, float(dtype.max)), dtype)

@@ -49,9 +49,10 @@ def load(
 ) -> Any:
     """Return a split as a `tf.data.Dataset` of (x, y), (x, y, weight), or {feature: value}.
 
-    x is the input of a model: images as uint8[height, width, channels], clips as uint8[frames,
-    height, width, channels], arrays in their dtype and shape, tokens, text, or {column: value}. y
-    is the class as int64. Without classes an element is a dictionary of all features.
+    x is the input of a model: images as uint8[height, width, channels] (uint16 if they have 16 bits
+    per channel), clips as uint8[frames, height, width, channels], arrays in their dtype and shape,
+    tokens, text, or {column: value}. y is the class as int64. Without classes an element is a
+    dictionary of all features.
 
     dataset: the folder of a dataset; or {folder: weight} for several datasets with equal features
       and classes, which are sampled by these weights in an endless dataset.

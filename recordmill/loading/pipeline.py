@@ -160,7 +160,7 @@ class Pipeline:
                 tensors[name] = tf.map_fn(
                     lambda one, name=name: self._pixels(name, one, seed=seed),
                     values,
-                    fn_output_signature=tf.TensorSpec(self._shape(name), tf.uint8),
+                    fn_output_signature=tf.TensorSpec(self._shape(name), self._dtype(name)),
                 )
         if self._options.padding == "pad":
             pad_to = self._options.pad_to
@@ -201,19 +201,20 @@ class Pipeline:
         return tf.ensure_shape(self._augment(value, number=number, seed=seed), self._shape(name))
 
     def _images(self, name: str, content: Any) -> Any:
-        """Decode one image to uint8[height, width, channels], or several to [images, ...]."""
+        """Decode one image to [height, width, channels], or several to [images, ...]."""
         if not self._features[name].shape:
             return self._image(name, content)
         return tf.map_fn(
             lambda one: self._image(name, one),
             content,
-            fn_output_signature=tf.TensorSpec(self._shape(name)[1:], tf.uint8),
+            fn_output_signature=tf.TensorSpec(self._shape(name)[1:], self._dtype(name)),
         )
 
     def _image(self, name: str, content: Any) -> Any:
         feature, size = self._features[name], self._options.image_size
         shape = feature.raw_shape or (None, None, channels_of(feature))
-        image = images.decode(content, shape, is_jpeg=self._is_jpeg)
+        dtype = self._dtype(name)
+        image = images.decode(content, shape, dtype=dtype, is_jpeg=self._is_jpeg)
         return image if size is None else images.resize(image, size)
 
     def _augment(self, image: Any, *, number: Any, seed: Any) -> Any:
@@ -221,6 +222,10 @@ class Pipeline:
         if not self._options.augment:
             return image
         return images.augment(image, self._options.augment, tf.stack([seed, number]))
+
+    def _dtype(self, name: str) -> Any:
+        """Return the dtype of the pixels of images or clips: uint8 or uint16."""
+        return tf.uint16 if self._features[name].raw_dtype == "uint16" else tf.uint8
 
     def _shape(self, name: str) -> tuple[int | None, ...]:
         """Return the shape of images or clips; dimensions that vary are None."""

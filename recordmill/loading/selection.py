@@ -11,6 +11,7 @@ from recordmill.loading.options import LoadOptions
 from recordmill.tfrecord.features import Feature, Features
 
 _CHANNELS = (1, 3, 4)
+_DTYPES = ("uint8", "uint16")
 _RANKS = (3, 4)  # of images, and of clips
 _OBJECT_LABELS = "image/object/class/label"
 _POSITIONS = (  # features that hold positions in an image
@@ -53,7 +54,10 @@ class Selection:
 
     @property
     def pixels(self) -> tuple[str, ...]:
-        """Inputs that are decoded to uint8[height, width, channels], or to clips of such frames."""
+        """Inputs that are decoded to [height, width, channels], or to clips of such frames.
+
+        Their dtype is uint8 or uint16.
+        """
         return tuple(name for name in self.inputs if _is_pixels(self.features[name]))
 
     @property
@@ -181,8 +185,8 @@ def _check_images(options: LoadOptions, selection: Selection) -> None:
         if getattr(options, name) and not selection.pixels:
             has = f"the input {raw[0]} is {features[raw[0]].raw_dtype}" if raw else "there are none"
             raise ConfigError(
-                f"{name} is for images (uint8 height x width x channels) and clips of them, but"
-                f" {has}{'' if raw else ' among the inputs'}"
+                f"{name} is for images (uint8 or uint16, height x width x channels) and clips of"
+                f" them, but {has}{'' if raw else ' among the inputs'}"
             )
     if options.normalize == "imagenet":
         for name in selection.pixels:
@@ -220,7 +224,7 @@ def _is_pixels(feature: Feature) -> bool:
     if feature.kind == "image":
         return True
     shape = feature.raw_shape or ()
-    is_array = feature.kind == "raw" and feature.raw_dtype == "uint8" and feature.shape == ()
+    is_array = feature.kind == "raw" and feature.raw_dtype in _DTYPES and feature.shape == ()
     return is_array and len(shape) in _RANKS and shape[-1] in _CHANNELS
 
 

@@ -199,8 +199,9 @@ class _Child:
 
 def _main_of_fork(socket: Connection, memory: int, siblings: Sequence[_Child]) -> None:
     os.setpgid(0, 0)  # Ctrl-C is handled by the parent alone
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     for child in siblings:  # or the siblings would not notice the parent's end before this child's
         child.close_channel()
     channel = SharedMemoryChannel(socket, memory)

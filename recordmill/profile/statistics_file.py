@@ -41,10 +41,10 @@ class SliceView:
     columns: Mapping[str, ColumnView]
 
 
-def parse(content: bytes) -> dict[str, SliceView]:
+def parse(content: bytes, *, whole: bool = True) -> dict[str, SliceView]:
     """Parse statistics into {slice: statistics}, for all splits together and for each split.
 
-    Slices of single classes are left out.
+    Slices of single classes are left out. whole: include the slice of all splits together.
 
     Raises:
       ValueError: the content is not a DatasetFeatureStatisticsList.
@@ -63,12 +63,14 @@ def parse(content: bytes) -> dict[str, SliceView]:
             columns={_name(feature): _column(feature) for feature in dataset.features},
         )
         for dataset in message.datasets
-        if "/" not in dataset.name
+        if "/" not in dataset.name and (whole or dataset.name != ALL_EXAMPLES)
     }
 
 
-def read(dataset: Location, manifest: Manifest) -> dict[str, SliceView] | None:
-    """Read the statistics of a dataset; return None if it has no statistics.
+def read(
+    dataset: Location, manifest: Manifest, *, whole: bool = True
+) -> dict[str, SliceView] | None:
+    """Read the statistics of a dataset, as `parse` does; return None if it has no statistics.
 
     Raises:
       ManifestError: they are invalid.
@@ -76,7 +78,7 @@ def read(dataset: Location, manifest: Manifest) -> dict[str, SliceView] | None:
     if STATISTICS not in manifest.files:
         return None
     try:
-        return parse((dataset / STATISTICS).read_bytes())
+        return parse((dataset / STATISTICS).read_bytes(), whole=whole)
     except ValueError as error:
         raise ManifestError(f"{STATISTICS} is damaged: {error}") from error
 

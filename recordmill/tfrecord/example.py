@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
@@ -26,6 +27,7 @@ import pyarrow as pa
 
 from recordmill.tfrecord.checksums import mask_crcs
 from recordmill.tfrecord.flat_arrays import Bytes, Ints, offsets_of
+from recordmill.tfrecord.float_run import MIN_FEATURES, FloatRun
 from recordmill.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, frame_headers
 from recordmill.tfrecord.row_assembly import (
     FieldLayout,
@@ -126,8 +128,9 @@ def _examples(
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"expected one column per feature, got several named {twice}: rename them")
     # Protobuf sorts the keys of a map by their UTF-8, which is the order of code points.
-    fields = [_field(name, columns.column(name)) for name in sorted(set(names) - steps.keys())]
-    lists = [_list_field(name, columns.column(name), steps[name]) for name in sorted(steps)]
+    arrays = dict(zip(names, columns.columns, strict=True))
+    fields = _fields([(name, arrays[name]) for name in sorted(set(names) - steps.keys())])
+    lists = [_list_field(name, arrays[name], steps[name]) for name in sorted(steps)]
     for start in range(0, columns.num_rows, _ROWS):
         stop = min(start + _ROWS, columns.num_rows)
         layouts = _map_message(_FIELD_1, fields, start, stop)
@@ -137,7 +140,7 @@ def _examples(
 
 
 def _map_message(
-    tag: bytes, fields: Sequence[RowField], start: int, stop: int
+    tag: bytes, fields: Sequence[RowField | FloatRun], start: int, stop: int
 ) -> list[FieldLayout]:
     """Return a message field that holds a map: its tag and length, then its entries."""
     entries = [layout_of(field.rows(start, stop)) for field in fields]
@@ -146,6 +149,26 @@ def _map_message(
     starts = offsets_of(widths)[:-1]
     head = RowField(data=data, starts=starts, sizes=widths, prefix=lambda _: tag)
     return [layout_of(head), *entries]
+
+
+def _fields(columns: Sequence[tuple[str, pa.Array]]) -> list[RowField | FloatRun]:
+    """Return the map entries of columns; many neighbouring columns of floats share a field."""
+    fields: list[RowField | FloatRun] = []
+    for is_float, group in itertools.groupby(columns, key=lambda column: _is_float(column[1])):
+        run = list(group)
+        if not is_float or len(run) < MIN_FEATURES:
+            fields += [_field(name, column) for name, column in run]
+            continue
+        size = np.dtype(np.float32).itemsize
+        prefixes = [_entry_prefix(name.encode(), _FLOATS, True, size) for name, _ in run]
+        values = [_numbers(column, np.float32) for _, column in run]
+        fields.append(FloatRun(prefixes=tuple(prefixes), values=values))
+    return fields
+
+
+def _is_float(column: pa.Array) -> bool:
+    """Return whether a column has one float in every row."""
+    return pa.types.is_floating(column.type) and not column.null_count
 
 
 def _field(name: str, column: pa.Array) -> RowField:

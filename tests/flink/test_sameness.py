@@ -2,15 +2,17 @@
 
 import pathlib
 import re
+import shutil
 import socket
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from benchmarks.flink_cluster import WORKERS, FlinkCluster, processes, wait_until, worker_pool
 from tests.flink.conftest import GZIP
 from tests.flink.jobs import Job, command
-from tests.paths import AIR, BOXES, SMALL_CLOTHING, SMS
+from tests.paths import AIR, BOXES, DEMO, SMALL_CLOTHING, SMS
 from tests.video_files import make_film
 
 
@@ -119,6 +121,41 @@ def test_a_table_with_equal_rows_groups_samples_and_buckets(flink, tmp_path):
     direct = Job(tmp_path / "direct", *options, source=rows, kind="table")
     direct.finish()
     job = Job(tmp_path / "flink", *options, source=rows, kind="table").on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+
+
+def test_images_of_equal_and_similar_content(flink, tmp_path):
+    """Records of several parts meet by their content, and by bands of their hashes."""
+    folder = tmp_path / "in"
+    shutil.copytree(DEMO, folder)
+    for number, path in enumerate(sorted(folder.glob("*/*.jpg"))[::4]):
+        if number % 2:
+            shutil.copy(path, path.with_name(f"same-{number}.jpg"))
+        else:
+            image = Image.open(path)
+            half = image.resize((image.width // 2, image.height // 2))
+            half.save(path.with_name(f"half-{number}.jpg"))
+    options = ("--size", "32", "--dedup", "drop", "--near-duplicates", "group")
+    direct = Job(tmp_path / "direct", *options, source=folder)
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=folder).on(flink, "loopback")
+    job.finish()
+    assert job.files == direct.files
+    assert {"duplicates.jsonl", "near_duplicates.jsonl"} <= direct.files.keys()
+
+
+def test_rows_that_repeat_a_key(flink, tmp_path):
+    rng = np.random.default_rng(7)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        lines = [f"k{rng.integers(900)},{rng.integers(2)},a" for _ in range(400)]
+        (folder / f"{number}.csv").write_text("\n".join(["id,x,label", *lines]))
+    options = ("--key-column", "id", "--max-reject-fraction", "1")
+    direct = Job(tmp_path / "direct", *options, source=folder, kind="table")
+    direct.finish()
+    job = Job(tmp_path / "flink", *options, source=folder, kind="table").on(flink, "loopback")
     job.finish()
     assert job.files == direct.files
 

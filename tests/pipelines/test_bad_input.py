@@ -162,7 +162,7 @@ CASES = [
     case(
         "duplicate keys",
         1,
-        "row 1 has the same key as row 2, but another path",
+        "row 1 has the same key as row 2, but the path differs",
         "--input",
         "{tmp}/list.csv",
         *OUT,
@@ -453,7 +453,8 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         ("images", "photos.tar.gz", "photos.tar.gz is an archive"),
         ("images", "a.tfrecord", "a.tfrecord is named as a TFRecord file: recordmill adopt makes"),
         ("images", "coco.json", "coco.json is a JSON document: pass annotations as --annotations"),
-        ("images", "a.pdf", "a.pdf has the extension of another kind of file"),
+        ("images", "a.pdf", "a.pdf has an extension of files that this command"),
+        ("images", "a.svg", "a.svg is an SVG, which is no raster image: convert it to pixels"),
         ("video", "a.zip", "a.zip is an archive"),
         ("arrays", "a.zip", "a.zip is an archive"),
         ("table", "a.zip", "a.zip is an archive"),
@@ -466,3 +467,12 @@ def test_a_file_of_another_kind(command, name, said, tmp_path, capsys):
     argv = (command, "--input", tmp_path / name, "--output", tmp_path / "out", "--dry-run")
     assert run(*argv) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["images", "table"])
+def test_a_pattern_that_the_shell_expanded(command, tmp_path, capsys):
+    assert run(command, "--input", "a.csv", "b.csv", "--output", tmp_path / "out") == 2
+    assert (
+        "unexpected argument 'b.csv' after --input a.csv: repeat --input before each value, or put"
+        " a pattern such as '*.csv' in quotes, because the shell expands it"
+    ) in capsys.readouterr().err

@@ -46,15 +46,18 @@ def ecoli():
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (ecoli(), ["stand over numbers", "--columns c1,c2,c3,c4,c5 (5 names)"]),
-        ([("0.5", "0.5", "cp"), *((*row[:2], "im") for row in DECIMALS)], ["stand over numbers"]),
+        (ecoli(), ["would name columns of numbers", "--columns c1,c2,c3,c4,c5 (5 names)"]),
+        (
+            [("0.5", "0.5", "cp"), *((*row[:2], "im") for row in DECIMALS)],
+            ["would name columns of numbers"],
+        ),
         (
             [("pe"[n % 2], "xb"[n % 2], "sy"[n // 2 % 2]) for n in range(20)],
-            ["'p', 'x', 's' are values of other rows", "--columns c1,c2,c3 (3 names)"],
+            ["'p', 'x', 's' occur again in the rows below", "--columns c1,c2,c3 (3 names)"],
         ),
         (
             [(f"2020-01-{n:02}", "abc"[n % 3] * n) for n in range(1, 20)],
-            ["'2020-01-01' stands over dates"],
+            ["'2020-01-01' would name a column of dates"],
         ),
         ([(f"{n}", *range(n, n + 7)) for n in range(5, 30)], ["--columns c1,c2,...,c8 (8 names)"]),
     ],
@@ -108,7 +111,7 @@ def test_names_of_columns_are_trimmed(tmp_path):
     ("text", "words", "option"),
     [
         ("a b c\n" + "1 2 3\n" * 9, "each row has 2 spaces", ("--delimiter", " ")),
-        ("# by x\na,b,c\n" + "1,2,3\n" * 9, "if it is a comment, pass --comment '#'",
+        ("# by x\na,b,c\n" + "1,2,3\n" * 9, "if that line is a comment, pass --comment '#'",
          ("--comment", "#")),
     ],
 )  # fmt: skip
@@ -186,7 +189,7 @@ def test_listings_are_read_with_the_options_of_rows(
         ("a.csv", "\n{path},of {path}", [], "with --columns if it has no header line"),
         ("b.csv", "path;label\n{path};{label}", [], "pass --delimiter ';'"),
         ("c.txt", "path\tlabel\n{path}\t{label}", [], "or in .txt with --delimiter, got"),
-        ("d.csv", "path,7\n{path},8", [], "'7' stands over numbers"),
+        ("d.csv", "path,7\n{path},8", [], "'7' would name a column of numbers"),
         ("e.jsonl", "\nx", ["--columns", "path"], "is read as jsonl: leave it out\n"),
     ],
 )
@@ -297,7 +300,7 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([*range(990, 999), '"1,234"', *range(9)], "because of thousands separators, such as"
          " '1,234' in t.csv#10"),
         ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1"),
-        (["2020-01-01"] * 9 + ["01/02/2020"] * 9, "because of dates in unlike formats, such as"
+        (["2020-01-01"] * 9 + ["01/02/2020"] * 9, "because of dates in different formats, such as"
          " '01/02/2020' in t.csv#10"),
         (["007"] * 20, None),
         (["2020-01-01"] * 20, None),

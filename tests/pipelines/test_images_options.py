@@ -403,4 +403,5 @@ def test_every_option_is_shown(capsys):
     }
     # test_notes.py, test_input_splits.py, test_repeated_rows.py, tests/transforms/imaging
     elsewhere |= {"fail-on", "label-from", "split-from", "conflicts", "intensity-window"}
+    elsewhere |= {"depth"}  # test_image_depth.py
     assert flags == SHOWN | elsewhere

@@ -116,7 +116,7 @@ def test_a_folder_beside_those_of_splits(command, tmp_path, capsys):
     assert run(command, *argv) == 2
     said = capsys.readouterr().err
     assert "holds folders named as splits (test, train) beside others (extra)" in said
-    assert "--split-from folders makes a split of each of them" in said
+    assert "--split-from folders makes each of them a split" in said
     assert run(command, *argv, "--split-from", "none") == 0
     assert Made(tmp_path / "out").manifest.labels == ("extra", "test", "train")
     assert run(command, *argv, "--split-from", "folders", "--overwrite") == 0
@@ -233,8 +233,8 @@ def test_files_of_rows_as_inputs(command, tmp_path):
     [
         (
             ("--splits", "train=0.8,test=0.2"),
-            "--splits train=0.8,test=0.2 divides records, but the split of each is given by the"
-            " names of the files: leave --splits out, or pass --split-from none",
+            "--splits train=0.8,test=0.2: contradicts the split of each record, which comes from"
+            " the names of the files: leave --splits out, or pass --split-from none",
         ),
         (("--split-column", "x", "--split-from", "files"), "contradicts --split-from files"),
         (("--split-from", "column"), "found no column 'split'"),
@@ -252,7 +252,7 @@ def test_a_column_against_the_splits_of_the_user(tmp_path, capsys):
     argv = ("--input", rows, "--output", tmp_path / "out", "--splits", "validation=0.5,test=0.5")
     assert run("table", *argv) == 2
     said = capsys.readouterr().err
-    assert "divides records, but the split of each is given by the column 'split': leave" in said
+    assert "contradicts the split of each record, which comes from the column 'split': le" in said
     # With both named, the column comes first, and the others are divided.
     assert run("table", *argv, "--split-from", "column") == 0
     counts = {name: one.records for name, one in Made(tmp_path / "out").manifest.splits.items()}
@@ -267,7 +267,7 @@ def test_a_column_against_the_split_of_an_input(tmp_path, capsys):
         (tmp_path / f"{name}.csv").write_text("x,split\n1,train\n2,test\n")
     argv = ["--input", f"train={tmp_path / 'a.csv'}", "--input", f"test={tmp_path / 'b.csv'}"]
     assert run("table", *argv, "--output", tmp_path / "out") == 2
-    assert "and the column 'split' name splits: pass --split-from none" in capsys.readouterr().err
+    assert "and the column 'split' give the split: pass --split-from" in capsys.readouterr().err
 
 
 def test_some_inputs_without_a_split(tmp_path, capsys):
@@ -295,7 +295,7 @@ def test_listings_as_inputs(tmp_path, capsys):
     assert files(Made(tmp_path / "named")).keys() == {"validation", "x"}
     argv = ("--output", tmp_path / "mixed", "--input", tmp_path / "train.csv")
     assert run("images", *argv, "--input", tmp_path / "1.png") == 2
-    assert "expected inputs of one kind, got a listing" in capsys.readouterr().err
+    assert "expected only listings or only folders" in capsys.readouterr().err
 
 
 def test_a_file_read_by_two_patterns(tmp_path, capsys):

@@ -10,7 +10,7 @@ from tests.image_runs import Made, make
 from tests.paths import BOXES
 
 
-def told(capsys) -> dict[str, str]:
+def printed(capsys) -> dict[str, str]:
     """{part: what it was taken from} of the last run."""
     lines = [line.split("  ", 1) for line in capsys.readouterr().err.splitlines()]
     return {words[0]: words[1].strip() for words in lines if len(words) == 2}
@@ -27,15 +27,17 @@ def rows(tmp_path):
 def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
     argv = ["table", "--input", str(rows), "--output", str(tmp_path / "out")]
     assert main(argv) == 0
-    assert told(capsys) == {
+    assert printed(capsys) == {
         "data": f"table, {rows}",
-        "classes": "none; no column is named label, class, category or target (--label-column names"
-        " another: 'id', 'size', 'emotion', 'patient_id')",
+        "classes": "none; no column is named label, class, category or target (--label-column could"
+        " be 'id', 'size', 'emotion', 'patient_id')",
         "splits": "divided by --splits train=0.8,validation=0.1,test=0.1 (the default)",
         "keys": "the content of a row (--key-column could be 'id', 'patient_id')",
         "groups": "none (--group-column could be 'patient_id')",
         "columns": "id (int), size (float), emotion (string), patient_id (string)",
     }
+    assert main([*argv, "--label-type", "none", "--overwrite", "--dry-run"]) == 0
+    assert printed(capsys)["classes"] == "none, because of --label-type none"
     named = ["--label-column", "emotion", "--key-column", "id", "--group-column", "patient_id"]
     assert main([*argv, *named, "--splits", "train=0.5,test=0.5", "--overwrite"]) == 0
     facts = {
@@ -46,7 +48,7 @@ def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
         "groups": "the column 'patient_id'",
         "columns": "size (float)",
     }
-    assert told(capsys) == facts
+    assert printed(capsys) == facts
     job = json.loads((tmp_path / "out" / "job.json").read_text())
     assert job["interpretation"] == facts
 
@@ -55,22 +57,58 @@ def test_folders(tmp_path, capsys):
     root = make_folder(tmp_path / "in", {"train/a": 2, "test/a": 1})
     argv = ["images", "--input", str(root), "--output", str(tmp_path / "out")]
     assert main([*argv, "--dry-run"]) == 0
-    assert told(capsys) == {
+    assert printed(capsys) == {
         "data": f"images, {root}, 3 files",
-        "classes": "the top folders",
+        "classes": "the folders below the split; 1 class, 'a' (3)",
         "splits": "the top folders",
     }
     assert main([*argv, "--split-from", "none", "--label-from", "parent", "--quiet"]) == 0
-    assert told(capsys) == {}
+    assert printed(capsys) == {}
     job = json.loads((tmp_path / "out" / "job.json").read_text())
-    assert job["interpretation"]["classes"] == "the folders around the files"
+    assert job["interpretation"]["classes"] == "the folders around the files; 1 class, 'a' (3)"
+
+
+def test_a_dry_run_as_json(tmp_path, capsys):
+    root = make_folder(tmp_path / "in", {"a": 12, "b": 3, "c": 3})
+    (root / "b" / "000.jpg").write_bytes(b"no image")
+    argv = ["--input", root, "--output", tmp_path / "out", "--splits", "train=1", "--json"]
+    argv += ["--balance", "oversample", "--max-reject-fraction", "0.1", "--quiet"]
+    assert main(["images", *map(str, argv), "--dry-run"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["interpretation"]["classes"] == (
+        "the top folders; 3 classes, the smallest 'b' (3), the largest 'a' (12)"
+    )
+    assert shown["classes"] == {
+        "number": 3,
+        "smallest": {"name": "b", "records": 2},
+        "largest": {"name": "a", "records": 12},
+    }
+    train = shown["splits"]["train"]
+    assert train["classes"] == {"a": 12, "b": 12, "c": 12}
+    assert (train["records"], train["copies"], train["shards"]) == (36, 19, 1)
+    assert shown["rejects"] == {"not_an_image": 1}
+    assert (shown["notes"], shown["error"]) == ([], None)
+    assert main(["images", *map(str, argv)]) == 2
+    assert "--json: prints the plan of --dry-run; add --dry-run" in capsys.readouterr().err
+
+
+def test_a_refused_dry_run_as_json(tmp_path, capsys):
+    rows = tmp_path / "a.csv"
+    rows.write_text("x,label\n" + "".join(f"{n},{n}\n" for n in range(60)))
+    argv = ["table", "--input", str(rows), "--output", str(tmp_path / "out"), "--dry-run", "--json"]
+    assert main(argv) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert "60 classes, and all are integers" in shown["error"]
+    assert shown["interpretation"]["classes"] == "the column 'label'"
 
 
 def test_annotations(tmp_path, capsys):
     argv = ["--input", BOXES / "images", "--annotations", BOXES / "annotations.json"]
     argv += ["--output", tmp_path / "out", "--dry-run", "--balance", "oversample"]
     assert main(["images", *map(str, argv)]) == 0
-    assert told(capsys)["classes"] == "the annotations"
+    assert printed(capsys)["classes"] == (
+        "the annotations; 3 classes, the smallest 'circle' (16), the largest 'rectangle' (99)"
+    )
 
 
 def test_classes_that_a_split_lacks_are_noted(tmp_path):
@@ -111,7 +149,7 @@ def test_an_input_without_train_is_noted(tmp_path):
     rows.write_text("x,split\n1,test\n2,dev\n")
     made = make(tmp_path / "out", "--input", rows, command="table")
     assert [str(note) for note in made.manifest.notes if note.code == "empty-split"] == [
-        "no record is in the split 'train', and the input names other splits"
+        "no record is in the split 'train', because the input names other splits"
     ]
 
 
@@ -132,7 +170,7 @@ def test_the_name_of_a_single_file_is_noted(name, tmp_path):
     split = "test" if "test" in name else "train"
     made = make(tmp_path / "out", "--input", rows, command="table")
     assert [str(note) for note in made.manifest.notes if note.code == "splits"] == [
-        f"the records of {name} are divided by --splits, though its name is that of a split:"
+        f"{name} has the name of a split, but its records are divided by --splits:"
         f" --input {split}={rows} puts all of them into {split}"
     ]
     for argv in (["--input", f"{split}={rows}"], ["--input", rows, "--split-from", "none"]):
@@ -152,8 +190,8 @@ def test_documents_whose_names_are_splits_are_noted(tmp_path):
         (tmp_path / "in" / f"{split}.txt").write_text("one\ntwo\n")
     made = make(tmp_path / "out", "--input", tmp_path / "in", command="text")
     assert [str(note) for note in made.manifest.notes if note.code == "splits"] == [
-        "the names of all 2 text files are those of splits, but each file is one document:"
-        " --documents line makes one of every line, and takes their splits"
+        "all 2 text files have names of splits, but each file is one document: --documents line"
+        " makes a document of each line, and takes the split from the name of the file"
     ]
 
 
@@ -170,5 +208,6 @@ def test_images_that_no_row_names_are_noted(tmp_path):
     listing.write_text("\n".join(["path", "./" + listed[0], *listed[3:]]))
     made = make(tmp_path / "out", "--input", listing, "--overwrite")
     assert [str(note) for note in made.manifest.notes if note.code == "unlisted"] == [
-        f"2 files lie beside those of list.csv, but no row names them: {', '.join(listed[1:3])}"
+        "2 files are in the folders of the listed files, but not in list.csv:"
+        f" {', '.join(listed[1:3])}"
     ]

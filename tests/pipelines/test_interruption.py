@@ -84,11 +84,20 @@ def children(parent: int) -> list[int]:
     return found
 
 
+# {signal: exit code}
+_ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
+
+
 def ends(pidfd: int) -> bool:
     """Waits for a process that is not our child."""
     ready, _, _ = select.select([pidfd], [], [], _PATIENCE)
     os.close(pidfd)
     return bool(ready)
+
+
+def _hang_up_ends() -> None:
+    """The tests may run under nohup, which a process passes on."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
@@ -109,12 +118,13 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     def more_is_done() -> bool:
         return len(finished(out)) > len(done)
 
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+    for number, code in _ENDS.items():
         process = subprocess.Popen(
             ["nice", "-n", "19", *command],  # so that this one sees what it does in time
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_hang_up_ends,
             env=os.environ | {"TMPDIR": str(temporary)},
         )
         wait_until(more_is_done, process)

@@ -1,9 +1,14 @@
 """Labels as classes, as numbers, and as columns like any other, through the command line."""
 
+import json
 import pathlib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from recordmill.errors import ConfigError
+from recordmill.transforms.sources.rows.file_list import FileList
 from tests.image_runs import Made, encoders_kept, run
 from tests.labelled import OPTIONS, write_labelled
 
@@ -44,15 +49,15 @@ MANY = [str(number * 7) for number in range(60)]
 
 def test_many_whole_numbers_are_an_error_that_names_both_readings(tmp_path, capsys):
     assert (
-        "the column 'target' has 60 classes, all of them whole numbers: --label-type int makes a"
-        " number feature of the column, --label-type class keeps the classes"
+        "the column 'target' has 60 classes, and all are integers: --label-type int reads them as"
+        " numbers to predict, --label-type class keeps them as classes"
     ) in error(write(tmp_path, MANY), capsys, code=1)
 
 
 def test_decimals_are_an_error_that_names_both_readings(tmp_path, capsys):
     source = write(tmp_path, ["1.5", "2.25", "0.5"])
     message = error(source, capsys, code=2)
-    assert "--label-type float makes a number feature of the column, --label-type class" in message
+    assert "--label-type float reads them as numbers to predict, --label-type class" in message
 
 
 @pytest.mark.parametrize("name", ["target", "label"])
@@ -101,7 +106,7 @@ def test_none_makes_a_column_as_any_other(tmp_path):
 
 def test_a_number_needs_a_column(tmp_path, capsys):
     message = error(write(tmp_path, MANY, "price"), capsys, "--label-type", "int", code=2)
-    assert "--label-type int: no column of" in message
+    assert "--label-type int: no label column was found in" in message
     assert "name it with --label-column" in message
 
 
@@ -119,6 +124,100 @@ def test_the_label_of_a_window_is_a_class(tmp_path, capsys):
     assert run("sensor", *argv, "--label-type", "none") == 0
     assert set(Made(tmp_path / "out").manifest.features) >= {"x", "label"}
     assert Made(tmp_path / "out").manifest.labels == ()
+
+
+def listed(tmp_path: pathlib.Path, command: str, labels: list[str]) -> pathlib.Path:
+    """An input of a data type with a label column."""
+    if command in ("text", "sensor"):
+        return write_labelled(tmp_path / "in", command, labels)
+    folder = write_labelled(tmp_path / "in", command, [f"f{n}" for n in range(len(labels))])
+    files = sorted(folder.rglob("*.*"))
+    lines = [f"{path},{label}" for path, label in zip(files, labels, strict=True)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines]) + "\n")
+    return tmp_path / "list.csv"
+
+
+@pytest.mark.parametrize("command", ["images", "arrays", "video", "text"])
+def test_numbers_of_a_listing_and_of_texts(command, tmp_path):
+    source = listed(tmp_path, command, ["1.5", "2", "", "much", "1e39", "-0.25"])
+    argv = ("--input", source, "--output", tmp_path / "out", *OPTIONS[command])
+    argv += ("--splits", "train=1", "--label-type", "float", "--max-reject-fraction", "1")
+    assert run(command, *argv) == 0
+    dataset = Made(tmp_path / "out")
+    assert dataset.manifest.labels == ()
+    feature = dataset.manifest.features["label"]
+    assert (feature.dtype, feature.shape, feature.kind) == ("float32", (), "value")
+    found = {example["label"][0] for example in dataset.examples().values()}
+    assert found == {1.5, 2.0, -0.25}
+    assert sorted(dataset.rejects.values()) == ["bad_value", "bad_value", "unlabelled"]
+
+
+@pytest.mark.parametrize(
+    ("command", "labels", "said"),
+    [
+        ("images", MANY[:51], "the column 'label' has 51 classes, and all are integers:"
+         " --label-type int reads them"),
+        ("text", ["1.5", "2", "-.5"], "the column 'label' has 3 classes, and all are decimal"
+         " numbers: --label-type float reads them"),
+        ("sensor", MANY[:51], "and all are integers: --label-type none reads them as a channel"),
+    ],
+)  # fmt: skip
+def test_numbers_without_the_option(command, labels, said, tmp_path, capsys):
+    source = listed(tmp_path, command, labels)
+    argv = ("--input", source, "--output", tmp_path / "out", "--splits", "train=1")
+    assert run(command, *argv, *OPTIONS[command]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "label_type", "argv", "said"),
+    [
+        ("images", "int", (), "--label-type applies to listings"),
+        ("arrays", "int", ("--label-array", "y"), "--label-type: reads the label column of a"),
+        ("images", "int", ("--annotations", "x.json"), "--label-type: cannot be combined with"),
+        ("text", "int", ("--tokenizer", "words", "--pack", 4), "packed texts have no label"),
+        ("table", "float", ("--stratify",), "--stratify needs classes, but with --label-type"
+         " float the label is a number: leave one of them out, or add --label-bins 10"),
+        ("table", "class", ("--label-bins", 3), "--label-bins: applies to --label-type int or"),
+        ("table", "int", ("--label-bins", 3), "--label-bins: has no effect without --stratify"),
+        ("table", "int", ("--label-bins", 1, "--stratify"), "--label-bins: expected 2 or more"),
+        ("table", "int", ("--label-bins", 3, "--balance", "weights"), "and --label-bins makes"),
+        ("table", "int", ("--label-bins", 3, "--stratify", "--fold-labels"), "--fold-labels needs"),
+        ("table", "int", ("--label-map", "a=b"), "--label-map needs classes"),
+    ],
+)  # fmt: skip
+def test_options_that_contradict_a_number(command, label_type, argv, said, tmp_path, capsys):
+    place = tmp_path / "in"
+    place.mkdir()
+    given = ("--input", place, "--output", tmp_path / "out", "--label-type", label_type)
+    assert run(command, *given, *argv) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_integers_of_listings_of_any_format(form, tmp_path):
+    values = [1, 0, 2]
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(b"x")
+    rows = pa.table({"path": [f"{n}.png" for n in range(3)], "y": pa.array(values, pa.int16())})
+    path = tmp_path / f"list.{form}"
+    if form == "parquet":
+        pq.write_table(rows, path)
+    elif form == "csv":
+        path.write_text("path,y\n0.png,1\n1.png,0\n2.png,2\n")
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+    (part,) = FileList(path=str(path), label_column="y", label_type="int").scan()
+    assert part.rows is not None
+    assert part.rows.schema.field("y") == pa.field("y", pa.int64(), False)
+    assert part.rows["y"].to_pylist() == values
+
+
+def test_a_listing_whose_label_is_no_number(tmp_path):
+    pq.write_table(pa.table({"path": ["a.png"], "y": [[1, 2]]}), tmp_path / "list.parquet")
+    source = FileList(path=str(tmp_path / "list.parquet"), label_column="y", label_type="int")
+    with pytest.raises(ConfigError, match=r"'y' has type list<.*which holds no numbers: name"):
+        next(source.scan())
 
 
 @pytest.mark.parametrize("command", OPTIONS)

@@ -1,4 +1,4 @@
-"""Notes of a run: printed once, kept in the manifest, and errors where asked."""
+"""Notes of a run: printed once, kept in the manifest, and errors with --fail-on."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def argv(tmp_path):
 def test_a_note_is_printed_once_and_kept(argv, tmp_path, capsys):
     assert main(argv) == 0
     said = capsys.readouterr()
-    assert (said.out + said.err).count("a column without name is ignored") == 1
+    assert (said.out + said.err).count("a column without a name is ignored") == 1
     (note,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code != "tfds"]
     assert note.code == "unnamed-column"
 
@@ -24,7 +24,7 @@ def test_a_note_is_printed_once_and_kept(argv, tmp_path, capsys):
 def test_a_dry_run_has_the_same_notes(argv, tmp_path, capsys):
     assert main([*argv, "--dry-run"]) == 0
     said = capsys.readouterr()
-    assert (said.out + said.err).count("a column without name is ignored") == 1
+    assert (said.out + said.err).count("a column without a name is ignored") == 1
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 

@@ -1,6 +1,7 @@
-"""Rows of a listing that have the same key: equal ones count once, others are decided."""
+"""Rows of a listing that have the same key: equal rows count once, --conflicts decides others."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -55,12 +56,12 @@ def test_equal_rows_count_once_and_contradicting_ones_are_rejected(listing):
     assert sorted((one["key"], one["detail"]) for one in map(json.loads, lines)) == [
         (
             "3.png",
-            "row 4 has the same key as row 5, but another label: 'a' and 'b'; --conflicts first"
+            "row 4 has the same key as row 5, but the label differs: 'a' and 'b'; --conflicts first"
             " keeps the first row",
         ),
         (
             "3.png",
-            "row 5 has the same key as row 4, but another label: 'b' and 'a'; --conflicts first"
+            "row 5 has the same key as row 4, but the label differs: 'b' and 'a'; --conflicts first"
             " keeps the first row",
         ),
     ]
@@ -80,7 +81,7 @@ def test_the_first_of_contradicting_rows_can_be_kept(listing):
 def test_contradicting_rows_can_be_an_error(listing, capsys):
     argv = ("--input", listing, "--output", listing.parent / "out", "--conflicts", "error")
     assert run("images", *argv) == 2
-    assert "list.csv: row 5 has the same key as row 4, but another label: 'b' and 'a'" in (
+    assert "list.csv: row 5 has the same key as row 4, but the label differs: 'b' and 'a'" in (
         capsys.readouterr().err
     )
 
@@ -97,7 +98,7 @@ def test_keys_of_a_column_repeat_as_paths_do(listing):
     dataset = made(listing, "--key-column", "id")
     assert dataset.keys("train") == {"l", "m"}
     assert dataset.rejects == {"k": "bad_value"}
-    assert "another path" in (dataset.folder / "rejects.jsonl").read_text()
+    assert "the path differs" in (dataset.folder / "rejects.jsonl").read_text()
 
 
 def test_arrays_and_videos(tmp_path):
@@ -128,3 +129,77 @@ def test_too_many_repeated_rows_are_an_error(listing, monkeypatch, capsys):
     assert "more than 3 rows of list.csv repeat a key, as rows 1 and 3 do: name a column" in (
         capsys.readouterr().err
     )
+
+
+ROWS = ["a,1,x", "b,2,y", "a,1,x", "c,3,x", "c,4,x", "c,3,x", "d,5,x", "d,5,y", "e,6,x"]
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Rows in three files, so that equal keys lie in several parts."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        lines = "\n".join(["id,text,label", *ROWS[number * 3 : number * 3 + 3]])
+        (folder / f"{number}.csv").write_text(lines)
+    return folder
+
+
+def run_rows(folder: pathlib.Path, command: str, *argv: object) -> int:
+    fixed = ("--input", folder, "--output", folder.parent / "out", "--splits", "train=1")
+    return run(command, *fixed, "--key-column", "id", "--max-reject-fraction", 1, *argv)
+
+
+@pytest.mark.parametrize("command", ["table", "text"])
+def test_rows_of_files_that_repeat_a_key(command, tables):
+    assert run_rows(tables, command, *(("--dedup", "drop") if command == "text" else ())) == 0
+    dataset = Made(tables.parent / "out")
+    assert dataset.keys("train") == {"a", "b", "e"}
+    lines = (dataset.folder / "rejects.jsonl").read_text().splitlines()
+    found = sorted((one["key"], one["detail"]) for one in map(json.loads, lines))
+    three, four = ("3", "4") if command == "table" else ("'3'", "'4'")
+    end = "; --conflicts first keeps the first row"
+    text = "but the column 'text' differs:"
+    assert found == [
+        (
+            "c",
+            f"1.csv#1 has the same key as 1.csv#2, {text} {three} and {four}{end}",
+        ),
+        (
+            "c",
+            f"1.csv#2 has the same key as 1.csv#1, {text} {four} and {three}{end}",
+        ),
+        ("d", f"2.csv#1 has the same key as 2.csv#2, but the label differs: 'x' and 'y'{end}"),
+        ("d", f"2.csv#2 has the same key as 2.csv#1, but the label differs: 'y' and 'x'{end}"),
+    ]
+    ledger = dataset.manifest.ledger
+    assert (ledger.inputs.rejected, ledger.records.filtered, ledger.records.rejected) == (4, 2, 0)
+
+
+def test_the_first_row_of_a_file_is_kept_on_request(tables):
+    assert run_rows(tables, "table", "--conflicts", "first") == 0
+    dataset = Made(tables.parent / "out")
+    examples = dataset.examples().items()
+    assert {key: example["text"] for (key, _), example in examples} == {
+        "a": [1], "b": [2], "c": [3], "d": [5], "e": [6],
+    }  # fmt: skip
+    assert dataset.rejects == {}
+    assert dataset.manifest.ledger.records.filtered == 4
+
+
+def test_rows_of_a_file_that_contradict_each_other_are_an_error_on_request(tables, capsys):
+    assert run_rows(tables, "text", "--conflicts", "error", "--dedup", "drop") == 1
+    assert "1.csv#1 has the same key as 1.csv#2, but the column" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "said"),
+    [
+        ("table", (), "--conflicts first: has no effect without --key-column"),
+        ("text", ("--key-column", "id", "--tokenizer", "words", "--chunk", 4), "cannot be"),
+    ],
+)
+def test_conflicts_without_keys_that_repeat(command, argv, said, tables, capsys):
+    fixed = ("--input", tables, "--output", tables.parent / "out", "--conflicts", "first")
+    assert run(command, *fixed, *argv) == 2
+    assert said in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_classes_as_they_are_and_a_note(write):
     dataset = write()
     assert classes(dataset) == LABELS
     assert [str(note) for note in dataset.manifest.notes if note.code == "labels-alike"] == [
-        "5 classes are 3 if case, surrounding spaces and Unicode form do not count: ' Anger' and"
+        "5 classes become 3 if case, surrounding spaces and Unicode form are ignored: ' Anger' and"
         " 'ANGER' and 'anger'; --fold-labels or --label-map joins them"
     ]
 
@@ -110,6 +110,14 @@ def test_mapped_classes(write):
     assert classes(dataset) == {"anger": 8, "30": 3}
     ledger = dataset.manifest.ledger
     assert ledger.inputs.filtered + ledger.records.filtered == 5
+
+
+def test_folded_classes_of_windows_are_left_out(tmp_path):
+    """Labels of windows are folded where rows are read; the old names of the map are too."""
+    fill, options = KINDS["sensor"]
+    argv = ("--input", fill(tmp_path / "in"), *options, "--splits", "train=1", "--fold-labels")
+    dataset = make(tmp_path / "out", *argv, "--label-map", " JOY =,ANGER=rage", command="sensor")
+    assert classes(dataset) == {"rage": 8, "30": 3}
 
 
 def test_a_map_in_a_file(tmp_path):
@@ -143,7 +151,7 @@ def test_excluded_keys(write, tmp_path):
     left_out.write_text("\n".join([*keys[:3], "of no record"]))
     dataset = write("--exclude-keys", left_out)
     assert dataset.keys("train") == set(keys[3:])
-    assert [str(note) for note in dataset.manifest.notes if note.code == "keys-not-met"] == [
+    assert [str(note) for note in dataset.manifest.notes if note.code == "unknown-keys"] == [
         "1 of 4 keys of --exclude-keys belong to no record"
     ]
 
@@ -184,7 +192,7 @@ def test_splits_and_balance_are_those_of_what_is_left(tmp_path):
     [
         (("--exclude-labels", "jy"), 1, "--exclude-labels jy: no record has this class (did you"
          " mean 'joy'?); the classes are  Anger, 30, ANGER, anger, joy"),
-        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; the"),
+        (("--include-labels", "joy,sad"), 1, "--include-labels sad: no record has this class; --"),
         (("--include-labels", "a", "--exclude-labels", "a"), 2, "contradicts --include-labels"),
         (("--label-map", "a=b,a=c"), 2, "expected one new name for 'a', got 'b' and 'c'"),
         (("--label-map", "=b"), 2, "expected OLD=NEW,... or a file, got '=b'"),

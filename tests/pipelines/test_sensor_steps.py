@@ -1,4 +1,4 @@
-"""`recordmill sensor` over series of unlike steps, and what it says of times and short series."""
+"""`recordmill sensor` on series with different steps, and messages on times and short series."""
 
 import datetime
 import pathlib
@@ -64,9 +64,9 @@ def test_each_series_has_its_own_step_and_those_without_a_window_are_named(tmp_p
     made = make(tmp_path / "out", *written(tmp_path, UNLIKE), "--window", 12)
     assert starts(made) == {"fast": 20, "slow": 2}
     assert notes(made, "no-window") == [
-        "2 series have no window, which needs 12 rows without a gap: 'short' (too short: 3 rows in"
-        " 2min), 'torn' (gaps: the longest run has 3 of 30 rows in 2min); --window sets the number,"
-        " --max-gap the distance of rows that counts as a gap"
+        "2 series have no window: 'short' (too short: 3 rows in 2min), 'torn' (gaps: the longest"
+        " run has 3 of its 30 rows in 2min); a window needs 12 rows without a gap: lower --window,"
+        " or raise --max-gap"
     ]
     ledger = made.manifest.ledger.inputs
     assert (ledger.read, ledger.filtered) == (264, 33)
@@ -161,7 +161,7 @@ def test_a_unit_that_gives_no_likely_year_is_refused_or_noted(tmp_path, capsys):
 def test_splits_without_a_window_are_noted(options, name, tmp_path):
     argv = written(tmp_path, {"fast": [60 * i for i in range(100)]})[:-2]
     made = make(tmp_path / "out", *argv, "--window", 8, *options)
-    why = "because no window lies between the times at which it begins and ends"
+    why = "because no window lies between its begin and its end"
     assert f"no record is in the split {name!r}, {why}" in notes(made, "empty-split")
 
 

@@ -74,5 +74,5 @@ def test_a_note_names_the_class_and_the_group_that_keeps_it_from_a_fraction(
     text = " ".join((said.out + said.err).split())
     assert text.count(
         "1 class is more than 1 record from the fractions of --splits, because groups stay whole:"
-        " 'a' has 30 records in train, 2.8 more than its fraction (30 are of the group 'big')"
+        " 'a' has 30 records in train instead of 27.2 (30 are of the group 'big')"
     ) == 1  # fmt: skip

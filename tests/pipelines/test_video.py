@@ -297,6 +297,7 @@ def test_segments_of_films(tmp_path) -> None:
     examples = made.examples()
     assert examples["x.mp4@0.5-2#13", 0]["clip/label/string"] == [b"walk"]
     assert examples["x.mp4@0.5-2#13", 0]["note"] == [b"over the first"]
+    assert not {"from", "to"} & set(made.manifest.features)
     ledger = made.manifest.ledger
     assert (ledger.inputs.read, ledger.inputs.rejected) == (4, 4)
     split = make(

@@ -27,7 +27,7 @@ def test_a_code_is_one_of_the_table_but_for_those_of_later_versions():
 def test_the_codes_are_documented():
     page = (ROOT / "docs" / "options.md").read_text().partition("## Notes")[2]
     rows = re.findall(
-        r"^\| `([a-z-]+)` \| ([^|]+?)(; not for `--fail-on`)? \|$", page, re.MULTILINE
+        r"^\| `([a-z-]+)` \| ([^|]+?)(; not a code of `--fail-on`)? \|$", page, re.MULTILINE
     )
     assert [(code, meaning) for code, meaning, _ in rows] == sorted(CODES.items())
     assert {code for code, _, excluded in rows if not excluded} == set(FAILABLE)

@@ -351,3 +351,38 @@ def test_options_are_checked_before_the_run(options, message):
 def test_a_way_to_balance_that_does_not_exist():
     with pytest.raises(ConfigError, match=r"balance: expected one of none, oversample, .* 'foo'"):
         Rebalance(RunSpec(output="out", encoder=TinyEncoder()), balance="foo")
+
+
+def keyless(rows: pa.RecordBatch, keys: pa.Array | None = None) -> pa.RecordBatch:
+    """A batch with other keys, or without keys."""
+    if keys is None:
+        return rows.drop_columns(["__key__"])
+    return rows.set_column(0, "__key__", keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (None, "column __key__, a unique string for each record, got the columns __label__, value"),
+        (pa.array(range(10)), r"strings in the column __key__, got int64: cast it with .cast\(pa"),
+        (pa.array([None, *"bcdefghij"]), "StageBatches: 1 records have no __key__"),
+    ],
+)
+def test_batches_need_keys(tmp_path, keys, message):
+    (rows,) = tiny_batches(10)
+    with pytest.raises(ConfigError, match=message):
+        write(tmp_path / "out", [keyless(rows, keys)])
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_repeated_keys_are_found_where_batches_end_in_memory(tmp_path, planned):
+    run = RunSpec(output=str(tmp_path / "out"), encoder=TinyEncoder(), splits={"train": 1.0})
+
+    def build(pipeline):
+        rows = pipeline | beam.Create(tiny_batches(10) * 2) | StageBatches(run) | AssignSplits(run)
+        if planned:
+            rows = rows | Analyze(run) | Rebalance(run)
+        return {"rows": rows | ReadBatches(run)}
+
+    with pytest.raises(RunError, match="expected every key once, got 10 that repeat"):
+        results(build)

@@ -1,10 +1,11 @@
 """Division of groups among splits: each class comes as near to its fractions as whole groups allow.
 
-Groups of two records or more are divided one kind at a time, the largest first: groups of equal
-counts in every class are of one kind. A kind is divided by the fractions as far as whole groups
-allow, and a group that is left over goes to the split that lacks most of its classes. Single
-records come last and fill what the groups left open. Groups are then moved, and exchanged in pairs,
-as long as that brings the classes nearer. The division follows from the seed and the groups alone.
+Groups with the same number of records in every class are of one kind. Groups of two records or more
+are divided one kind at a time, the largest first. A kind is divided by the fractions as far as
+whole groups allow; a group that is left over goes to the split that lacks most records of its
+classes. Single records come last, and fill the splits up. Groups are then moved, and exchanged in
+pairs, as long as that brings the classes nearer to the fractions. The division depends on the seed
+and the groups only.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from recordmill.notes import Note
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.splits import Fractions
 
-# Moves and exchanges are tried for up to so many kinds of groups, and so often, because they take
-# time, and with many kinds the first division is already near.
+# Limits of moves and exchanges: with many kinds of groups they take long, and the first division is
+# already close to the fractions.
 _MOVED_KINDS = 4096
 _EXCHANGED_KINDS = 128
 _PASSES = 50
@@ -37,8 +38,8 @@ class GroupDivision:
 
     groups: (unit uint64, split int8), the number of the split of each group, by ascending unit.
     singles: {class: number of its single records in each split}.
-    problems: sentences about classes that are in too few groups. notes: classes that are not near
-      to their fractions, and the groups that are the reason.
+    problems: sentences about classes that are in too few groups. notes: classes that are not close
+      to their fractions, and the groups that prevent it.
     """
 
     groups: pa.RecordBatch
@@ -53,8 +54,8 @@ def count_groups(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     parts: rows of (unit uint64, label string, count int64, name string).
 
     Returns:
-      The same columns, by ascending unit and class, and `alone`, true for a unit of one record.
-      Records without a class make a unit larger, but have no row.
+      The same columns, sorted by unit and class, and `alone`, true for a unit of one record.
+      Records without a class count in the size of a unit, but have no row.
     """
     rows = batch.concat(parts)
     units = np.asarray(rows["unit"])
@@ -89,7 +90,7 @@ def _sorted_codes(labels: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 @dataclasses.dataclass
 class _Kind:
-    """Units of equal counts: codes of their classes, counts, the units by rank, and units by split.
+    """Units with the same number of records in each class, and their division among the splits.
 
     units: positions; empty for single records, which are divided by thresholds.
     """
@@ -124,7 +125,7 @@ class _Divider:
         wanted = [0.0] * len(self.fractions)
         scale = 0.0
         for code, count in zip(kind.codes, kind.counts, strict=True):
-            weight = count / self.totals[code]  # a class counts by its own size
+            weight = count / self.totals[code]  # relative to the size of the class
             scale += weight * count
             reached = sum(self.held[code]) + kind.total * count
             for split, fraction in enumerate(self.fractions):
@@ -134,7 +135,7 @@ class _Divider:
             self._add(kind, split, units)
 
     def improve(self, kinds: Sequence[_Kind]) -> None:
-        """Move units of kinds between splits, and exchange them, while that brings classes nearer.
+        """Move and exchange units between splits while that brings classes nearer to the fractions.
 
         Distances are squared, and each is divided by the size of its class.
         """
@@ -171,7 +172,7 @@ class _Divider:
                 self._move(other, target, source)
 
     def _change(self, net: Sequence[tuple[int, int]], source: int, target: int) -> float:
-        """Return by how much the distances change if (class, records) move to another split."""
+        """Return the change of the distances if (class, records) move from source to target."""
         change = 0.0
         for code, count in net:
             over = self.held[code][source] - self.goals[code][source]
@@ -298,8 +299,8 @@ def _notes(
     rows: codes, counts, splits and places in `groups`, of each group and class.
     """
     far = []
-    for code, (held, goals) in enumerate(zip(divider.held, divider.goals, strict=True)):
-        over = [count - goal for count, goal in zip(held, goals, strict=True)]
+    for code, (there, goals) in enumerate(zip(divider.held, divider.goals, strict=True)):
+        over = [count - goal for count, goal in zip(there, goals, strict=True)]
         if max(map(abs, over)) > 1 + 1e-9:
             far.append((max(over), code, over.index(max(over))))
     if not far:
@@ -307,13 +308,12 @@ def _notes(
     codes, counts, split_of, order = rows
     texts = []
     for excess, code, split in sorted(far, key=lambda one: (-one[0], one[1]))[:_SHOWN]:
-        text = (
-            f"{names[code]!r} has {divider.held[code][split]:,} records in {splits[split]},"
-            f" {excess:,.3g} more than its fraction"
-        )
-        there = np.flatnonzero((codes == code) & (split_of == split))
-        if len(there):
-            largest = int(there[np.argmax(counts[there])])
+        held = divider.held[code][split]
+        wanted = f"{held - excess:,.1f}"
+        text = f"{names[code]!r} has {held:,} records in {splits[split]} instead of {wanted}"
+        of_split = np.flatnonzero((codes == code) & (split_of == split))
+        if len(of_split):
+            largest = int(of_split[np.argmax(counts[of_split])])
             group = groups[int(order[largest])].as_py()
             text += f" ({counts[largest]:,} are of the group {group!r})"
         texts.append(text)

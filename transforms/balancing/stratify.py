@@ -1,7 +1,7 @@
 """Stratified splits: exact fractions within every class, by largest remainder and split rank.
 
-Where records have groups, whole groups are divided by `group_division`; single records fill what
-the groups left open.
+If records have groups, whole groups are divided by `group_division`, and single records fill the
+splits up.
 """
 
 import dataclasses
@@ -136,10 +136,10 @@ def _ranking(rank: Callable[..., pa.RecordBatch], seed: int) -> beam.PTransform:
 
 
 class FoundStrata(NamedTuple):
-    """The strata, as the only element (none without rows), and what is to say about them.
+    """The strata, as the only element (no element without rows), with problems and notes.
 
-    problems: sentences about classes that are too small. notes: classes that groups keep from their
-      fractions.
+    problems: sentences about classes that are too small. notes: classes that are not close to their
+      fractions because groups stay whole.
     """
 
     strata: beam.PCollection[Strata]

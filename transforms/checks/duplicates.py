@@ -1,19 +1,22 @@
-"""Removal of duplicates: of equal rows, the one with the smallest key stays.
+"""Removal of duplicates: of equal rows one stays, or none if their labels contradict each other.
 
 Rows are grouped into buckets by the hash that is equal for duplicates; only this hash (16 bytes),
-the key and the place of a row pass through the shuffle. The handle of each part takes the same way,
-in a bucket of its own, because a second consumer of the parts would cost memory on Flink.
+the key, label and split, and the place of a row pass through the shuffle. The handle of each part
+takes the same way, in a bucket of its own, because a second consumer of the parts would cost memory
+on Flink.
 """
 
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
@@ -22,24 +25,30 @@ from recordmill.transforms.staged.row_reader import SAME
 from recordmill.transforms.staged.spill import Piece
 
 OPTION = "dedup"  # the option that filters duplicates
+REPEATED, CONFLICT = "duplicate", "conflicting labels"  # reasons in duplicates.jsonl
 
 _PART = "part"  # the column of the bucket of parts, which comes after all buckets of rows
+_ORDER = [("same", "ascending"), ("train", "ascending"), ("key", "ascending")]
 
-# A message to a part: (True, the part as JSON), or (False, rows to drop as int64 bytes).
+# A message to a part: (True, the part as JSON), or (False, rows to drop as an Arrow IPC stream).
 BucketMessage = tuple[bool, bytes]
 
 
 def duplicate_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Piece]]:
     """Yield (bucket, piece) for the rows of a part, and for the part itself.
 
-    The rows of a piece have the columns same, key, name (of the part) and row (its index there).
+    The rows of a piece have the columns same, key, label, train (whether the input assigns the row
+    to train), name (of the part) and row (its index there).
     """
     yield limits.PARTITIONS, spill.inline(pa.RecordBatch.from_pydict({_PART: [to_json(part)]}))
-    rows = read_part(part.name, staging=staging, columns=(batch.KEY, SAME))
+    columns = (batch.KEY, batch.LABEL, batch.SPLIT, SAME)
+    rows = read_part(part.name, staging=staging, columns=columns)
     found = pa.RecordBatch.from_pydict(
         {
             "same": rows[SAME],
             "key": rows[batch.KEY],
+            "label": rows[batch.LABEL],
+            "train": pc.fill_null(pc.equal(rows[batch.SPLIT], TRAIN), False),
             "name": pa.repeat(part.name, len(rows)),
             "row": pa.array(np.arange(len(rows))),
         }
@@ -48,22 +57,54 @@ def duplicate_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tupl
 
 
 def find_duplicates(
-    bucket: tuple[int, Iterable[Piece]], *, staging: Staging
+    bucket: tuple[int, Iterable[Piece]],
+    *,
+    staging: Staging,
+    conflicts: Literal["reject", "first", "error"],
 ) -> Iterator[tuple[str, BucketMessage]]:
-    """Yield (name of a part, message): the rows to drop from it, or the part itself."""
+    """Yield (name of a part, message): the rows to drop from it, or the part itself.
+
+    conflicts: `first` keeps one of equal rows with several labels, otherwise none stays.
+    """
     number, pieces = bucket
     found = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
     if number == limits.PARTITIONS:
         for part in found[_PART].to_pylist():
             yield json.loads(part)["name"], (True, part)
         return
-    ordered = found.sort_by([("same", "ascending"), ("key", "ascending")])
-    same = ordered["same"]
-    dropped = ordered.slice(1).filter(pc.equal(same.slice(1), same.slice(0, len(same) - 1)))
-    codes, names = batch.encode(dropped["name"])
-    rows = np.asarray(dropped["row"])
+    rows = found.sort_by(_ORDER)
+    same = rows["same"]
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = np.asarray(pc.not_equal(same.slice(1), same.slice(0, len(same) - 1)))
+    if begins.all():
+        return
+    firsts = np.flatnonzero(begins)[np.cumsum(begins) - 1]  # of the rows that are equal to each
+    dropped = ~begins
+    contradict = np.zeros(len(rows), np.bool_)
+    if conflicts != "first":
+        contradict = _contradict(firsts, rows["label"])
+        dropped |= contradict
+    places = np.flatnonzero(dropped)
+    kept_keys = rows["key"].take(pa.array(firsts[places], mask=contradict[places]))
+    left_out = pa.RecordBatch.from_pydict(
+        {"row": rows["row"].take(pa.array(places)), "same_as": kept_keys}
+    )
+    codes, names = batch.encode(rows["name"].take(pa.array(places)))
     for code, name in enumerate(names.to_pylist()):
-        yield name, (False, rows[codes == code].tobytes())
+        yield name, (False, batch.to_bytes(left_out.filter(pa.array(codes == code))))
+
+
+def _contradict(firsts: np.ndarray, labels: pa.Array) -> np.ndarray:
+    """Return whether the rows that are equal to each row have several labels: bool[n].
+
+    firsts: int64[n], ascending: the first of these rows. A missing label contradicts nothing.
+    """
+    codes, _ = batch.encode(labels)
+    labelled = codes >= 0
+    pairs = np.unique(np.stack([firsts[labelled], codes[labelled]]), axis=1)
+    counts = np.bincount(pairs[0], minlength=len(firsts))
+    several: np.ndarray = counts[firsts] > 1
+    return several
 
 
 def keep_distinct(
@@ -72,22 +113,43 @@ def keep_distinct(
     """Write a part without its duplicates; a part without any is returned unchanged."""
     messages = list(part_messages[1])
     part = StagedPart(**json.loads(next(data for is_part, data in messages if is_part)))
-    dropped = [np.frombuffer(data, np.int64) for is_part, data in messages if not is_part]
-    if not dropped:
+    found = [batch.from_bytes(data) for is_part, data in messages if not is_part]
+    if not found:
         return part
+    dropped = batch.concat(found).sort_by("row")
     rows = read_part(part.name, staging=staging)
     distinct = np.ones(len(rows), np.bool_)
-    distinct[np.concatenate(dropped)] = False
-    kept = rows.filter(pa.array(distinct))
-    filtered = {OPTION: len(rows) - len(kept)}
-    return rewrite_part(part, kept, staging, "distinct", filtered=filtered)
+    distinct[np.asarray(dropped["row"])] = False
+    kept, others = rows.filter(pa.array(distinct)), rows.filter(pa.array(~distinct))
+    columns = (others[batch.KEY], others[batch.LABEL], others[batch.SPLIT], dropped["same_as"])
+    left_out: list[dict[str, str | None]] = [
+        {
+            "key": key,
+            "label": label,
+            "split": split,
+            "reason": CONFLICT if same_as is None else REPEATED,
+            "same_as": same_as,
+        }
+        for key, label, split, same_as in zip(*(one.to_pylist() for one in columns), strict=True)
+    ]
+    return rewrite_part(
+        part, kept, staging, "distinct", filtered={OPTION: len(others)}, left_out=left_out
+    )
 
 
 @dataclasses.dataclass(eq=False)
 class DropDuplicates(beam.PTransform):
-    """Drop duplicates: parts of rows in, the same parts without duplicates out."""
+    """Drop duplicates: parts of rows in, the same parts without duplicates out.
+
+    Of equal rows the one with the smallest key stays, and one of train only if the input assigns
+    all of them to train.
+
+    conflicts: as in `find_duplicates`.
+    """
 
     staging: Staging
+    _: dataclasses.KW_ONLY
+    conflicts: Literal["reject", "first", "error"] = "reject"
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -101,9 +163,9 @@ class DropDuplicates(beam.PTransform):
             )
             | "GroupByBucket" >> beam.GroupByKey()
             | "FindDuplicates"
-            >> beam.FlatMap(find_duplicates, staging=self.staging).with_output_types(
-                tuple[str, BucketMessage]
-            )
+            >> beam.FlatMap(
+                find_duplicates, staging=self.staging, conflicts=self.conflicts
+            ).with_output_types(tuple[str, BucketMessage])
             | "GroupByPart" >> beam.GroupByKey()
             | "KeepDistinct"
             >> beam.Map(keep_distinct, staging=self.staging).with_output_types(StagedPart)

@@ -1,8 +1,8 @@
 """Numbering of equal rows: rows with the same key by content become KEY, KEY#2, KEY#3, ...
 
-Rows meet by the 8-byte hash of their key, 20 bytes each; only parts that hold an equal row are
-written again. Equal rows are ordered by label, group and split, then by part and row, so that the
-numbers do not depend on workers or the runner, and rows that are equal in all of these are
+Rows are grouped by the 8-byte hash of their key, 20 bytes each; only parts that hold an equal row
+are written again. Equal rows are ordered by label, group and split, then by part and row, so that
+the numbers do not depend on workers or the runner. Rows with the same label, group and split are
 interchangeable. The split stays that of KEY, because `__unit__` does not change.
 """
 
@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.transforms.checks.partitions import Candidates, by_partition, join_candidates
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 
-# Rows of a part, as bytes of `_CANDIDATE`, by the name of the part; or the part itself as JSON.
-Candidates = tuple[str, bytes]
 # A message to a part: (True, the part as JSON), or (False, bytes of `_NUMBERED`).
 PartMessage = tuple[bool, bytes]
 
@@ -37,13 +36,8 @@ def equal_row_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tupl
     found["hash"] = batch.hashes(rows)
     found["tie"] = _ties(rows)
     found["row"] = np.arange(len(rows))
-    partitions = batch.scale(found["hash"], limits.PARTITIONS)
-    order = np.argsort(partitions, kind="stable")
-    starts = np.searchsorted(partitions[order], np.arange(limits.PARTITIONS + 1))
-    for partition in range(limits.PARTITIONS):
-        start, end = starts[partition : partition + 2]
-        if start < end:
-            yield partition, (part.name, found[order[start:end]].tobytes())
+    for partition, data in by_partition(found):
+        yield partition, (part.name, data)
 
 
 def _ties(rows: pa.RecordBatch) -> batch.UInt64Array:
@@ -69,9 +63,7 @@ def number_equal_rows(
         for name, part in by_part:
             yield name, (True, part)
         return
-    found = np.frombuffer(b"".join(data for _, data in by_part), _CANDIDATE)
-    sizes = [len(data) // _CANDIDATE.itemsize for _, data in by_part]
-    parts = np.repeat(np.arange(len(by_part)), sizes)
+    found, parts = join_candidates(by_part, _CANDIDATE)
     order = np.lexsort((found["row"], parts, found["tie"], found["hash"]))
     hashes = found["hash"][order]
     begins = np.append(True, hashes[1:] != hashes[:-1])

@@ -17,46 +17,69 @@ from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.processes.pool import process_count, shared_pool
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import RowCheck
+from recordmill.transforms.model.data_type import ContentReader, Duplicates, RowCheck
+from recordmill.transforms.model.known_content import OPTION as KNOWN
+from recordmill.transforms.model.known_content import KnownContents, without_known
 from recordmill.transforms.staged.encoder_tasks import check_rows
 from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
-from recordmill.transforms.staged.row_reader import RowReader, read_rows
+from recordmill.transforms.staged.row_reader import RowReader, read_rows, with_duplicate_ids
 
 
-def check_part(
-    part: StagedPart, *, check: RowCheck, staging: Staging, workers: int
-) -> list[StagedPart]:
-    """Check the rows of a part in encoder processes, and write those that pass, and the rejects.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartCheck:
+    """The check of the parts of a listing, in encoder processes.
 
-    workers: encoder processes; 0 is one per core. On resume the part of the earlier run is
-    returned.
+    check: finds invalid rows. content: reads the content of the files that rows refer to; then
+      `duplicates` finds equal rows, and rows of `known` content are left out.
+    workers: encoder processes; 0 is one per core.
     """
 
-    def make(stem: str) -> list[StagedPart]:
-        return [_check(part, f"{stem}.arrow", check=check, staging=staging, workers=workers)]
+    staging: Staging
+    workers: int
+    check: RowCheck | None = None
+    content: ContentReader | None = None
+    duplicates: Duplicates | None = None
+    known: KnownContents | None = None
 
-    return make_or_reuse(part, staging, make)
+    def apply(self, part: StagedPart) -> list[StagedPart]:
+        """Write the rows of a part that pass, and the rejects.
 
+        On resume the part of the earlier run is returned.
+        """
 
-def _check(
-    part: StagedPart, name: str, *, check: RowCheck, staging: Staging, workers: int
-) -> StagedPart:
-    rows = read_part(part.name, staging=staging)
-    pool = shared_pool(workers)
-    starts = range(0, len(rows), limits.CHECK_ROWS)
-    chunks = [batch.to_bytes(rows.slice(start, limits.CHECK_ROWS)) for start in starts]
-    futures = [pool.submit(check_rows, check, chunk) for chunk in chunks]
-    kept: list[int] = []
-    rejects: list[Reject] = []
-    filtered: Counter[str] = Counter()
-    for start, future in zip(starts, futures, strict=True):
-        outcome = future.result()
-        kept += (outcome.kept + start).tolist()
-        rejects += outcome.rejects
-        filtered.update(option for _, option in outcome.filtered)
-    return write_checked_part(
-        rows.take(pa.array(kept, pa.int64())), staging, name, rejects=rejects, filtered=filtered
-    )
+        def make(stem: str) -> list[StagedPart]:
+            return [self._write(part, f"{stem}.arrow")]
+
+        return make_or_reuse(part, self.staging, make)
+
+    def _write(self, part: StagedPart, name: str) -> StagedPart:
+        rows = read_part(part.name, staging=self.staging)
+        pool = shared_pool(self.workers)
+        starts = range(0, len(rows), limits.CHECK_ROWS)
+        chunks = [batch.to_bytes(rows.slice(start, limits.CHECK_ROWS)) for start in starts]
+        futures = [pool.submit(check_rows, self.check, self.content, chunk) for chunk in chunks]
+        kept: list[int] = []
+        rejects: list[Reject] = []
+        filtered: Counter[str] = Counter()
+        read: list[pa.RecordBatch] = []
+        for start, future in zip(starts, futures, strict=True):
+            outcome, columns = future.result()
+            kept += (outcome.kept + start).tolist()
+            rejects += outcome.rejects
+            filtered.update(option for _, option in outcome.filtered)
+            read += [] if columns is None else [batch.from_bytes(columns)]
+        rows = rows.take(pa.array(kept, pa.int64()))
+        left_out: list[dict[str, str | None]] = []
+        if read:
+            found = batch.concat(read)
+            for column in found.schema.names:
+                rows = batch.set_column(rows, column, found[column])
+            rows, left_out = without_known(rows, self.known)
+            filtered.update({KNOWN: len(left_out)} if left_out else {})
+            rows = with_duplicate_ids(rows, self.duplicates)
+        return write_checked_part(
+            rows, self.staging, name, rejects=rejects, filtered=filtered, left_out=left_out
+        )
 
 
 def read_rows_of(part: StagedPart, *, reader: RowReader, workers: int) -> list[StagedPart]:
@@ -106,9 +129,9 @@ class _Prepare(beam.DoFn):
 class PrepareParts(beam.PTransform):
     """Prepare parts for planning: parts of the listing in, parts of rows out.
 
-    make: derives them from a part, such as `check_part` with its options.
+    make: derives them from a part, such as `PartCheck.apply` with its options.
     at_once: parts that a bundle prepares concurrently; 0 is one per core. `read_rows_of` keeps one
-      encoder process busy, `check_part` all of them.
+      encoder process busy, `PartCheck.apply` all of them.
     """
 
     make: Callable[[StagedPart], list[StagedPart]]

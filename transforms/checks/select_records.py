@@ -1,4 +1,4 @@
-"""RecordSelection of records before they are split: samples, and windows by their class."""
+"""Selection of records before splits are assigned: samples, and windows by their class."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from recordmill.transforms.staged.listing import rewrite_part
 Cuts = Mapping[str, tuple[RankCut, ...]]
 Ends = Mapping[str, tuple[Threshold, ...]]
 
-_ALL = ""  # the class of records in a sample of all, and of those without a label
-_SALT = batch.salt(0, "limit")  # not of the run's seed: another seed has the same sample
+_ALL = ""  # stands for the class if a sample is of all records, and for a missing class
+_SALT = batch.salt(0, "limit")  # independent of the run's seed: all seeds have the same sample
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSelection:
     """The records that a run keeps.
 
-    rules: for windows, whose rows have passed the other rules. limit: number of records.
-    limit_per_class: number of records of each class. Both take the records with the smallest
-    hashes of their keys, so that a larger number keeps those of a smaller one.
+    rules: rules for windows; their rows have passed the rules for rows. limit: number of records.
+    limit_per_class: number of records of each class. Both limits keep the records with the smallest
+    hashes of their keys, so that a larger limit also keeps the records of a smaller one.
     """
 
     rules: LabelRules | None = None
@@ -75,9 +75,9 @@ def within_limit(rows: pa.RecordBatch, ends: Ends, *, per_class: bool) -> npt.ND
 
 @dataclasses.dataclass(eq=False)
 class SelectRecords(beam.PTransform):
-    """Keep the records of a selection: handles in, handles out. What is left out is counted.
+    """Keep the records of a selection: handles in, handles out. Other records are counted.
 
-    Windows and other records of handles are written to staging again, without those left out.
+    The kept records, windows or others, are written to staging again.
     """
 
     staging: Staging

@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason, RecordError
+from recordmill.errors import ConfigError, Reason, RecordError, Stage
 from recordmill.tfrecord.features import DType, Feature, Features
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import cast_array
-from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector
+from recordmill.transforms.model.content_hashes import ContentHashes
+from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector, RowOutcome
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
 from recordmill.transforms.sources.arrays.array_file import ArrayFile
@@ -130,8 +131,31 @@ class ArrayEncoder:
 
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Read every array, file by file; unreadable arrays are rejected."""
-        outcomes = OutcomeCollector("encode")
+        collected, arrays, hashes = self._arrays(rows, stage="encode")
+        kept = rows.take(pa.array(collected.kept))
+        columns = self._columns(kept, arrays)
+        if context.labels:
+            labels = kept[batch.LABEL]
+            columns["array/class/label"] = label_numbers(labels, context)
+            columns["array/class/text"] = labels
+        columns |= {field.name: kept[field.name] for field in user_fields(rows.schema)}
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=collected, content=hashes)
+
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
+        """Return the hash of the numbers of each array; unreadable arrays are rejected."""
+        collected, _, hashes = self._arrays(rows, stage="check")
+        return collected, {batch.CONTENT: hashes}
+
+    def _arrays(
+        self, rows: pa.RecordBatch, *, stage: Stage
+    ) -> tuple[RowOutcome, list[Array], pa.Array]:
+        """Return the outcome of rows, and the array of each kept one and the hash of its content.
+
+        stage: the stage that rejects get.
+        """
+        outcomes = OutcomeCollector(stage)
         arrays: list[Array] = []
+        hashes = ContentHashes()
         found = self._read(rows)
         for row, key in enumerate(rows[batch.KEY].to_pylist()):
             outcome = found.pop(row)
@@ -140,15 +164,8 @@ class ArrayEncoder:
             else:
                 outcomes.keep(row)
                 arrays.append(outcome)
-        collected = outcomes.result()
-        kept = rows.take(pa.array(collected.kept))
-        columns = self._columns(kept, arrays)
-        if context.labels:
-            labels = kept[batch.LABEL]
-            columns["array/class/label"] = label_numbers(labels, context)
-            columns["array/class/text"] = labels
-        columns |= {field.name: kept[field.name] for field in user_fields(rows.schema)}
-        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=collected)
+                hashes.add(_bytes(outcome), name=f"{outcome.dtype.name}{outcome.shape}")
+        return outcomes.result(), arrays, hashes.result()
 
     def _columns(self, kept: pa.RecordBatch, arrays: Sequence[Array]) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {

@@ -6,22 +6,25 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import PIL
 import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
+from recordmill.format.ledger import Reduced
 from recordmill.storage.input_files import open_file, read_file
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.encoders.objects import ObjectOptions, PlacedObjects, object_features
-from recordmill.transforms.imaging import resample
+from recordmill.transforms.imaging import png16, resample
 from recordmill.transforms.imaging.augment import check_names, generator_for
 from recordmill.transforms.imaging.headers import read_header
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
+from recordmill.transforms.model.content_hashes import ContentHashes
 from recordmill.transforms.model.data_type import (
     Context,
     Encoded,
@@ -42,7 +45,7 @@ class HeaderCheck:
     def check(self, rows: pa.RecordBatch) -> RowOutcome:
         """Read the header of every file."""
         outcomes = OutcomeCollector("check")
-        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
                     read_header(file, self.options)
@@ -69,7 +72,7 @@ class ImageHeaders:
         """Return the format (in lower case) and the size of the source images."""
         outcomes = OutcomeCollector("check")
         found = []
-        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
                     found.append(read_header(file, self.options))
@@ -155,7 +158,7 @@ class ImageEncoder:
         feature = Feature(
             dtype="string",
             kind="raw" if self.options.is_raw else "image",
-            raw_dtype="uint8" if self.options.normalize == "none" else "float32",
+            raw_dtype=f"uint{self.options.bits}" if self.options.normalize == "none" else "float32",
             raw_shape=(*sides, self.options.channels),
         )
         if fixed or feature.kind == "image":
@@ -166,6 +169,8 @@ class ImageEncoder:
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries that affect pixels or bytes."""
         found = {"pillow": PIL.__version__, **resample.versions()}
+        if self.options.bits == 16:
+            found |= png16.versions()
         for name, feature in _LIBRARIES.items():
             version = pillow_features.version(feature)
             if version is not None:
@@ -176,10 +181,12 @@ class ImageEncoder:
         """Encode the files that rows name, in order; unreadable images are rejected."""
         outcomes = OutcomeCollector("encode")
         images: list[EncodedImage] = []
+        hashes = ContentHashes()
+        reduced = Reduced()
         objects = None if self.objects is None else PlacedObjects(rows, self.objects)
         copies = rows.column(batch.COPY).to_pylist()
         splits = rows.column(batch.SPLIT).to_pylist()
-        for row, (key, path, size, mtime) in enumerate(_references(rows)):
+        for row, (key, path, size, mtime) in enumerate(references(rows)):
             is_augmented = copies[row] > 0 or (self.augment_all and splits[row] == "train")
             names = self.augment if is_augmented else ()
             generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
@@ -192,7 +199,10 @@ class ImageEncoder:
                 outcomes.leave_out(key, error)
             else:
                 images.append(image)
+                hashes.add(data)
                 outcomes.keep(row)
+                if image.reduced is not None and not copies[row]:
+                    reduced = reduced.plus(Reduced.one(key, image.reduced, self.options.bits))
         outcome = outcomes.result()
         kept = rows.take(pa.array(outcome.kept))
         columns = _image_columns(kept, images)
@@ -204,8 +214,11 @@ class ImageEncoder:
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
             rows=outcome,
+            content=hashes.result(),
+            sizes=(_sides(images, "width"), _sides(images, "height")),
             objects=None if objects is None else objects.counts,
             dropped_objects={} if objects is None else objects.dropped,
+            reduced=reduced,
         )
 
     def _label_columns(self, labels: pa.Array, context: Context) -> dict[str, pa.Array]:
@@ -234,21 +247,22 @@ _LIBRARIES = {
 }
 
 
-def _references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
+def references(rows: pa.RecordBatch) -> Sequence[tuple[str, str, int, int]]:
     """Return (key, path, size in bytes, mtime in nanoseconds) of every row."""
     names = (batch.KEY, batch.PATH, batch.SIZE, batch.MTIME)
     return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 
 
 def _image_columns(kept: pa.RecordBatch, images: Sequence[EncodedImage]) -> dict[str, pa.Array]:
-    def integers(name: str) -> pa.Array:
-        return pa.array(np.array([getattr(image, name) for image in images], np.int64))
-
     return {
         "image/encoded": binary_array([image.data for image in images]),
         "image/filename": kept.column(batch.KEY),
         "image/format": binary_array([image.format.encode() for image in images]),
-        "image/height": integers("height"),
-        "image/width": integers("width"),
-        "image/channels": integers("channels"),
+        "image/height": pa.array(_sides(images, "height")),
+        "image/width": pa.array(_sides(images, "width")),
+        "image/channels": pa.array(_sides(images, "channels")),
     }
+
+
+def _sides(images: Sequence[EncodedImage], name: str) -> npt.NDArray[np.int64]:
+    return np.array([getattr(image, name) for image in images], np.int64)

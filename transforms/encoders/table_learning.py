@@ -1,4 +1,4 @@
-"""Statistics of a table's columns over split train, which transforms need.
+"""Statistics of a table's columns over split train, as transforms need them.
 
 All statistics are counts, so the result does not depend on how rows are divided into parts: sums of
 values and of squares as integers (`statistics.moments`), histograms of values by their first bits,
@@ -97,15 +97,13 @@ class TableAnalysis:
 
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count rows: `item` is the column, the statistic and its subject; `count` is int64."""
-        parts = [_batch([], [])]
-        for transform in self._transforms:
-            column = flat(rows[transform.column])
+        columns = [(one, flat(rows[one.column])) for one in self._transforms]
+        found = list(count_numbers(c for c in columns if c[0].last not in LEARNED_VALUES))
+        items = [_SEPARATOR.join(item) for item, _ in found]
+        parts = [_batch(items, [count for _, count in found])]
+        for transform, column in columns:
             if transform.last in LEARNED_VALUES:
                 parts.append(_count_values(transform, column))
-            else:
-                found = list(count_numbers(transform, column))
-                items = [_SEPARATOR.join((transform.column, *item)) for item, _ in found]
-                parts.append(_batch(items, [count for _, count in found]))
         return batch.concat(parts)
 
     def select(self, counts: pa.RecordBatch) -> pa.RecordBatch:

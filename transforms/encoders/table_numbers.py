@@ -1,4 +1,4 @@
-"""Statistics of numeric columns over split train: what is counted, asked and concluded.
+"""Statistics of numeric columns over split train: counts, questions for ranks, and results.
 
 Counts of a column are {statistic: count}, for example of values with the same first bits.
 """
@@ -31,7 +31,7 @@ from recordmill.transforms.model.user_columns import flat
 from recordmill.transforms.statistics.bit_histogram import FirstBits
 from recordmill.transforms.statistics.exact_ranks import add_up, values_of_keys
 from recordmill.transforms.statistics.moments import Moments, digits, from_digits
-from recordmill.transforms.statistics.ranges import Ints
+from recordmill.transforms.statistics.ranges import Ints, edges_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,8 +59,11 @@ def compute(transform: ColumnTransform, values: Floats) -> Floats:
 
 def numbers_of(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return the values of a column, float64[n], and the mask of missing ones, bool[n]."""
-    values = column.cast(pa.float64(), safe=False).fill_null(0.0)  # rounds large integers
-    return np.asarray(values), np.asarray(column.is_null())
+    if column.type != pa.float64():
+        column = column.cast(pa.float64(), safe=False)  # rounds large integers
+    if not column.null_count:  # calls of Arrow take longer than the values of a short column
+        return column.to_numpy(), np.zeros(len(column), np.bool_)
+    return np.asarray(column.fill_null(0.0)), np.asarray(column.is_null())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,22 +110,30 @@ def has_buckets(transform: ColumnTransform) -> bool:
 
 
 def count_numbers(
-    transform: ColumnTransform, column: pa.Array
+    several: Iterable[tuple[ColumnTransform, pa.Array]],
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    values, missing = numbers_of(column)
-    yield (_MISSING,), int(missing.sum())
-    values = values[~missing]
-    if transform.impute in (MEAN, MEDIAN):
-        yield from _count_floats(_RAW, values, quantiles=has_median(transform))
-    if transform.last is not None:
-        computed = compute(transform, values)
-        yield from _count_floats(_COMPUTED, computed, quantiles=has_buckets(transform))
+    """Yield the counts of numeric columns: (column, statistic and its subject), count."""
+    counted: list[tuple[str, str, bool, Floats]] = []
+    for transform, column in several:
+        values, missing = numbers_of(column)
+        yield (transform.column, _MISSING), int(missing.sum())
+        values = values[~missing]
+        if transform.impute in (MEAN, MEDIAN):
+            counted.append((transform.column, _RAW, has_median(transform), values))
+        if transform.last is not None:
+            computed = compute(transform, values)
+            counted.append((transform.column, _COMPUTED, has_buckets(transform), computed))
+    edges = edges_of([len(values) for *_, values in counted])
+    joined = np.concatenate([np.zeros(0), *(values for *_, values in counted)])
+    moments = Moments.of_ranges(joined, edges)
+    for (name, which, quantiles, values), sums in zip(counted, moments, strict=True):
+        for item, count in _count_floats(which, values, sums, quantiles=quantiles):
+            yield (name, *item), count
 
 
 def _count_floats(
-    which: str, values: Floats, *, quantiles: bool
+    which: str, values: Floats, moments: Moments, *, quantiles: bool
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    moments = Moments.of(values)
     yield (which, _COUNT), moments.count
     for what, number in ((_TOTAL, moments.total), (_SQUARES, moments.squares)):
         for place, digit in digits(number):
@@ -236,7 +247,7 @@ def collect(
         if is_computed:
             values = compute(transforms[column], values)
         index, keys, counts = in_bins(values, [questions[place] for place in places])
-        parts.append(_values(np.array(places)[index], keys, counts))
+        parts.append(counted_keys(np.array(places)[index], keys, counts))
     return batch.concat(parts)
 
 
@@ -247,7 +258,7 @@ def merge(collected: pa.RecordBatch) -> pa.RecordBatch:
     for place in np.unique(questions).tolist():
         some = collected.filter(pa.array(questions == place))
         keys, counts = add_up(np.asarray(some[_KEY]), np.asarray(some[_COUNT]))
-        parts.append(_values(np.full(len(keys), place), keys, counts))
+        parts.append(counted_keys(np.full(len(keys), place), keys, counts))
     return batch.concat(parts)
 
 
@@ -256,18 +267,21 @@ def answers(
 ) -> Iterator[tuple[str, ...]]:
     """Yield a statistic for each value that a question asks for."""
 
-    def read_keys() -> Iterator[tuple[Ints, Ints]]:
-        for some in read():
-            yield np.asarray(some[_KEY]), np.asarray(some[_COUNT])
-
     which = _COMPUTED if question.parts else _RAW
-    for key in find(question, read_keys).tolist():
+    for key in find(question, functools.partial(read_counted, read)).tolist():
         yield which, _RANKED, str(key)
 
 
-def _values(questions: Ints, keys: Ints, counts: Ints) -> pa.RecordBatch:
+def read_counted(read: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (keys, counts) of batches of `counted_keys`, int64[m] each."""
+    for some in read():
+        yield np.asarray(some[_KEY]), np.asarray(some[_COUNT])
+
+
+def counted_keys(questions: Ints, keys: Ints, counts: Ints) -> pa.RecordBatch:
+    """Return a batch with the columns `question`, `key` and `count`, int64 each."""
     columns = [pa.array(array, pa.int64()) for array in (questions, keys, counts)]
     return pa.RecordBatch.from_arrays(columns, names=[QUESTION, _KEY, _COUNT])
 
 
-_NO_VALUES = _values(*[np.zeros(0, np.int64)] * 3)
+_NO_VALUES = counted_keys(*[np.zeros(0, np.int64)] * 3)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+import functools
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
@@ -46,7 +48,7 @@ class ColumnTransform:
     log: apply ln(1 + x).
     last: final step; None keeps the values.
     size: number of buckets, or of ids for unknown values (`vocabulary`).
-    parts: parts of a date, for `date-parts`. time_zone: name of the zone whose clock they are of.
+    parts: parts of a date, for `date-parts`. time_zone: name of the time zone for these parts.
     """
 
     column: str
@@ -126,51 +128,11 @@ class TableOptions:
                 raise ConfigError("--time-zone: requires --date-parts")
         self.column_transforms()
 
-    def column_transforms(self) -> dict[str, ColumnTransform]:
+    def column_transforms(self) -> Mapping[str, ColumnTransform]:
         """Return {column: transform}; other columns keep their values."""
-        made: dict[str, ColumnTransform] = {}
+        return _column_transforms(self)
 
-        def change(column: str, **what: Any) -> None:
-            transform = made.get(column, ColumnTransform(column=column))
-            made[column] = dataclasses.replace(transform, **what)
-
-        lasts: dict[str, Last] = {}
-        for last, columns in self._lasts():
-            for column in columns:
-                if column in lasts:
-                    raise ConfigError(
-                        f"--{last} {column}: conflicts with --{lasts[column]} {column}; use only "
-                        "one of them"
-                    )
-                lasts[column] = last
-                change(column, last=last)
-        for column, size in (*self.bucketize, *self.hash):
-            change(column, size=size)
-        for column in self.vocabulary:
-            change(column, size=self.oov_buckets)
-        for column, parts in self.date_parts:
-            change(column, parts=parts, time_zone=self.time_zone)
-        for column in self.indicator:
-            change(column, indicator=True)
-        for column, value in _once("--impute", self.impute):
-            change(column, impute=value)
-        for column, bounds in _once("--clip", [(c, (a, b)) for c, a, b in self.clip]):
-            change(column, clip=bounds)
-        for column in self.log:
-            change(column, log=True)
-        for column, transform in made.items():
-            if (
-                transform.is_numeric
-                and transform.last is not None
-                and transform.last not in NUMERIC
-            ):
-                raise ConfigError(
-                    f"--{transform.last} {column}: uses values as they are, and cannot follow "
-                    "--clip, --log or --impute mean or median, which change them"
-                )
-        return made
-
-    def _lasts(self) -> Iterable[tuple[Last, Collection[str]]]:
+    def lasts(self) -> Iterable[tuple[Last, Collection[str]]]:
         yield "zscore", self.zscore
         yield "minmax", self.minmax
         yield "bucketize", [column for column, _ in self.bucketize]
@@ -178,6 +140,52 @@ class TableOptions:
         yield "vocabulary", self.vocabulary
         yield "hash", [column for column, _ in self.hash]
         yield "date-parts", [column for column, _ in self.date_parts]
+
+
+@functools.lru_cache(maxsize=8)  # every chunk of rows needs them
+def _column_transforms(options: TableOptions) -> Mapping[str, ColumnTransform]:
+    """Return {column: transform}.
+
+    Raises:
+        ConfigError: the options contradict each other.
+    """
+    made: dict[str, ColumnTransform] = {}
+
+    def change(column: str, **what: Any) -> None:
+        transform = made.get(column, ColumnTransform(column=column))
+        made[column] = dataclasses.replace(transform, **what)
+
+    lasts: dict[str, Last] = {}
+    for last, columns in options.lasts():
+        for column in columns:
+            if column in lasts:
+                raise ConfigError(
+                    f"--{last} {column}: conflicts with --{lasts[column]} {column}; use only "
+                    "one of them"
+                )
+            lasts[column] = last
+            change(column, last=last)
+    for column, size in (*options.bucketize, *options.hash):
+        change(column, size=size)
+    for column in options.vocabulary:
+        change(column, size=options.oov_buckets)
+    for column, parts in options.date_parts:
+        change(column, parts=parts, time_zone=options.time_zone)
+    for column in options.indicator:
+        change(column, indicator=True)
+    for column, value in _once("--impute", options.impute):
+        change(column, impute=value)
+    for column, bounds in _once("--clip", [(c, (a, b)) for c, a, b in options.clip]):
+        change(column, clip=bounds)
+    for column in options.log:
+        change(column, log=True)
+    for column, transform in made.items():
+        if transform.is_numeric and transform.last is not None and transform.last not in NUMERIC:
+            raise ConfigError(
+                f"--{transform.last} {column}: uses values as they are, and cannot follow "
+                "--clip, --log or --impute mean or median, which change them"
+            )
+    return MappingProxyType(made)
 
 
 def _once(option: str, given: Iterable[tuple[str, object]]) -> Iterable[tuple[str, object]]:

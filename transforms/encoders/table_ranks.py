@@ -1,7 +1,7 @@
 """Medians and boundaries of buckets of a table's columns, exact by rank.
 
-A histogram by the first bits of values (`bit_histogram`) shows in which of its bins each of them
-lies, and how many values lie below. The values of these bins alone are then searched.
+A histogram by the first bits of values (`bit_histogram`) gives the bin of each median and boundary,
+and the number of values below the bin. Then only the values of these bins are searched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNK = 1 << 20  # boundaries that are chosen at a time
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankQuestion:
-    """A question for the values of one bin of a histogram.
+    """A request for the median, or for boundaries of buckets, in one bin of a histogram.
 
     low, high: keys of the bin, from low to high - 1. below: number of values below the bin.
     total: number of all values. Both count imputed values.
@@ -156,10 +156,10 @@ def _with(read: Read, key: int, number: int) -> Read:
 
 
 def _nearest(ranked: Ranked, wanted: Ints, question: RankQuestion) -> Ints:
-    """Return the boundaries with the number of values below them nearest to `wanted` / parts.
+    """Return the boundaries whose number of values below is nearest to `wanted` / parts.
 
     A boundary is the value at that rank, or the next greater one. It is never the least of all
-    values, because no bucket is empty.
+    values, because then the first bucket would be empty.
     """
     before = question.below + ranked.below
     less = np.abs(before * question.parts - wanted)

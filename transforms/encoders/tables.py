@@ -371,7 +371,7 @@ def _transform_numbers(
     if fill is not None:
         values = np.where(missing, fill, values)
     values = compute(transform, values)
-    mask = missing if fill is None else None
+    mask = missing if fill is None and missing.any() else None
     match transform.last:
         case "zscore":
             values = (values - learned.mean) / (learned.deviation or 1.0)

@@ -16,7 +16,7 @@ from recordmill.errors import ConfigError, did_you_mean
 _MICROSECONDS = pa.timestamp("us")
 _MINUTE = 60 * 10**6
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-# A day within the years 1 and 9999, because datetime knows no others.
+# A day inside the years 1 to 9999, the range of datetime.
 _LEAST = -719_161 * 1440
 _MOST = 2_932_895 * 1440
 
@@ -42,9 +42,9 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
 
 
 def local_times(column: pa.Array, zone: zoneinfo.ZoneInfo) -> pa.Array:
-    """Return the clock times in a zone of timestamps, timestamp("us"); those without zone are UTC.
+    """Return timestamps as clock times in a zone, timestamp("us"); those without a zone are UTC.
 
-    The clock is that of the minute in which a time lies.
+    All times of one minute have the same offset from UTC.
     """
     utc = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
     times = np.asarray(utc.fill_null(0))

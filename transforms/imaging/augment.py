@@ -15,14 +15,16 @@ from PIL import Image, ImageEnhance
 from recordmill.errors import ConfigError
 from recordmill.image_constants import MAX_DEGREES, MAX_LEVEL_CHANGE, MIN_CROP_AREA
 from recordmill.transforms.imaging.affine import IDENTITY, Affine
+from recordmill.transforms.imaging.image16 import Image16
 from recordmill.transforms.imaging.resample import resize
 
 # The changed image, and the transform from points of the original to points of it.
-Augmented = tuple[Image.Image, Affine]
-Augmentation = Callable[[Image.Image, np.random.Generator], Augmented]
+AnyImage = Image.Image | Image16
+Augmented = tuple[AnyImage, Affine]
+Augmentation = Callable[[AnyImage, np.random.Generator], Augmented]
 
 
-def crop(image: Image.Image, generator: np.random.Generator) -> Augmented:
+def crop(image: AnyImage, generator: np.random.Generator) -> Augmented:
     """Crop a random part with the aspect ratio of the image, and resize it to the original size."""
     side = math.sqrt(generator.uniform(MIN_CROP_AREA, 1))
     width, height = image.width * side, image.height * side
@@ -30,10 +32,12 @@ def crop(image: Image.Image, generator: np.random.Generator) -> Augmented:
     top = generator.uniform(0, image.height - height)
     box = (left, top, min(left + width, image.width), min(top + height, image.height))
     cut = Affine.shift(-left, -top).then(Affine.scale(1 / side, 1 / side))
+    if isinstance(image, Image16):
+        return image.resize(image.size, box), cut
     return resize(image, image.size, box), cut
 
 
-def flip(image: Image.Image, generator: np.random.Generator) -> Augmented:
+def flip(image: AnyImage, generator: np.random.Generator) -> Augmented:
     """Flip the image horizontally with probability 1/2."""
     if generator.random() < 0.5:
         return image, IDENTITY
@@ -41,7 +45,7 @@ def flip(image: Image.Image, generator: np.random.Generator) -> Augmented:
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT), mirrored
 
 
-def rotate(image: Image.Image, generator: np.random.Generator) -> Augmented:
+def rotate(image: AnyImage, generator: np.random.Generator) -> Augmented:
     """Rotate around the centre by a random angle, and zoom in until no corner is empty."""
     angle = math.radians(generator.uniform(-MAX_DEGREES, MAX_DEGREES))
     width, height = image.size
@@ -55,15 +59,19 @@ def rotate(image: Image.Image, generator: np.random.Generator) -> Augmented:
     return turned, Affine(*across, *down).inverse()
 
 
-def brightness(image: Image.Image, generator: np.random.Generator) -> Augmented:
+def brightness(image: AnyImage, generator: np.random.Generator) -> Augmented:
     """Multiply all levels by a random factor."""
     factor = generator.uniform(1 - MAX_LEVEL_CHANGE, 1 + MAX_LEVEL_CHANGE)
+    if isinstance(image, Image16):
+        return image.brightened(factor), IDENTITY
     return ImageEnhance.Brightness(image).enhance(factor), IDENTITY
 
 
-def contrast(image: Image.Image, generator: np.random.Generator) -> Augmented:
+def contrast(image: AnyImage, generator: np.random.Generator) -> Augmented:
     """Multiply the distance of all levels from the mean by a random factor."""
     factor = generator.uniform(1 - MAX_LEVEL_CHANGE, 1 + MAX_LEVEL_CHANGE)
+    if isinstance(image, Image16):
+        return image.contrasted(factor), IDENTITY
     return ImageEnhance.Contrast(image).enhance(factor), IDENTITY
 
 
@@ -90,7 +98,7 @@ def check_names(names: Iterable[str]) -> None:
             )
 
 
-def augment(image: Image.Image, names: Iterable[str], generator: np.random.Generator) -> Augmented:
+def augment(image: AnyImage, names: Iterable[str], generator: np.random.Generator) -> Augmented:
     """Apply the named augmentations, each once, in the order of `AUGMENTATIONS`."""
     wanted = frozenset(names)
     moved = IDENTITY

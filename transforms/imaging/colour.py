@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import io
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageCms
 
 from recordmill.errors import Reason, RecordError
-from recordmill.transforms.imaging.image_options import ColorMode
+from recordmill.transforms.imaging.image_options import ColorMode, IntensityWindow
 
 PILLOW_MODES: dict[ColorMode, str] = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
 
@@ -35,19 +37,19 @@ _SAME = 2  # levels: the greatest difference between common profiles of sRGB
 _FULL_SCALE = (1 << 16) - 1
 
 
-def to_resampling_mode(
-    image: Image.Image, window: tuple[float, float] | None = None
-) -> Image.Image:
+def to_resampling_mode(image: Image.Image, window: IntensityWindow | None = None) -> Image.Image:
     """Return the loaded image in mode L, LA, RGB, RGBA or CMYK.
 
-    window: intensities of gray images that become black and white; None takes the full range.
+    window: (low, high), the intensities of gray images that become black (low) and white (high);
+        `image` takes the lowest and the highest of the image, and None the full range of the type.
 
     Raises:
         RecordError: UNSUPPORTED, the pixels have no 8-bit equivalent.
     """
     mode = image.mode
-    if window is not None and (mode in ("L", "I", "F") or mode.startswith("I;16")):
-        return _windowed(image, *window)
+    if window is not None and is_gray(mode):
+        levels = np.rint(windowed_levels(image, window) * 255)
+        return Image.fromarray(levels.astype(np.uint8))
     has_transparency = "transparency" in image.info
     if mode in _PLAIN:
         return image.convert({"L": "LA", "RGB": "RGBA"}[mode]) if has_transparency else image
@@ -61,9 +63,13 @@ def to_resampling_mode(
         return _lab_to_srgb().apply(image)
     if mode == "I" or mode.startswith("I;16"):
         return _from_16_bits(image)
-    kind = "floating point" if mode == "F" else mode
-    hint = "; --intensity-window LOW:HIGH maps a range to 8 bits" if mode == "F" else ""
-    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {kind} have no 8-bit equivalent{hint}")
+    if mode == "F":
+        raise RecordError(
+            Reason.UNSUPPORTED,
+            "the pixels are floating point, which has no range of its own; --intensity-window"
+            " LOW:HIGH maps a range to black and white",
+        )
+    raise RecordError(Reason.UNSUPPORTED, f"pixels of type {mode} have no 8-bit equivalent")
 
 
 def to_mode(
@@ -138,15 +144,35 @@ def _lab_to_srgb() -> ImageCms.ImageCmsTransform:
     return ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
 
 
-def _windowed(image: Image.Image, low: float, high: float) -> Image.Image:
-    """Map the intensities of a gray image from low to high to 0 to 255, linearly; NaN is black."""
-    values = np.nan_to_num(np.asarray(image, np.float64), nan=low)
+def is_gray(mode: str) -> bool:
+    """Return whether a mode of Pillow has one channel of intensities, and no alpha."""
+    return mode in ("L", "I", "F") or mode.startswith("I;16")
+
+
+def windowed_levels(image: Image.Image, window: IntensityWindow) -> npt.NDArray[np.float64]:
+    """Map the intensities of a gray image inside a window to 0 to 1, linearly; NaN is black.
+
+    An image of one intensity is black if the window is its own range.
+    """
+    with np.errstate(invalid="ignore"):  # of signalling NaN
+        values = np.asarray(image, np.float64)
+    if window == "image":
+        finite = values[np.isfinite(values)]
+        low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+        high = high if high > low else low + 1
+    else:
+        low, high = window
+    values = np.nan_to_num(values, nan=low)
     levels = np.clip((values - low) / (high - low), 0, 1)
-    return Image.fromarray(np.rint(levels * 255).astype(np.uint8))
+    return 1 - levels if _has_white_zero(image) else levels
 
 
-def _from_16_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit gray to 8 bits; Pillow would clip it."""
+def gray_levels(image: Image.Image) -> tuple[npt.NDArray[Any], int]:
+    """Return the integers of a gray image of up to 16 bits, 0 for black, and the one that is white.
+
+    Raises:
+        RecordError: UNSUPPORTED, they are not from 0 to 65535.
+    """
     values = np.asarray(image)
     low, high = values.min(), values.max()
     tags = getattr(image, "tag_v2", {})
@@ -155,8 +181,20 @@ def _from_16_bits(image: Image.Image) -> Image.Image:
         raise RecordError(
             Reason.UNSUPPORTED,
             f"integer pixels from {low} to {high}: expected 0 to {_FULL_SCALE};"
-            " --intensity-window LOW:HIGH maps a range to 8 bits",
+            " --intensity-window LOW:HIGH maps a range to black and white",
         )
+    return full - values if _has_white_zero(image) else values, full
+
+
+def _has_white_zero(image: Image.Image) -> bool:
+    """Return whether 0 is white in a TIFF; Pillow inverts such pixels only if they have 8 bits."""
+    tags = getattr(image, "tag_v2", {})
+    return image.mode != "L" and tags.get(262) == 0  # TIFF's PhotometricInterpretation
+
+
+def _from_16_bits(image: Image.Image) -> Image.Image:
+    """Scale 16-bit gray to 8 bits; Pillow would clip it."""
+    values, full = gray_levels(image)
     gray = Image.fromarray(((values.astype(np.uint32) * 255 + full // 2) // full).astype(np.uint8))
     key = image.info.get("transparency")
     if key is None:

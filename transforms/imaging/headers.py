@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import struct
 import warnings
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from recordmill.errors import Filtered, Reason, RecordError
 from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.tiff_pixels import is_unknown_type, tiff_pixels
 
 # Pillow warns of bad metadata and of many pixels; both are handled here. The filter is set once and
 # for its modules only, because `warnings.catch_warnings` is not thread-safe.
@@ -51,6 +53,8 @@ DECODE_ERRORS = (
 )
 
 _HEAD = 18  # bytes: the whole header of a TGA, the only format without a signature
+_TEXT_HEAD = 1024  # bytes; an SVG may begin with an XML declaration and comments
+_SVG = re.compile(rb"(\xef\xbb\xbf)?\s*<(svg|!DOCTYPE svg|(\?xml|!).*<svg)\b", re.DOTALL)
 _ORIENTATION = 0x0112  # EXIF's tag; 1 is upright
 # Keys of `info` that may hold an orientation. Parsing them takes longer than the rest of a header.
 _ORIENTED_BY = ("exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp")
@@ -128,6 +132,11 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
     if not head:
         raise RecordError(Reason.EMPTY, "the file is empty")
     name = _sniff(head)
+    if name is None and _SVG.match(head + file.read(_TEXT_HEAD)):
+        raise RecordError(
+            Reason.NOT_AN_IMAGE,
+            "an SVG, which is no raster image: convert it to pixels, for example to PNG",
+        )
     if name is None:
         known = ", ".join(_OPENERS)
         raise RecordError(
@@ -142,6 +151,8 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
     except RecordError:
         raise  # it is a ValueError, and so among DECODE_ERRORS
     except DECODE_ERRORS as error:
+        if name == "TIFF" and is_unknown_type(error) and (pixels := tiff_pixels(file)):
+            raise RecordError(Reason.UNSUPPORTED, f"a TIFF of {pixels}") from error
         raise decode_error(name, error, options, opened=False) from error
     _check_size(image.size, options)
     if min(image.size) < options.min_size:

@@ -10,6 +10,8 @@ from recordmill.errors import ConfigError
 ResizeMode = Literal["crop", "pad", "stretch", "fit", "none"]
 ColorMode = Literal["rgb", "gray", "rgba"]
 ImageFormat = Literal["jpeg", "png", "raw"]
+Depth = Literal["auto", "8", "16"]
+IntensityWindow = tuple[float, float] | Literal["image"]
 Normalize = Literal["none", "unit", "signed", "imagenet"]
 
 JPEG_SIDE = 65_500  # the greatest width and height that libjpeg writes
@@ -26,14 +28,17 @@ class ImageOptions:
         `size`, never enlarges, and does not pad. Requires `size`.
     mode: channels: rgb, gray or rgba. Unless rgba, transparent pixels show `background`.
     background: (red, green, blue), 0 to 255, sRGB.
-    image_format: jpeg, png, or raw: the pixels, uint8[height, width, channels] in C order.
+    image_format: jpeg, png, or raw: the pixels, uint8[height, width, channels] in C order, or
+        uint16 with a depth of 16.
+    depth: bits per channel of png and raw: 8 or 16; auto is 8.
     quality: of JPEG, 1 to 95 (above 95 files grow without a gain, according to Pillow).
     normalize: raw pixels as little-endian float32: `unit` in [0, 1]; `signed` in [-1, 1];
         `imagenet` minus the mean and divided by the deviation of ImageNet's channels. `none` keeps
-        uint8.
+        integers.
     max_pixels: images with more pixels are rejected, judged by the header before decoding.
-    intensity_window: (low, high), the intensities of gray images that become black and white; None
-        takes the full range of their type.
+    intensity_window: (low, high), the intensities of gray images that become black (low) and white
+        (high); `image` takes the lowest and the highest of each image, and None the range of their
+        type.
     min_size: images whose shortest side is less (in pixels) are left out.
 
     Raises:
@@ -45,21 +50,25 @@ class ImageOptions:
     mode: ColorMode = "rgb"
     background: tuple[int, int, int] = (255, 255, 255)
     image_format: ImageFormat = "jpeg"
+    depth: Depth = "auto"
     quality: int = 90
     normalize: Normalize = "none"
     max_pixels: int = _MAX_PIXELS
     min_size: int = 0
-    intensity_window: tuple[float, float] | None = None
+    intensity_window: IntensityWindow | None = None
 
     def __post_init__(self) -> None:
         _expect_one_of("--resize-mode", self.resize_mode, ResizeMode)
         _expect_one_of("--mode", self.mode, ColorMode)
         _expect_one_of("--image-format", self.image_format, ImageFormat)
+        _expect_one_of("--depth", self.depth, Depth)
         _expect_one_of("--normalize", self.normalize, Normalize)
         _expect_between("--quality", self.quality, 1, 95)
         _expect_between("--max-pixels", self.max_pixels, 1, 2**31 - 1)
         _expect_between("--min-size", self.min_size, 0, 2**31 - 1)
-        if self.intensity_window is not None:
+        if isinstance(self.intensity_window, str):
+            _expect_one_of("--intensity-window", self.intensity_window, Literal["image"])
+        elif self.intensity_window is not None:
             low, high = self.intensity_window
             if not low < high:
                 raise ConfigError(
@@ -77,6 +86,11 @@ class ImageOptions:
                 "--mode rgba: JPEG has no alpha channel; use --image-format png or raw, or --mode "
                 "rgb"
             )
+        if self.bits == 16 and self.image_format not in ("png", "raw"):
+            raise ConfigError(
+                f"--depth 16: --image-format {self.image_format} has 8 bits per channel; use"
+                " --image-format png or raw, or --depth 8"
+            )
         if self.normalize != "none" and self.image_format != "raw":
             raise ConfigError(
                 f"--normalize {self.normalize}: only --image-format raw can hold floats, got "
@@ -86,6 +100,11 @@ class ImageOptions:
             raise ConfigError(
                 f"--normalize imagenet: requires --mode rgb, got {self.mode}; use unit or signed"
             )
+
+    @property
+    def bits(self) -> int:
+        """Bits per channel of the written image: 8 or 16."""
+        return 16 if self.depth == "16" else 8
 
     @property
     def is_raw(self) -> bool:

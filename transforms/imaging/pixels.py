@@ -24,10 +24,18 @@ from PIL.PngImagePlugin import PngImageFile
 from recordmill.errors import Reason, RecordError
 from recordmill.image_constants import IMAGENET_MEAN, IMAGENET_STD
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, exif_transform
-from recordmill.transforms.imaging.augment import augment
+from recordmill.transforms.imaging.augment import AnyImage, augment
+from recordmill.transforms.imaging.bit_depth import (
+    PNG_BIT_DEPTH,
+    correct_raw_modes,
+    highest_level,
+    stored_bits,
+    to_16_bits,
+)
 from recordmill.transforms.imaging.colour import (
     PILLOW_MODES,
     background_image,
+    is_gray,
     srgb_transform,
     to_mode,
     to_resampling_mode,
@@ -42,7 +50,9 @@ from recordmill.transforms.imaging.headers import (
     orientation,
     read_header,
 )
+from recordmill.transforms.imaging.image16 import TOP, Image16
 from recordmill.transforms.imaging.image_options import JPEG_SIDE, ImageOptions
+from recordmill.transforms.imaging.png16 import encode_png
 from recordmill.transforms.imaging.resample import resize
 
 __all__ = ["EncodedImage", "Header", "ImageOptions", "decode", "encode", "process", "read_header"]
@@ -65,9 +75,10 @@ UPRIGHT = {
 _MEAN = np.array(IMAGENET_MEAN, np.float32)
 _STD = np.array(IMAGENET_STD, np.float32)
 
+_GRAY_AND_ALPHA = 4  # PNG's colour type
+_MODES = {8: PILLOW_MODES, 16: {**PILLOW_MODES, "gray": "I;16"}}  # by bits per channel
 # Last bytes of a complete file: EOI of JPEG, IEND chunk of PNG.
 _ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND\xae\x42\x60\x82"}
-_PNG_BIT_DEPTH = 24  # offset of the bits per channel in a PNG
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +89,8 @@ class EncodedImage:
     format: jpeg, png or raw.
     height, width: in pixels.
     source: (width, height) of the upright image before resizing.
+    reduced: if the file has more bits per channel than were read, the highest level in it, scaled
+        to 0 to 65535; else None. None with depth 8, which asks for it.
     to_upright: transform from the image as stored to the upright one.
     to_resized: transform from the upright image to the resized one.
     to_augmented: transform of the augmentations, from the resized image to this one.
@@ -89,6 +102,7 @@ class EncodedImage:
     width: int
     channels: int
     source: Size
+    reduced: int | None = None
     to_upright: Affine = IDENTITY
     to_resized: Affine = IDENTITY
     to_augmented: Affine = IDENTITY
@@ -112,7 +126,7 @@ def process(
     if not augmentations and _complies(image, data, options):
         _load(image, options)
         return _encoded_image(data, _Finished(image, image.size), options)
-    result = _finish(image, options)
+    result = _finish(image, data, options)
     if augmentations:
         if generator is None:
             raise ValueError(f"augmentations {augmentations} need a generator, got None")
@@ -121,25 +135,30 @@ def process(
     return _encoded_image(encode(result.image, options), result, options)
 
 
-def decode(data: bytes, options: ImageOptions) -> Image.Image:
+def decode(data: bytes, options: ImageOptions) -> AnyImage:
     """Return the image upright, converted and resized, without metadata.
 
-    An animation yields its first frame.
+    An animation yields its first frame. With a depth of 16 the result is an `Image16`, except of
+    files with 8 bits.
 
     Raises:
         RecordError, Filtered: as `process`.
     """
-    return _finish(_open(data, options), options).image
+    return _finish(_open(data, options), data, options).image
 
 
-def encode(image: Image.Image, options: ImageOptions) -> bytes:
+def encode(image: AnyImage, options: ImageOptions) -> bytes:
     """Encode a decoded image.
 
     Raises:
         RecordError: UNSUPPORTED, a side is too long for JPEG.
     """
+    if options.bits == 16 and isinstance(image, Image.Image):
+        image = Image16.of_8_bits(image)
     if options.is_raw:
         return _raw(image, options)
+    if isinstance(image, Image16):
+        return encode_png(image.pixels)
     out = io.BytesIO()
     if options.image_format == "png":
         image.save(out, "PNG")
@@ -163,25 +182,32 @@ def check_sides(size: Size) -> None:
         )
 
 
-def _raw(image: Image.Image, options: ImageOptions) -> bytes:
-    if options.normalize == "none":
+def _raw(image: AnyImage, options: ImageOptions) -> bytes:
+    if isinstance(image, Image16):
+        levels, top = image.pixels, TOP
+        if options.normalize == "none":
+            return levels.astype("<u2", copy=False).tobytes()
+        pixels = levels.astype(np.float32)
+    elif options.normalize == "none":
         return image.tobytes()
-    pixels = np.asarray(image, np.float32)
+    else:
+        pixels, top = np.asarray(image, np.float32), 255
     match options.normalize:
         case "unit":
-            pixels = pixels / np.float32(255)
+            pixels = pixels / np.float32(top)
         case "signed":
-            pixels = pixels / np.float32(127.5) - np.float32(1)
+            pixels = pixels / np.float32(top / 2) - np.float32(1)
         case _:
-            pixels = (pixels / np.float32(255) - _MEAN) / _STD
+            pixels = (pixels / np.float32(top) - _MEAN) / _STD
     return pixels.astype("<f4", copy=False).tobytes()
 
 
 class _Finished(NamedTuple):
     """Image ready for encoding, with the attributes of `EncodedImage`."""
 
-    image: Image.Image
+    image: AnyImage
     source: Size
+    reduced: int | None = None
     to_upright: Affine = IDENTITY
     to_resized: Affine = IDENTITY
     to_augmented: Affine = IDENTITY
@@ -195,6 +221,7 @@ def _encoded_image(data: bytes, made: _Finished, options: ImageOptions) -> Encod
         width=made.image.width,
         channels=options.channels,
         source=made.source,
+        reduced=made.reduced,
         to_upright=made.to_upright,
         to_resized=made.to_resized,
         to_augmented=made.to_augmented,
@@ -206,27 +233,31 @@ def _complies(image: ImageFile, data: bytes, options: ImageOptions) -> bool:
     if options.image_format == "jpeg":
         right_format = isinstance(image, JpegImageFile)
     elif options.image_format == "png":
-        right_format = isinstance(image, PngImageFile) and _is_plain(image, data)
+        right_format = isinstance(image, PngImageFile) and _is_plain(image, data, options)
     else:
         return False
     profile = image.info.get("icc_profile")
     return (
         right_format
-        and (options.intensity_window is None or image.mode != "L")
+        and (options.intensity_window is None or not is_gray(image.mode))
         and orientation(image) == 1
-        and image.mode == PILLOW_MODES[options.mode]
+        and image.mode == _MODES[options.bits][options.mode]
         and plan_resize(image.size, options) == _unchanged(image.size)
         and data.endswith(_ENDS[options.image_format])
-        and not (profile and srgb_transform(profile, image.mode.removesuffix("A")))
+        and not (profile and srgb_transform(profile, PILLOW_MODES[options.mode].removesuffix("A")))
     )
 
 
-def _is_plain(image: PngImageFile, data: bytes) -> bool:
-    """Return whether a PNG is a single 8-bit image, without a transparent colour, and intact.
+def _is_plain(image: PngImageFile, data: bytes, options: ImageOptions) -> bool:
+    """Return whether a PNG is a single image, without a transparent colour, and intact.
+
+    Its bits per channel are those that the options ask for, and it has no gray with alpha.
 
     Its checksums are verified, because stricter readers than Pillow do so.
     """
-    if image.is_animated or "transparency" in image.info or data[_PNG_BIT_DEPTH] != 8:
+    if image.is_animated or "transparency" in image.info:
+        return False
+    if data[PNG_BIT_DEPTH] != options.bits or data[PNG_BIT_DEPTH + 1] == _GRAY_AND_ALPHA:
         return False
     try:
         PngImageFile(io.BytesIO(data)).verify()
@@ -247,7 +278,7 @@ def _open(data: bytes, options: ImageOptions) -> ImageFile:
     return image
 
 
-def _finish(image: ImageFile, options: ImageOptions) -> _Finished:
+def _finish(image: ImageFile, data: bytes, options: ImageOptions) -> _Finished:
     turn = orientation(image)
     swaps_sides = turn >= 5
     stored = image.size
@@ -258,14 +289,34 @@ def _finish(image: ImageFile, options: ImageOptions) -> _Finished:
     full = _draft(image, plan, options)
     _load(image, options)
     window = options.intensity_window
-    result = _resize(to_resampling_mode(image, window), plan, stored=stored, full=full)
+    fine = to_16_bits(image, data, window) if options.bits == 16 else None
+    found = to_resampling_mode(image, window) if fine is None else fine
+    reduced = _reduced(image, data, options) if fine is None else None
+    result = _resize(found, plan, stored=stored, full=full)
     if turn != 1:
         result = result.transpose(UPRIGHT[turn])
-    result = to_mode(result, mode=options.mode, background=options.background, profile=profile)
+    if isinstance(result, Image16):
+        result = result.to_mode(options.mode, options.background)
+    else:
+        result = to_mode(result, mode=options.mode, background=options.background, profile=profile)
+        result.info = {}  # Pillow would write comments and profiles
     if upright_plan.canvas != upright_plan.inner:
         result = _pad(result, upright_plan, options)
-    result.info = {}  # Pillow would write comments and profiles
-    return _Finished(result, source, exif_transform(turn, stored), upright_plan.transform(source))
+    return _Finished(
+        result,
+        source,
+        reduced,
+        exif_transform(turn, stored),
+        upright_plan.transform(source),
+    )
+
+
+def _reduced(image: ImageFile, data: bytes, options: ImageOptions) -> int | None:
+    """Return the highest level of a loaded image of which Pillow reads 8 bits of more."""
+    is_windowed = options.intensity_window is not None and is_gray(image.mode)
+    if options.depth == "8" or is_windowed or stored_bits(image, data) <= 8:
+        return None
+    return highest_level(image)
 
 
 def _draft(image: ImageFile, plan: ResizePlan, options: ImageOptions) -> tuple[float, float]:
@@ -291,14 +342,15 @@ def _load(image: ImageFile, options: ImageOptions) -> None:
         # A gray frame of a GIF keeps the palette of the other frames, and Pillow 12 applies it.
         image.palette = None
     try:
+        correct_raw_modes(image)
         image.load()
     except DECODE_ERRORS as error:
         raise decode_error(format_name(image), error, options) from error
 
 
 def _resize(
-    image: Image.Image, plan: ResizePlan, *, stored: Size, full: tuple[float, float]
-) -> Image.Image:
+    image: AnyImage, plan: ResizePlan, *, stored: Size, full: tuple[float, float]
+) -> AnyImage:
     """Crop the window and scale it in one step.
 
     full: (width, height) that the stored image takes in the decoded one; not an integer if the last
@@ -310,10 +362,15 @@ def _resize(
         return image
     left, top = (full[0] - width) / 2, (full[1] - height) / 2
     box = (left, top, min(left + width, image.width), min(top + height, image.height))
+    if isinstance(image, Image16):
+        return image.resize(plan.inner, box)
     return resize(image, plan.inner, box)
 
 
-def _pad(image: Image.Image, plan: ResizePlan, options: ImageOptions) -> Image.Image:
+def _pad(image: AnyImage, plan: ResizePlan, options: ImageOptions) -> AnyImage:
+    if isinstance(image, Image16):
+        size, behind = plan.canvas, options.background
+        return image.padded(size, corner=plan.corner, mode=options.mode, behind=behind)
     canvas = background_image(plan.canvas, mode=options.mode, background=options.background)
     canvas.paste(image, plan.corner)
     return canvas

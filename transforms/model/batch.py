@@ -25,8 +25,11 @@ CLASSES = "__classes__"  # list<string>: distinct classes of a record that has s
 STRATUM = "__stratum__"  # string: stratum of a stratified split, where it is not the class
 COPY = "__copy__"  # int32: 0 for the record itself, 1.. for oversampled copies
 HASH = "__hash__"  # uint64: xxh3_64 of the key
-UNIT = "__unit__"  # uint64: the same of a key by content without number; decides the split
-SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content, for messages
+UNIT = "__unit__"  # uint64: hash of a key by content without its number; decides the split
+PLACE = "__place__"  # string: FILE#ROW of a row with a key from a column
+SOURCE = "__source__"  # string: FILE#ROW of a row with a key by content
+CONTENT = "__content__"  # binary(16): hash of the content of a row, whatever its key and label
+NEAR = "__near__"  # uint64 or list of uint32[128]: hash that is similar for similar content
 
 # A reference to a file. Encoder processes open it when a shard is written.
 PATH = "__path__"  # string: path or URI
@@ -35,6 +38,8 @@ SIZE = "__size__"  # int64: bytes
 MTIME = "__mtime__"  # int64: nanoseconds since the epoch
 
 UInt64Array = npt.NDArray[np.uint64]
+
+_HEX = np.array([f"{byte:02x}" for byte in range(256)], "S2").view(np.uint16)
 
 
 def hash_strings(values: pa.Array | pa.ChunkedArray) -> UInt64Array:
@@ -167,6 +172,18 @@ def set_column(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBa
 def constant(text: str, count: int) -> pa.DictionaryArray:
     """Return an array of `count` equal strings, dictionary-encoded in a byte each."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([text]))
+
+
+def hex_of(hashes: pa.Array | UInt64Array) -> pa.Array:
+    """Return hashes as hex: string[n]. hashes: binary(16)[n] without nulls, or uint64[n]."""
+    if isinstance(hashes, np.ndarray):
+        width, data = 8, hashes.astype(">u8").view(np.uint8)
+    else:
+        width = hashes.type.byte_width
+        buffer = hashes.buffers()[1] or b""
+        data = np.frombuffer(buffer, np.uint8, width * len(hashes), width * hashes.offset)
+    offsets = np.arange(len(hashes) + 1, dtype=np.int32) * (2 * width)
+    return pa.StringArray.from_buffers(len(hashes), pa.py_buffer(offsets), pa.py_buffer(_HEX[data]))
 
 
 def hash_rows(rows: pa.RecordBatch) -> tuple[UInt64Array, UInt64Array]:

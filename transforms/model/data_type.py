@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Filtered, RecordError, Reject, Stage, did_you_mean
-from recordmill.format.ledger import INPUT
+from recordmill.format.ledger import INPUT, Reduced
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
 from recordmill.transforms.model.source import RowSource, Source
@@ -156,15 +156,22 @@ class Encoded:
     objects: (objects of the kept records, such as boxes; objects in `columns`).
     dropped_objects: {reason: (number of dropped objects, smallest key of a record with one)}; the
       reasons are fields of `ObjectCounts`.
+    reduced: records with images of which not all bits were read.
     steps: {column: number of steps} of feature lists; then rows become SequenceExamples.
+    content: binary(16)[k], the hash of the bytes or numbers that were read for each kept record, if
+      the source did not hash them.
+    sizes: (width, height) of the image of each kept record: int64[k] each.
     """
 
     columns: pa.RecordBatch
     rows: RowOutcome
     names: pa.Array | None = None
+    content: pa.Array | None = None
+    sizes: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    reduced: Reduced = dataclasses.field(default_factory=Reduced)
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -183,8 +190,20 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class ContentReader(Protocol):
+    """Reads the content of records before they are encoded."""
+
+    def read(self, rows: pa.RecordBatch) -> tuple[RowOutcome, dict[str, pa.Array]]:
+        """Return the outcome of rows, and columns of the kept ones; runs in an encoder process.
+
+        The columns are `__content__`, with the hashes that the encoder gives later, unless the
+        source has it, and `__near__` if near duplicates are to be found.
+        """
+
+
+@runtime_checkable
 class Duplicates(Protocol):
-    """Defines which rows are duplicates. It needs a `RowSource`.
+    """Defines which rows are duplicates.
 
     mode: `drop` keeps the duplicate with the smallest key; `group` keeps all, in the same split.
     """
@@ -194,6 +213,21 @@ class Duplicates(Protocol):
 
     def names(self, rows: pa.RecordBatch) -> pa.Array:
         """Return string[n], equal for rows that are duplicates; runs in an encoder process."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NearDuplicates:
+    """Treatment of records of similar content, images or texts.
+
+    mode: `drop` keeps the record with the smallest key of each group; `group` keeps all, in the
+      same split.
+    distance: bits in which the hashes of similar images differ, at most, 0 to 12.
+    similarity: fraction of the shingles that similar texts share, at least, 0.5 to 1.
+    """
+
+    mode: Literal["drop", "group"]
+    distance: int | None = None
+    similarity: float | None = None
 
 
 @runtime_checkable
@@ -262,6 +296,8 @@ class DataType:
     windows: how rows of series are cut into windows; then the encoder gets windows, and all other
       parts get rows.
     headers: reads headers of the files that rows refer to, for schemas and statistics.
+    content: reads the content of records, for duplicates; None if the source tells it.
+    near: the rule by which records are near duplicates, if these are to be found.
     artifacts: {name in the dataset: content} of files of the user's that the encoder needs.
     shaping: {option: value} that identifies a run, for options whose own value does not, such as
       the hash of a file instead of its path.
@@ -277,6 +313,8 @@ class DataType:
     chunker: Chunker | None = None
     windows: WindowOptions | None = None
     headers: Headers | None = None
+    content: ContentReader | None = None
+    near: NearDuplicates | None = None
     artifacts: Mapping[str, bytes | Prepared] = dataclasses.field(default_factory=dict)
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT
@@ -286,7 +324,7 @@ class DataType:
         """Names of the modules that an encoder process has to import."""
         source = self.source if isinstance(self.source, RowSource) else None
         others = (self.check, self.analysis, self.duplicates, self.chunker, self.headers)
-        parts = [source, self.encoder, *others]
+        parts = [source, self.encoder, self.content, *others]
         return sorted({type(part).__module__ for part in parts if part is not None})
 
 

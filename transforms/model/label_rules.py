@@ -1,4 +1,4 @@
-"""Rules for labels and keys: a pure step on rows, wherever they are listed or read."""
+"""Rules for labels and keys, applied to rows when they are listed or read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 class Selected(NamedTuple):
-    """Rows that rules keep. filtered: {option, with the class if it names one: rows left out}."""
+    """Rows that rules keep. filtered: {option, followed by the class if any: rows left out}."""
 
     rows: pa.RecordBatch
     rejects: Sequence[Reject] = ()
@@ -63,13 +63,12 @@ class LabelRules:
 
     @property
     def of_windows(self) -> LabelRules:
-        """The rules for windows: those that leave records out."""
-        return dataclasses.replace(
-            self,
-            fold=False,
-            mapping=tuple(one for one in self.mapping if not one[1]),
-            allowed=None,
-        )
+        """The rules for windows, whose labels are folded already: those that leave records out."""
+        left_out = [old for old, new in self.mapping if not new]
+        if self.fold:
+            left_out = fold_labels(pa.array(left_out, pa.string()))
+        mapping = tuple((old, "") for old in left_out)
+        return dataclasses.replace(self, fold=False, mapping=mapping, allowed=None)
 
     def apply(self, rows: pa.RecordBatch) -> Selected:
         """Return the rows with their new labels, and those left out.
@@ -106,7 +105,7 @@ class LabelRules:
 
     @property
     def _without_label(self) -> str | None:
-        """The reason to leave out rows without a label."""
+        """The option that leaves out rows without a label; None if they are kept."""
         return "include-labels" if self.included else None
 
     def _outcomes(self, names: pa.Array) -> tuple[list[str | None], list[str | None]]:

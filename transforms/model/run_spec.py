@@ -53,7 +53,7 @@ class RunSpec:
     num_shards: number of shards of every split, or {split: number}; None derives it from
       `shard_bytes`. A shard has at least one record.
     labels: class names in the order of their numbers; None sorts the classes of the input.
-    number_column: label column without --label-type, whose integers may be a number to predict.
+    number_column: label column without --label-type; if it holds many integers, the run is refused.
     label_offset: number of the first class. rename: {feature: name in the Examples}.
     max_reject_fraction: the run is refused if more than this fraction of the inputs is rejected.
     overwrite: whether a dataset in the output is replaced.
@@ -62,7 +62,7 @@ class RunSpec:
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run.
-    rules: for labels and keys, whose names are checked in the plan.
+    rules: rules for labels and keys. The plan checks that the classes that they name exist.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
       job.json. All four are derived from the rest unless given.
     watched: whether the submitter waits for the job and reports the verdict; otherwise a refused

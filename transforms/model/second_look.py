@@ -1,4 +1,4 @@
-"""The optional second pass of an analysis over the records of train."""
+"""The optional second pass of an analysis over the records."""
 
 from __future__ import annotations
 
@@ -12,27 +12,22 @@ from recordmill.notes import Note
 QUESTION = "question"  # the column of the index of a question
 
 
-@runtime_checkable
-class SecondLook(Protocol):
-    """An `Analysis` that reads some values again after it has counted all of them.
+class Rereading(Protocol):
+    """Answers questions from values that are read a second time.
 
-    The counts lead to questions, such as in which range of values a median lies. Each question is
-    answered from the values that concern it, which are grouped by question and may be many: they
-    are read batch by batch.
+    Each question is answered from the values that concern it, which are grouped by question and may
+    be many: they are read batch by batch.
     """
 
     @property
     def read_again(self) -> tuple[str, ...]:
         """Names of the user's columns that are read again; without any there is no second pass."""
 
-    def ask(self, counts: pa.RecordBatch) -> Sequence[Any]:
-        """Return the questions, given the selected counts of all buckets, in a fixed order."""
-
     def collect(self, rows: pa.RecordBatch, questions: Sequence[Any]) -> pa.RecordBatch:
-        """Return what rows of train contribute.
+        """Return what rows contribute.
 
         Returns:
-          A column `question` (int64, index of the question), and others as the analysis likes.
+          A column `question` (int64, index of the question), and any other columns.
         """
 
     def merge(self, collected: pa.RecordBatch) -> pa.RecordBatch:
@@ -43,6 +38,17 @@ class SecondLook(Protocol):
 
         read: reads the rows of the question, of all batches, in any order; may be called again.
         """
+
+
+@runtime_checkable
+class SecondLook(Rereading, Protocol):
+    """An `Analysis` that reads some values of train again after it has counted all of them.
+
+    The counts lead to questions, such as in which range of values a median lies.
+    """
+
+    def ask(self, counts: pa.RecordBatch) -> Sequence[Any]:
+        """Return the questions, given the selected counts of all buckets, in a fixed order."""
 
     def notes(self, contents: Mapping[str, bytes]) -> Sequence[Note]:
         """Return notes on what was learned, {path: content}."""

@@ -1,4 +1,4 @@
-"""Sources: what lists an input, and what they may tell of it.
+"""Sources, which list an input, and the information that they give on it.
 
 All parts are frozen and picklable, because they are sent to workers and encoder processes. This
 module does not import Beam, and modules that define sources must not import it either.
@@ -108,17 +108,20 @@ class RowSource(Source, Protocol):
 
 @runtime_checkable
 class ContentKeyedSource(Protocol):
-    """A `RowSource` that may have no names for its rows but their places in the files.
+    """A `RowSource` whose rows may have no keys but their places in the files.
 
-    The places then become lineage (`__source__`), and a row gets a key by its content.
+    Then a row gets a key by its content, and its place becomes lineage (`__source__`).
     """
 
     @property
     def keyed_by_content(self) -> bool:
         """True if rows get keys by content; the keys that `read` yields are places."""
 
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return string[n], equal for rows of equal content; runs in an encoder process."""
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Return binary(16)[n], equal for rows of equal content; runs in an encoder process.
+
+        None if rows are no records, so that their content does not matter.
+        """
 
 
 def keyed_by_content(source: Source) -> bool:
@@ -155,7 +158,7 @@ def notes_of_source(source: Source) -> tuple[Note, ...]:
 
 @runtime_checkable
 class PresplitSource(Source, Protocol):
-    """A source that can say what part of its input assigns rows to splits."""
+    """A source that knows which part of its input assigns rows to splits."""
 
     @property
     def split_source(self) -> str | None:
@@ -163,7 +166,7 @@ class PresplitSource(Source, Protocol):
 
 
 def split_source_of(source: Source, *, presplit: bool) -> str | None:
-    """Return what assigns the rows of a source to splits, for messages; None if nothing does.
+    """Return the part of the input that assigns rows to splits, for messages; None without one.
 
     presplit: whether any row is assigned.
     """

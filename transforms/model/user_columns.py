@@ -75,7 +75,7 @@ def user_feature(field: pa.Field) -> Feature:
     one = _feature_of(field.type.value_type if listed else field.type)
     if one is None:
         raise ConfigError(
-            f"column {field.name!r} of the listing has type {field.type}: expected integers "
+            f"column {field.name!r} has type {field.type}: expected integers "
             "(except uint64), bools, floats, strings, bytes, dates, timestamps, or lists of those; "
             "cast it, or drop it with --drop-columns"
         )

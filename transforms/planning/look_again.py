@@ -1,8 +1,8 @@
-"""The second pass of an analysis over the records of train, for values that counts only locate.
+"""The second pass of an analysis over records, for values such as medians.
 
-Values are grouped by question. Each worker collects up to a limit and then writes a spill file, and
-the values of a question are read from these files as often as its answer takes. So no worker holds
-all values of a question, even if the question concerns most of the dataset.
+Values are grouped by question. Each worker collects values up to a limit and then writes a spill
+file; to answer a question, its values are read from these files, several times if necessary. So no
+worker holds all values of a question, even if they are most of the dataset.
 """
 
 import functools
@@ -20,17 +20,18 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.second_look import QUESTION, SecondLook
+from recordmill.transforms.model.second_look import QUESTION, Rereading
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import SYSTEM
 from recordmill.transforms.staged.spill import Piece
 
 
 class _CollectValues(beam.DoFn):
-    """Merges what the rows of a bundle contribute, and emits it as (question, piece)."""
+    """Merges the collected values of a bundle, and emits them as (question, piece)."""
 
-    def __init__(self, analysis: SecondLook, staging: Staging) -> None:
+    def __init__(self, analysis: Rereading, staging: Staging, *, in_train: bool) -> None:
         self._analysis = analysis
+        self._in_train = in_train
         self._staging = staging
         self._collected: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -44,8 +45,9 @@ class _CollectValues(beam.DoFn):
     ) -> Iterator[tuple[int, Piece]]:
         if not questions:
             return
-        train = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
-        collected = self._analysis.collect(train, questions)
+        if self._in_train:
+            rows = rows.filter(pc.equal(rows[batch.SPLIT], TRAIN))
+        collected = self._analysis.collect(rows, questions)
         self._collected.append(collected)
         self._bytes += collected.nbytes
         if self._bytes >= limits.COUNT_BYTES:
@@ -81,7 +83,7 @@ def _answer(
     found: tuple[int, Iterable[Piece | None]],
     questions: Sequence[Any],
     *,
-    analysis: SecondLook,
+    analysis: Rereading,
     staging: Staging,
 ) -> pa.RecordBatch:
     place, pieces = found
@@ -96,17 +98,19 @@ def _answer(
 
 def look_again(
     questions: beam.PCollection[Sequence[Any]],
-    analysis: SecondLook,
+    analysis: Rereading,
     scan: Callable[..., beam.PCollection[pa.RecordBatch]],
     *,
     staging: Staging,
+    in_train: bool = True,
 ) -> beam.PCollection[pa.RecordBatch]:
     """Return the answers to all questions.
 
-    questions: one element. scan: `batches.scan` of the batches of the analysis.
+    questions: one element. scan: `batches.scan` of the batches of the analysis. in_train: whether
+    only rows of train count.
     """
     asked = AsSingleton(questions)
-    collect = beam.ParDo(_CollectValues(analysis, staging), asked)
+    collect = beam.ParDo(_CollectValues(analysis, staging, in_train=in_train), asked)
     values = scan(
         "ReadAgain", asked, columns=(*SYSTEM, *analysis.read_again)
     ) | "CollectValues" >> collect.with_output_types(tuple[int, Piece | None])

@@ -41,20 +41,20 @@ class DataProfile:
     def pack(self) -> bytes:
         """Return the profile as bytes.
 
-        It travels between processes and stages as such, and is unpacked only to be added up:
-        tables of thousands of columns have hundreds of thousands of objects in a profile.
+        Profiles are sent between processes and stages in this form, and unpacked only to add them
+        up: a profile of thousands of columns has hundreds of thousands of objects.
         """
         return array_pickle.dumps(self)
 
     @classmethod
     def unpack(cls, packed: bytes) -> DataProfile:
-        """Return the profile that was packed."""
+        """Return the inverse of `pack`."""
         profile: DataProfile = array_pickle.loads(packed)
         return profile
 
     @classmethod
     def sum_packed(cls, several: Iterable[bytes]) -> bytes:
-        """Add packed profiles up; their order does not matter."""
+        """Return the packed sum of packed profiles; their order does not matter."""
         parts = list(several)
         if len(parts) == 1:
             return parts[0]

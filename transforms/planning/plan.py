@@ -20,13 +20,14 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Artifact, Context
 from recordmill.transforms.model.label_rules import class_order
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.planning.duplicate_notes import duplicate_notes
 from recordmill.transforms.planning.estimates import Estimate, measure
 from recordmill.transforms.planning.plan_notes import plan_notes
 from recordmill.transforms.planning.profiling import ProfileOutcome
 from recordmill.transforms.planning.refusals import (
     nothing_left,
+    numbers_as_classes,
     refusal_of,
-    too_many_numbers,
     unknown_labels,
     unknown_splits,
 )
@@ -163,7 +164,8 @@ def make_plan(
     labels = class_order(
         {name for counts in survey.counts.values() for name in counts if name is not None}
     )
-    problems += too_many_numbers(labels, run.number_column)
+    windows = run.windows is not None
+    problems += numbers_as_classes(labels, run.number_column, windows=windows)
     left_out: Counter[str] = Counter(listing_filtered)
     if run.rules.leaves_out:
         for part in parts:
@@ -195,6 +197,7 @@ def make_plan(
         *profiled.notes,
         *survey.notes,
         *plan_notes(survey, quotas, labels, left_out, run, series),
+        *duplicate_notes(parts, run.staging),
     )
     plan = Plan(
         seed=run.seed,

@@ -1,4 +1,4 @@
-"""Notes on a plan: what the counts of splits and classes reveal."""
+"""Notes on a plan, made from the numbers of records in splits and classes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan_notes(
         yield found
     yield from _unknown_class(labels, run)
     yield from _alike_classes(labels)
-    yield from _keys_not_met(left_out, run)
+    yield from _unknown_keys(left_out, run)
     yield from _empty_splits(survey, run)
     yield from _empty_classes(survey, labels)
     yield from _many_copies(survey, quotas)
@@ -62,21 +62,21 @@ def _alike_classes(labels: Sequence[str]) -> Iterator[Note]:
         some = "; ".join(" and ".join(map(repr, names)) for names in repeated[:_SHOWN])
         more = "; ..." if len(repeated) > _SHOWN else ""
         text = (
-            f"{len(labels)} classes are {len(alike)} if case, surrounding spaces and Unicode form"
-            f" do not count: {some}{more}; --fold-labels or --label-map joins them"
+            f"{len(labels)} classes become {len(alike)} if case, surrounding spaces and Unicode"
+            f" form are ignored: {some}{more}; --fold-labels or --label-map joins them"
         )
         yield Note("labels-alike", text)
 
 
-def _keys_not_met(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
+def _unknown_keys(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
     """Yield a note if some keys of --exclude-keys belong to no record."""
     if run.rules.excluded_keys is None:
         return
     keys = len(read_keys(run.rules.excluded_keys))
-    met = left_out.get("exclude-keys", 0)
-    if met < keys:
-        text = f"{keys - met} of {keys} keys of --exclude-keys belong to no record"
-        yield Note("keys-not-met", text)
+    found = left_out.get("exclude-keys", 0)
+    if found < keys:
+        text = f"{keys - found} of {keys} keys of --exclude-keys belong to no record"
+        yield Note("unknown-keys", text)
 
 
 def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
@@ -85,11 +85,11 @@ def _empty_splits(survey: Survey, run: RunSpec) -> Iterator[Note]:
         if name in survey.counts:
             continue
         if run.windows is not None and run.windows.split_by == "time":
-            why = "because no window lies between the times at which it begins and ends"
+            why = "because no window lies between its begin and its end"
         elif not run.presplit:
-            why = "because there are few records or few groups"
+            why = "because there are too few records or groups"
         elif name == TRAIN:
-            why = "and the input names other splits"
+            why = "because the input names other splits"
         else:
             continue
         yield Note("empty-split", f"no record is in the split {name!r}, {why}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
 from recordmill.transforms.model.label_rules import LabelRules, are_integers
 
-_MANY_NUMBERS = 50  # integers that a column of classes may have
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MANY_NUMBERS = 50  # largest number of integer classes without --label-type
 
 
 def refusal_of(
@@ -51,7 +53,7 @@ def nothing_left(
     """Return the verdict on a run without a record to write.
 
     seen: number of inputs. filtered: {option: number of inputs that it excluded}.
-    runs: a sentence on the runs of time series, if they are too short for a window.
+    runs: a sentence on the runs of time series if all are too short for a window.
     """
     reasons = [f"{rejected} were rejected"] if rejected else []
     reasons += [
@@ -76,25 +78,40 @@ def unknown_labels(
     labels: of all records that are left. filtered: {option, with the class: records left out}.
     """
     excluded = {name for name in rules.excluded if f"exclude-labels {name}" not in filtered}
+    # The classes that --include-labels left out are unknown here.
+    there = f"the classes are {', '.join(sorted(labels)) or 'none'}"
+    if rules.included:
+        there = "--dry-run without --include-labels shows the classes"
     return [
-        f"--{option} {name}: no record has this class{did_you_mean(name, labels)}; the classes are"
-        f" {', '.join(sorted(labels)) or 'none'}"
+        f"--{option} {name}: no record has this class{did_you_mean(name, labels)}; {there}"
         for option, names in (("include-labels", rules.included), ("exclude-labels", excluded))
         for name in sorted(names)
         if name not in labels
     ]
 
 
-def too_many_numbers(labels: Sequence[str], column: str | None) -> list[str]:
-    """Return a sentence if classes are so many integers that their column may be a target.
+def numbers_as_classes(
+    labels: Sequence[str], column: str | None, *, windows: bool = False
+) -> list[str]:
+    """Return a sentence if classes are decimal numbers or very many integers.
 
-    column: the label column, if no option says how to read it.
+    column: the label column, if no option says how to read it. windows: the records are windows,
+    whose label cannot be a number.
     """
-    if column is None or len(labels) <= _MANY_NUMBERS or not are_integers(labels):
+    if column is None or not labels:
         return []
+    if are_integers(labels):
+        kind, name, few = "integers", "int", len(labels) <= _MANY_NUMBERS
+    else:
+        kind, name, few = "decimal numbers", "float", not all(map(_NUMBER.fullmatch, labels))
+    if few:
+        return []
+    other = (
+        "none reads them as a channel" if windows else f"{name} reads them as numbers to predict"
+    )
     return [
-        f"the column {column!r} has {len(labels)} classes, all of them whole numbers: --label-type"
-        " int makes a number feature of the column, --label-type class keeps the classes"
+        f"the column {column!r} has {len(labels)} classes, and all are {kind}: --label-type"
+        f" {other}, --label-type class keeps them as classes"
     ]
 
 

@@ -13,10 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import Reject
+from recordmill.format.ledger import Reduced
 from recordmill.tfrecord.example import encode_frames
 from recordmill.tfrecord.framing import gzip_member
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Context, Encoder, RowCheck, RowOutcome
+from recordmill.transforms.model.data_type import (
+    ContentReader,
+    Context,
+    Encoder,
+    RowCheck,
+    RowOutcome,
+)
 
 # Arrow imports further modules for its first arrays. Import them before the processes are forked.
 pa.array(np.zeros(1))
@@ -34,7 +41,7 @@ class EncodedChunk:
       excludes.
     names: names of the Examples, if an Example is not made of exactly one row. Then `lengths` has
       an entry per name, and `kept` lists all rows that went into them.
-    filled, objects, dropped_objects: as in `Encoded`.
+    content, sizes, filled, objects, dropped_objects, reduced: as in `Encoded`.
     """
 
     data: bytes
@@ -43,9 +50,12 @@ class EncodedChunk:
     rejects: Sequence[Reject]
     filtered: Sequence[tuple[str, str]]
     names: Sequence[str] | None = None
+    content: pa.Array | None = None
+    sizes: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
     filled: tuple[int, int] | None = None
     objects: tuple[int, int] | None = None
     dropped_objects: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    reduced: Reduced = dataclasses.field(default_factory=Reduced)
 
 
 def pack_encoder(encoder: Encoder, context: Context) -> bytes:
@@ -81,17 +91,36 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
         rejects=encoded.rows.rejects,
         filtered=encoded.rows.filtered,
         names=None if encoded.names is None else encoded.names.to_pylist(),
+        content=encoded.content,
+        sizes=encoded.sizes,
         filled=encoded.filled,
         objects=encoded.objects,
         dropped_objects=encoded.dropped_objects,
+        reduced=encoded.reduced,
     )
 
 
-def check_rows(check: RowCheck, rows: bytes) -> RowOutcome:
-    """Run a check on rows, given as an Arrow IPC stream."""
+def check_rows(
+    check: RowCheck | None, content: ContentReader | None, rows: bytes
+) -> tuple[RowOutcome, bytes | None]:
+    """Check rows, and read their content.
+
+    rows: an Arrow IPC stream.
+
+    Returns:
+      The outcome, and the columns of `content` as an Arrow IPC stream; None without `content`.
+    """
     table = batch.from_bytes(rows)
     with rows_in_tracebacks(table):
-        return check.check(table)
+        outcome = RowOutcome(kept=np.arange(len(table))) if check is None else check.check(table)
+        if content is None:
+            return outcome, None
+        read, columns = content.read(batch.choose(table, outcome.kept))
+    return RowOutcome(
+        kept=outcome.kept[read.kept],
+        rejects=[*outcome.rejects, *read.rejects],
+        filtered=[*outcome.filtered, *read.filtered],
+    ), batch.to_bytes(pa.RecordBatch.from_pydict(columns))
 
 
 def encode_columns(packed: bytes, rows: bytes) -> tuple[bytes, Sequence[Reject]]:

@@ -28,10 +28,14 @@ SYSTEM = (
     *(batch.STRATUM, batch.CLASSES, batch.UNIT),
 )
 
+# A line of duplicates.jsonl: key, label and given split of a record that was left out, the reason,
+# and the key (same_as) of the record that it repeats, if that is in the dataset.
+LeftOut = dict[str, str | None]
+
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
-    *("looked", "checked", "numbered", "distinct", "cells", "windows", "selected"),
-    *("strata", "spill"),
+    *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
+    *("decided", "binned", "strata", "spill"),
 )
 
 # The listing of a custom pipeline that passes its own batches.
@@ -129,6 +133,16 @@ def row_layout(source: RowSource, listing: Listing, staging: Staging) -> Layout:
     return source.layout(parts, keep)
 
 
+def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
+    """Return {class: number of rows} of a listing."""
+    counts: Counter[str] = Counter()
+    for part in listing.parts:
+        codes, names = batch.encode(read_part(part.name, staging=staging, columns=[batch.LABEL])[0])
+        numbers = np.bincount(codes[codes >= 0], minlength=len(names))
+        counts.update(dict(zip(names.to_pylist(), numbers.tolist(), strict=True)))
+    return dict(counts)
+
+
 def prepare_output(staging: Staging, *, overwrite: bool) -> None:
     """Check that a dataset can be written to the output, before anything is staged.
 
@@ -172,12 +186,14 @@ def write_checked_part(
     invalid: int = 0,
     skipped: int = 0,
     extra: int = 0,
+    left_out: Sequence[LeftOut] = (),
 ) -> StagedPart:
     """Write the rows of a part that passed, and beside them the rejects and filter counts.
 
     rejects: rejects of all stages so far; `unread` of them come from reading.
     filtered: {option: rows that it excludes}.
     invalid, skipped, extra: as in `StagedPart`.
+    left_out: lines of duplicates.jsonl on some of the filtered rows.
     """
     part = dataclasses.replace(
         write_part(rows, staging, name),
@@ -188,7 +204,8 @@ def write_checked_part(
         invalid=invalid,
         skipped=skipped,
     )
-    staging.place(f"{name}.json").write_bytes(to_json({"rejects": rejects, "filtered": filtered}))
+    excluded = {"rejects": rejects, "filtered": filtered, "left_out": left_out}
+    staging.place(f"{name}.json").write_bytes(to_json(excluded))
     return part
 
 
@@ -198,24 +215,29 @@ def rewrite_part(
     staging: Staging,
     folder: str,
     *,
+    rejects: Sequence[Reject] = (),
     filtered: Mapping[str, int] = MappingProxyType({}),
+    left_out: Sequence[LeftOut] = (),
 ) -> StagedPart:
     """Write other rows of a part into a folder of staging; its rejects and counts stay.
 
-    filtered: {option: rows that it excludes}, beside those excluded before.
+    rejects: of inputs, beside those rejected before. filtered: {option: rows that it excludes},
+      beside those excluded before. left_out: as in `write_checked_part`.
     """
     staging.place(folder).make_dirs()
-    rejects, before = read_excluded(part, staging=staging)
+    earlier, before = read_excluded(part, staging=staging)
+    left_out = [*read_left_out(part, staging=staging), *left_out]
     return write_checked_part(
         rows,
         staging,
         f"{folder}/{part.name.rpartition('/')[2]}",
-        rejects=rejects,
+        rejects=[*earlier, *rejects],
         filtered={**before, **filtered},
-        unread=part.unread,
+        unread=part.unread + len(rejects),
         invalid=part.invalid,
         skipped=part.skipped,
         extra=part.extra,
+        left_out=left_out,
     )
 
 
@@ -243,6 +265,14 @@ def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], 
         return [], {}
     done = staging.read_json(f"{part.name}.json")
     return [Reject(**reject) for reject in done["rejects"]], done["filtered"]
+
+
+def read_left_out(part: StagedPart, *, staging: Staging) -> list[LeftOut]:
+    """Return the lines of duplicates.jsonl on rows that were left out of a part so far."""
+    if part.name.startswith(("listing/", "batches/")):
+        return []
+    found: list[LeftOut] = staging.read_json(f"{part.name}.json")["left_out"]
+    return found
 
 
 def read_part(

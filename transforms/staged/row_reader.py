@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.data_type import Artifact, Chunker, Duplicates, RowCheck
+from recordmill.transforms.model.data_type import (
+    Artifact,
+    Chunker,
+    ContentReader,
+    Duplicates,
+    RowCheck,
+)
+from recordmill.transforms.model.known_content import OPTION as KNOWN
+from recordmill.transforms.model.known_content import KnownContents, without_known
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import (
     ContentKeyedSource,
@@ -21,6 +29,7 @@ from recordmill.transforms.model.source import (
     RowSource,
     keyed_by_content,
 )
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
     make_or_reuse,
     read_part,
@@ -35,19 +44,25 @@ class RowReader:
     """Reads the sections of a listing into parts of rows that have passed the check.
 
     layout: layout of the rows, from `row_layout`.
-    check, duplicates, chunker: applied to the rows; as in `DataType`.
+    check, content, duplicates, chunker: applied to the rows; as in `DataType`.
     rules: for the labels and keys of rows.
+    known: contents of rows that are left out.
     artifacts: files given by the user that the chunker needs.
+    conflicts: treatment of rows that have the same key and differ; equal rows count once. None
+      leaves repeated keys to the check of all keys, which refuses them.
     """
 
     source: RowSource
     layout: Layout
     staging: Staging
     check: RowCheck | None = None
+    content: ContentReader | None = None
     duplicates: Duplicates | None = None
     chunker: Chunker | None = None
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
+    known: KnownContents | None = None
     artifacts: Mapping[str, Artifact] = dataclasses.field(default_factory=dict)
+    conflicts: Conflicts | None = None
 
     def read(self, part: StagedPart) -> list[StagedPart]:
         """Read a part of the listing, and write its rows and rejects into staging.
@@ -95,7 +110,17 @@ class RowReader:
             rows = batch.choose(rows, outcome.kept)
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
-        chunks = batch.with_hash(self._chunk(self._with_duplicate_ids(self._with_keys(rows))))
+        if self.content is not None:
+            outcome, columns = self.content.read(rows)
+            rows = batch.choose(rows, outcome.kept)
+            for name, column in columns.items():
+                rows = batch.set_column(rows, name, column)
+            rejects += outcome.rejects
+        keyed, left_out = without_known(self._with_keys(rows), self.known)
+        if left_out:
+            filtered[KNOWN] += len(left_out)
+        rows = with_duplicate_ids(keyed, self.duplicates)
+        chunks = batch.with_hash(self._chunk(rows))
         if keyed_by_content(self.source):
             chunks = chunks.append_column(batch.UNIT, chunks[batch.HASH])
         return write_checked_part(
@@ -105,6 +130,7 @@ class RowReader:
             rejects=rejects,
             filtered={option: count for option, count in filtered.items() if count},
             extra=len(chunks) - len(rows) + made - inputs,
+            left_out=left_out,
             unread=unread,
             invalid=len(invalid),
             skipped=sum(listed.filtered.values()),
@@ -115,6 +141,8 @@ class RowReader:
         if self.chunker is None:
             return rows
         users, parents = self.chunker.cut(rows, self.artifacts)
+        if batch.CONTENT in rows.schema.names:  # it is that of the whole record
+            rows = rows.drop_columns([batch.CONTENT])
         counts = np.bincount(parents, minlength=len(rows))
         numbers = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
         suffix = pa.array([f"/{number}" for number in numbers.tolist()], pa.string())
@@ -131,20 +159,25 @@ class RowReader:
         return out
 
     def _with_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Replace keys by content keys, if the source has those, and keep the old as lineage."""
+        """Add the content of rows, and the keys that follow from it; the old become lineage."""
+        if not isinstance(self.source, ContentKeyedSource):
+            return rows
+        content = self.source.content_hashes(rows)
+        if content is None:
+            return rows
+        rows = batch.set_column(rows, batch.CONTENT, content)
         if not keyed_by_content(self.source):
             return rows
-        assert isinstance(self.source, ContentKeyedSource)
-        keys = self.source.content_keys(rows)
         rows = batch.set_column(rows, batch.SOURCE, rows[batch.KEY])
-        return batch.set_column(rows, batch.KEY, keys)
+        return batch.set_column(rows, batch.KEY, batch.hex_of(content))
 
-    def _with_duplicate_ids(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Add the column that is equal for duplicates: `__group__` or `__same__`, by the mode."""
-        if self.duplicates is None:
-            return rows
-        column = batch.GROUP if self.duplicates.mode == "group" else SAME
-        return batch.set_column(rows, column, self.duplicates.names(rows))
+
+def with_duplicate_ids(rows: pa.RecordBatch, duplicates: Duplicates | None) -> pa.RecordBatch:
+    """Add the column that is equal for duplicates: `__group__` or `__same__`, by the mode."""
+    if duplicates is None:
+        return rows
+    column = batch.GROUP if duplicates.mode == "group" else SAME
+    return batch.set_column(rows, column, duplicates.names(rows))
 
 
 def read_rows(reader: RowReader, part: StagedPart) -> list[StagedPart]:

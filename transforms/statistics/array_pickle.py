@@ -1,4 +1,4 @@
-"""Pickles of objects that hold many small arrays, as statistics of wide tables do.
+"""Pickles of objects that hold many small arrays, such as statistics of wide tables.
 
 A pickle of an array takes microseconds and about 150 bytes beside its values. Here all arrays of a
 dtype are stored as one array, in the order in which the objects refer to them.

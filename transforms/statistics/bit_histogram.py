@@ -7,12 +7,12 @@ result does not depend on the order in which parts are added.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal, count_equal, pieces
+from recordmill.transforms.statistics.ranges import Counted, Ints, add_equal, count_equal
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,16 +35,16 @@ def prefixes_of(values: Floats, dropped: int = REST) -> Ints:
 
     dropped: number of last bits that are left out.
     """
-    return _shortened(keys_of(values), dropped)
+    return shorten(keys_of(values), dropped)
 
 
-def values_of(prefixes: Ints, dropped: int = REST) -> Floats:
+def values_of(prefixes: Ints, dropped: int | Ints = REST) -> Floats:
     """Return the number nearest to 0 of each prefix: float64[n]."""
     sizes = (np.abs(prefixes) << dropped).view(np.float64)
     return np.where(prefixes < 0, -sizes, sizes)
 
 
-def bounds_of(prefixes: Ints, dropped: int = REST) -> tuple[Floats, Floats]:
+def bounds_of(prefixes: Ints, dropped: int | Ints = REST) -> tuple[Floats, Floats]:
     """Return the lower and upper bound of the numbers of each prefix: float64[n] each."""
     inner = values_of(prefixes, dropped)
     outer = values_of(prefixes + np.where(prefixes < 0, -1, 1), dropped)
@@ -52,7 +52,7 @@ def bounds_of(prefixes: Ints, dropped: int = REST) -> tuple[Floats, Floats]:
     return np.maximum(np.where(prefixes == 0, -outer, low), -_MOST), np.minimum(high, _MOST)
 
 
-def _shortened(prefixes: Ints, bits: int) -> Ints:
+def shorten(prefixes: Ints, bits: int | Ints) -> Ints:
     """Return prefixes without their last bits."""
     return np.where(prefixes < 0, -(-prefixes >> bits), prefixes >> bits)
 
@@ -80,18 +80,6 @@ class FirstBits:
         return cls(prefixes=prefixes, counts=counts)
 
     @classmethod
-    def of_ranges(cls, different: Counted) -> list[FirstBits]:
-        """Return a histogram per range of finite float64, by as many bits as MOST_BINS allows.
-
-        different: counts of the distinct values of each range, ascending; neighbours may be equal.
-        """
-        keys, counts, edges = different._replace(values=keys_of(different.values))
-        if np.diff(edges).max(initial=0) <= MOST_BINS or (keys[1:] == keys[:-1]).any():
-            keys, counts, edges = add_equal(Counted(keys, counts, edges))
-        several = zip(pieces(keys, edges), pieces(counts, edges), strict=True)
-        return [_limited(own, times, 0) for own, times in several]
-
-    @classmethod
     def of_counts(cls, counts: Mapping[int, int]) -> FirstBits:
         """Build the histogram from {prefix of KEPT_BITS bits: count}."""
         ordered = sorted(prefix for prefix, count in counts.items() if count)
@@ -106,12 +94,12 @@ class FirstBits:
             return parts[0] if parts else cls()
         dropped = max(part.dropped for part in parts)
         prefixes = np.concatenate(
-            [_shortened(part.prefixes, dropped - part.dropped) for part in parts]
+            [shorten(part.prefixes, dropped - part.dropped) for part in parts]
         )
         order = np.argsort(prefixes, kind="stable")  # fast for runs that are sorted
         counts = np.concatenate([part.counts for part in parts])[order]
         found = add_equal(Counted(prefixes[order], counts, np.array([0, len(order)])))
-        return _limited(found.values, found.counts, dropped)
+        return limit(cls(prefixes=found.values, counts=found.counts, dropped=dropped))
 
     def shortened(self, bits: int) -> FirstBits:
         """Return the histogram of prefixes without their last bits."""
@@ -123,64 +111,16 @@ class FirstBits:
         found = add_equal(Counted(prefixes, self.counts, np.array([0, len(prefixes)])))
         return FirstBits(prefixes=found.values, counts=found.counts, dropped=self.dropped + bits)
 
-    def with_bins(self, number: int) -> FirstBits:
-        """Return the histogram by as few bits as leave `number` bins, or as many as there are."""
-        if not len(self.prefixes):
-            return self
-        bins = _bins_left(self.prefixes, REST - self.dropped)
-        return self.shortened(int(np.flatnonzero(bins >= min(number, len(self.prefixes)))[-1]))
-
     @property
     def total(self) -> int:
         """Number of values."""
         return int(self.counts.sum())
 
-    def quantiles(self, parts: int) -> list[float]:
-        """Return the parts - 1 quantiles: of each, the number nearest to 0 of its prefix.
 
-        Empty without values.
-        """
-        if not len(self.counts):
-            return []
-        ends = np.cumsum(self.counts)
-        # The least prefix whose cumulative count reaches the quantile; integers are exact.
-        places = np.searchsorted(ends * parts, np.arange(1, parts) * ends[-1])
-        found: list[float] = values_of(self.prefixes[places], self.dropped).tolist()
-        return found
-
-    def joined(self, parts: int) -> Iterator[tuple[float, float, int]]:
-        """Yield (lower bound, upper bound, count) of joined neighbouring prefixes, in order.
-
-        Each has at least 1/parts of all values, except the last. If there are no more than `parts`
-        prefixes, they are not joined.
-        """
-        first, held = 0, 0
-        last = len(self.prefixes) - 1
-        few = len(self.prefixes) <= parts
-        total = self.total
-        lows, highs = (bounds.tolist() for bounds in bounds_of(self.prefixes, self.dropped))
-        for place, count in enumerate(self.counts.tolist()):
-            held += count
-            if few or held * parts >= total or place == last:
-                yield lows[first], highs[place], held
-                first, held = place + 1, 0
-
-    def cumulative(self) -> tuple[Floats, Floats]:
-        """Return places, float64[2 m], and the number of values below each of them, float64[2 m].
-
-        Places are the bounds of every prefix.
-        """
-        places = np.stack(bounds_of(self.prefixes, self.dropped), axis=1).ravel()
-        ends = np.cumsum(self.counts)
-        held = np.stack([ends - self.counts, ends], axis=1).ravel().astype(np.float64)
-        return places, held
-
-
-def _limited(prefixes: Ints, counts: Ints, dropped: int) -> FirstBits:
-    """Return the histogram of ascending prefixes, with fewer bits if there are too many of them."""
-    found = FirstBits(prefixes=prefixes, counts=counts, dropped=dropped)
+def limit(found: FirstBits) -> FirstBits:
+    """Return the histogram with fewer bits if it has too many prefixes."""
     # Some of the prefixes show quickly how many bits have to go at least.
-    for step in (max(len(prefixes) // (2 * MOST_BINS), 1), 1):
+    for step in (max(len(found.prefixes) // (2 * MOST_BINS), 1), 1):
         at_most = REST - found.dropped
         if len(found.prefixes) <= MOST_BINS or not at_most:
             break
@@ -191,10 +131,17 @@ def _limited(prefixes: Ints, counts: Ints, dropped: int) -> FirstBits:
 
 def _bins_left(prefixes: Ints, at_most: int) -> Ints:
     """Return how many ascending prefixes differ without their last 0 to `at_most` bits, int64[]."""
+    counts = np.bincount(differing_bits(prefixes, at_most), minlength=at_most + 2)
+    return 1 + np.cumsum(counts[::-1])[::-1][1:]
+
+
+def differing_bits(prefixes: Ints, at_most: int | Ints) -> Ints:
+    """Return the number of last bits, up to at_most + 1, that m neighbours differ in: int64[m - 1].
+
+    at_most: one number, or one per pair.
+    """
     sizes = np.abs(prefixes)
     one, other = sizes[:-1], sizes[1:]
     crosses_0 = (prefixes[:-1] < 0) & (prefixes[1:] > 0)
     differing = np.minimum(np.where(crosses_0, one | other, one ^ other), 1 << at_most)
-    lengths = np.frexp(differing.astype(np.float64))[1]  # number of bits that neighbours differ in
-    counts = np.bincount(lengths, minlength=at_most + 2)
-    return 1 + np.cumsum(counts[::-1])[::-1][1:]
+    return np.frexp(differing.astype(np.float64))[1].astype(np.int64)

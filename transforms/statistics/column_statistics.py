@@ -14,91 +14,29 @@ import pyarrow.compute as pc
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.statistics import ranges
-from recordmill.transforms.statistics.bit_histogram import FirstBits
-from recordmill.transforms.statistics.moments import Moments
+from recordmill.transforms.statistics.number_table import Numbers, NumberTable, Time
 from recordmill.transforms.statistics.ranges import Counted, Ints
 from recordmill.transforms.statistics.sketches import Distinct, TopValues, in_order
 
 Type = Literal["int", "float", "string", "bytes"]
-Time = Literal["date", "timestamp"]
-Floats = npt.NDArray[np.float64]
 
 LONGEST = 256  # bytes: longer texts are not counted as top values
 
-_SALT = batch.salt(0, "distinct")
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class NumberStatistics:
     """Statistics of numbers.
 
-    moments, bits, least, most: of finite values. least and most are ints for a column of ints, and
-        None without values.
-    zeros, nans: numbers of zeros and of NaN.
+    nans: number of NaN.
     below, above: numbers of negative and positive infinities.
+    least, most: of the finite values, ints for a column of ints; None without values.
     """
 
-    moments: Moments = Moments()  # noqa: RUF009, it is frozen
-    bits: FirstBits = FirstBits()  # noqa: RUF009
-    zeros: int = 0
-    nans: int = 0
-    below: int = 0
-    above: int = 0
-    least: float | None = None
-    most: float | None = None
-
-    @classmethod
-    def of_ranges(
-        cls, values: Ints | Floats, edges: Ints, different: Counted
-    ) -> list[NumberStatistics]:
-        """Return the statistics of each range of int64[n] or float64[n].
-
-        different: counts of the distinct values of each range.
-        """
-        floats = values.astype(np.float64, copy=False)
-        floats, edges = ranges.choose(floats, np.isfinite(floats), edges)
-        each = different.values.astype(np.float64, copy=False)
-        is_finite = np.isfinite(each)
-        finite, odd = different.where(is_finite), different.where(~is_finite)
-        return [
-            cls(
-                moments=moments,
-                bits=bits,
-                zeros=zeros,
-                nans=nans,
-                below=below,
-                above=above,
-                least=None if least is None else least + 0,  # -0.0 becomes 0.0
-                most=None if most is None else most + 0,
-            )
-            for moments, bits, zeros, nans, below, above, (least, most) in zip(
-                Moments.of_ranges(floats, edges),
-                FirstBits.of_ranges(finite._replace(values=each[is_finite])),
-                different.where(each == 0).totals(),
-                odd.where(np.isnan(odd.values)).totals(),
-                odd.where(odd.values == -np.inf).totals(),
-                odd.where(odd.values == np.inf).totals(),
-                ranges.extremes(finite.values, finite.edges),
-                strict=True,
-            )
-        ]
-
-    @classmethod
-    def sum(cls, several: Sequence[NumberStatistics]) -> NumberStatistics:
-        """Add the statistics of several parts."""
-        moments = Moments()
-        for one in several:
-            moments += one.moments
-        return cls(
-            moments=moments,
-            bits=FirstBits.sum(one.bits for one in several),
-            zeros=sum(one.zeros for one in several),
-            nans=sum(one.nans for one in several),
-            below=sum(one.below for one in several),
-            above=sum(one.above for one in several),
-            least=min((one.least for one in several if one.least is not None), default=None),
-            most=max((one.most for one in several if one.most is not None), default=None),
-        )
+    nans: int
+    below: int
+    above: int
+    least: float | None
+    most: float | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,11 +96,10 @@ class ColumnStatistics:
 
     @classmethod
     def sum(cls, several: Sequence[ColumnStatistics]) -> ColumnStatistics:
-        """Add the statistics of the same column over several groups of rows, at least one."""
+        """Add the statistics of the same texts over several groups of rows, at least one."""
         first = several[0]
         if len(several) == 1:
             return first
-        numbers = [one.numbers for one in several if one.numbers is not None]
         lengths = [one.lengths for one in several if one.lengths is not None]
         top = [one.top for one in several if one.top is not None]
         return cls(
@@ -173,9 +110,33 @@ class ColumnStatistics:
             fewest=min((one.fewest for one in several if one.fewest is not None), default=None),
             largest=max((one.largest for one in several if one.largest is not None), default=None),
             distinct=Distinct.sum(one.distinct for one in several),
-            numbers=NumberStatistics.sum(numbers) if numbers else None,
             lengths=Lengths.sum(lengths) if lengths else None,
             top=TopValues.sum(top) if top else None,
+        )
+
+
+def number_columns(table: NumberTable) -> Iterator[ColumnStatistics]:
+    """Yield the statistics of each column of a table."""
+    columns = (table.records, table.values, table.fewest, table.largest)
+    numbers = (table.finite, table.nans, table.below, table.above, table.least, table.most)
+    several = zip(*(one.tolist() for one in (*columns, *numbers)), table.distinct(), strict=True)
+    for records, values, fewest, largest, finite, *odd, least, most, distinct in several:
+        nans, below, above = odd
+        yield ColumnStatistics(
+            type="float" if table.is_float else "int",
+            time=table.time,
+            records=records,
+            values=values,
+            fewest=fewest if records else None,
+            largest=largest if records else None,
+            distinct=distinct,
+            numbers=NumberStatistics(
+                nans=nans,
+                below=below,
+                above=above,
+                least=least if finite else None,
+                most=most if finite else None,
+            ),
         )
 
 
@@ -198,7 +159,7 @@ class Columns:
             column = column.dictionary_encode()  # reorders codes instead of texts
         self._valid, self._sizes, values = spread(column.take(order))
         self._edges = np.append(0, np.cumsum(self._sizes))
-        self._numbers: Ints | Floats | None = None
+        self._numbers: Numbers | None = None
         if self.type in ("int", "float"):
             self._numbers = numbers_of(values)
             return
@@ -210,52 +171,59 @@ class Columns:
             short = pc.if_else(pa.array(self._lengths <= LONGEST), texts, b"")
             self._short = short.cast(pa.binary()).cast(pa.string())
 
-    def count(self, edges: Ints) -> Iterator[list[ColumnStatistics]]:
+    @property
+    def is_numeric(self) -> bool:
+        """True if the columns hold numbers, false for texts and bytes."""
+        return self._numbers is not None
+
+    def count_numbers(self, edges: Ints) -> NumberTable:
+        """Return the statistics of each range of rows of the first column, then of the next, etc.
+
+        edges: ranges of the rows of a column.
+        """
+        assert self._numbers is not None
+        edges = self._of_all(edges)
+        sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
+        of_values = self._edges[edges]
+        return NumberTable.of_ranges(
+            self._numbers, of_values, sizes=sizes, record_edges=of_rows, time=self._time
+        )
+
+    def count_texts(self, edges: Ints) -> Iterator[list[ColumnStatistics]]:
         """Yield the statistics of each range of rows, without top values, for each column.
 
         edges: ranges of the rows of a column.
         """
         ranges_of_column = len(edges) - 1
-        if not ranges_of_column:  # a part without rows
-            yield from ([] for _ in self._starts)
-            return
-        edges = np.append(0, (self._starts[:, None] + edges[1:]).ravel())
+        edges = self._of_all(edges)
         sizes, of_rows = ranges.choose(self._sizes, self._valid, edges)
         of_values = self._edges[edges]
-        numbers: Sequence[NumberStatistics | None] = [None] * (len(edges) - 1)
-        lengths: Sequence[Lengths | None] = [None] * (len(edges) - 1)
-        if self._numbers is not None:
-            different = ranges.count_equal(self._numbers, of_values)
-            hashes = _hash_numbers(different.values)
-            numbers = NumberStatistics.of_ranges(self._numbers, of_values, different)
-        else:
-            different = ranges.count_equal(self._codes, of_values)
-            hashes = self._hashes[different.values]
-            lengths = Lengths.of_ranges(self._lengths, different)
+        different = ranges.count_equal(self._codes, of_values)
         found = [
             ColumnStatistics(
                 type=self.type,
-                time=self._time,
                 records=records,
                 values=values,
                 fewest=fewest,
                 largest=largest,
                 distinct=distinct,
-                numbers=number,
                 lengths=length,
             )
-            for records, values, (fewest, largest), distinct, number, length in zip(
+            for records, values, (fewest, largest), distinct, length in zip(
                 np.diff(of_rows).tolist(),
                 np.diff(of_values).tolist(),
                 ranges.extremes(sizes, of_rows),
-                Distinct.of_ranges(hashes, different.edges),
-                numbers,
-                lengths,
+                Distinct.of_ranges(self._hashes[different.values], different.edges),
+                Lengths.of_ranges(self._lengths, different),
                 strict=True,
             )
         ]
         for start in range(0, len(found), ranges_of_column):
             yield found[start : start + ranges_of_column]
+
+    def _of_all(self, edges: Ints) -> Ints:
+        """Return the ranges of the rows of all columns, from those of one column."""
+        return np.append(0, (self._starts[:, None] + edges[1:]).ravel())
 
     def top(self, column: int, start: int, end: int, *, most: int) -> TopValues:
         """Return the most frequent texts of the rows from start to end of a column.
@@ -301,7 +269,7 @@ def _time_of(kind: pa.DataType) -> Time | None:
     return "timestamp" if pa.types.is_timestamp(one) else None
 
 
-def numbers_of(values: pa.Array) -> Ints | Floats:
+def numbers_of(values: pa.Array) -> Numbers:
     """Return values without nulls as int64[n] or float64[n], as in an Example."""
     kind = values.type
     if pa.types.is_floating(kind):
@@ -311,10 +279,3 @@ def numbers_of(values: pa.Array) -> Ints | Floats:
     elif pa.types.is_timestamp(kind):
         values = values.cast(pa.timestamp("us", kind.tz), safe=False)
     return np.asarray(values.cast(pa.int64()))
-
-
-def _hash_numbers(values: Ints | Floats) -> batch.UInt64Array:
-    """Return hashes, uint64[n], equal for equal numbers; all NaN have the same hash."""
-    if values.dtype.kind == "f":
-        values = np.where(np.isnan(values), np.nan, values + 0.0)  # -0.0 becomes 0.0
-    return batch.mix(values.view(np.uint64), _SALT)

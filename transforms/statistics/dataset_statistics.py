@@ -17,7 +17,12 @@ import pyarrow as pa
 from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.statistics.column_statistics import Columns, ColumnStatistics
+from recordmill.transforms.statistics.column_statistics import (
+    Columns,
+    ColumnStatistics,
+    number_columns,
+)
+from recordmill.transforms.statistics.number_table import NumberTable
 from recordmill.transforms.statistics.sketches import TopValues
 
 LABEL = "label"  # name of the class column in statistics
@@ -59,22 +64,43 @@ class Slice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SliceStatistics:
-    """Number of records of a slice, and the statistics of their columns by name."""
+    """Number of records of a slice, and the statistics of their columns.
+
+    names: names of all columns, in order.
+    numbers: statistics of the columns of numbers by the names of the columns, a table per type.
+    texts: statistics of the other columns by name.
+    """
 
     records: int
-    columns: Mapping[str, ColumnStatistics]
+    names: tuple[str, ...]
+    numbers: Mapping[tuple[str, ...], NumberTable]
+    texts: Mapping[str, ColumnStatistics]
 
     @classmethod
     def sum(cls, several: Iterable[SliceStatistics]) -> SliceStatistics:
         """Add the statistics of the same columns over several groups of records."""
         parts = list(several)
+        first = parts[0]
         return cls(
             records=sum(part.records for part in parts),
-            columns={
-                name: ColumnStatistics.sum([part.columns[name] for part in parts])
-                for name in parts[0].columns
+            names=first.names,
+            numbers={
+                names: NumberTable.sum([part.numbers[names] for part in parts])
+                for names in first.numbers
+            },
+            texts={
+                name: ColumnStatistics.sum([part.texts[name] for part in parts])
+                for name in first.texts
             },
         )
+
+    @functools.cached_property
+    def columns(self) -> Mapping[str, ColumnStatistics]:
+        """Statistics of each column by name."""
+        found = dict(self.texts)
+        for names, table in self.numbers.items():
+            found.update(zip(names, number_columns(table), strict=True))
+        return {name: found[name] for name in self.names}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,17 +135,37 @@ class Statistics:
         split_names, class_names = names.to_pylist(), [None, *classes.to_pylist()]
         cells = [Slice(split_names[n // width], class_names[n % width]) for n in filled.tolist()]
         slices = _spans(cells, edges.tolist())
-        found: dict[str, list[ColumnStatistics]] = {}
+        texts: dict[str, list[ColumnStatistics]] = {}
+        numbers: dict[pa.DataType, list[NumberTable]] = {}
         tops = {}
         for group in _similar(columns):
             column = Columns([columns[name] for name in group], order)
-            found |= zip(group, column.count(edges), strict=True)
+            if column.is_numeric:
+                kind = columns[group[0]].type
+                numbers.setdefault(kind, []).append(column.count_numbers(edges))
+                continue
+            texts |= zip(group, column.count_texts(edges), strict=True)
             for place, name in enumerate(group if column.type == "string" else ()):
                 for key, (start, end) in slices.items():
                     most = _OF_SPLIT if key.label is None else _OF_CLASS
                     tops[key, name] = column.top(place, start, end, most=most)
+        tables = {
+            tuple(name for name, column in columns.items() if column.type == kind): some
+            for kind, some in numbers.items()
+        }
+        order_of_names = tuple(columns)
         counted = [
-            SliceStatistics(records=number, columns={name: found[name][place] for name in columns})
+            SliceStatistics(
+                records=number,
+                names=order_of_names,
+                numbers={
+                    names: NumberTable.concat(
+                        [one.take(np.arange(place, len(one), len(cells))) for one in some]
+                    )
+                    for names, some in tables.items()
+                },
+                texts={name: found[place] for name, found in texts.items()},
+            )
             for place, number in enumerate(records[filled].tolist())
         ]
         return cls(cells=dict(zip(cells, counted, strict=True)), tops=tops, classes=few)
@@ -154,11 +200,11 @@ class Statistics:
                 found[cell] = [one]
         slices = {key: SliceStatistics.sum(some) for key, some in found.items()}
         for key, one in slices.items():
-            columns = {
+            texts = {
                 name: dataclasses.replace(column, top=self.tops.get((key, name)))
-                for name, column in one.columns.items()
+                for name, column in one.texts.items()
             }
-            slices[key] = dataclasses.replace(one, columns=columns)
+            slices[key] = dataclasses.replace(one, texts=texts)
         return slices
 
     def whole(self) -> SliceStatistics:

@@ -20,7 +20,7 @@ Read = Callable[[], Iterable[tuple[Ints, Ints]]]
 
 LIMIT = 1 << 21  # different numbers that are sorted at a time
 _BINS = 1 << 16
-_ABSENT = np.iinfo(np.int64).max  # no key: it would be NaN
+_ABSENT = np.iinfo(np.int64).max  # not the key of a number
 
 
 def values_of_keys(keys: Ints) -> Floats:
@@ -50,7 +50,7 @@ class Ranked(NamedTuple):
 
     @property
     def is_last(self) -> npt.NDArray[np.bool_]:
-        """True, bool[n], for numbers that none exceeds."""
+        """True, bool[n], for the largest number."""
         last: npt.NDArray[np.bool_] = self.after == _ABSENT
         return last
 

@@ -26,7 +26,7 @@ _NEXT = _WIDTH + 1  # bits between digits, as rounding leaves half a unit on eit
 _DIGITS = 4  # enough for most values
 _RANGE = _WIDTH + (_DIGITS - 1) * _NEXT  # bits of all digits
 _SIZES = _RANGE - 52  # greatest ratio of values, as a power of two, whose digits keep all bits
-_LONG = 1 << 9  # values of a range from which a call per range takes less time than one for all
+_LONG = 1 << 9  # values in a range from which on one call per range is faster than one for all
 _PLACE = 32  # bits of a digit in the transport form of integers
 
 

@@ -7,6 +7,7 @@ NumPy once for all ranges, because calls for a few hundred values take longer th
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,33 @@ Array = npt.NDArray[Any]
 def pieces(values: Array, edges: Ints) -> list[Array]:
     """Return each range as a view."""
     return [values[start:end] for start, end in itertools.pairwise(edges.tolist())]
+
+
+def edges_of(sizes: Sequence[int]) -> Ints:
+    """Return the edges of consecutive ranges of these sizes."""
+    return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def join_edges(several: Sequence[Ints]) -> Ints:
+    """Return the edges of the ranges of several arrays that are concatenated."""
+    return np.append(0, np.cumsum(np.concatenate([np.diff(edges) for edges in several])))
+
+
+def take(values: Array, edges: Ints, places: Ints) -> tuple[Array, Ints]:
+    """Return the values and the edges of the ranges at some places."""
+    some = pieces(values, edges)
+    found = [some[place] for place in places.tolist()]
+    return np.concatenate([values[:0], *found]), edges_of([len(one) for one in found])
+
+
+def interleave(several: Sequence[Array], edges: Sequence[Ints]) -> tuple[Array, Ints]:
+    """Return the first range of every array, then the second of every array, and so on.
+
+    All arrays have the same number of ranges. The edges are those of ranges of the same number.
+    """
+    parts = [pieces(values, own) for values, own in zip(several, edges, strict=True)]
+    found = [one for same in zip(*parts, strict=True) for one in same]
+    return np.concatenate([several[0][:0], *found]), np.add.reduce(edges)
 
 
 def choose(values: Array, chosen: Mask, edges: Ints) -> tuple[Array, Ints]:

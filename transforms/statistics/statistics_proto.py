@@ -5,20 +5,15 @@ Source: tensorflow_metadata/proto/v0/statistics.proto, and the output of TFDV's 
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
-from recordmill.profile.statistics_file import ALL_EXAMPLES, FINE_HISTOGRAM
-from recordmill.transforms.statistics.bit_histogram import FirstBits
-from recordmill.transforms.statistics.column_statistics import ColumnStatistics, NumberStatistics
+from recordmill.profile.statistics_file import ALL_EXAMPLES
+from recordmill.transforms.statistics.column_statistics import ColumnStatistics
 from recordmill.transforms.statistics.dataset_statistics import SliceStatistics, Statistics
+from recordmill.transforms.statistics.number_messages import fill_numbers
+from recordmill.transforms.statistics.number_table import NumberTable
 
-_BUCKETS = 10
-_FINE_BUCKETS = 128
 _TOP = 20  # values
 _RANKED = 1000
 
@@ -32,8 +27,11 @@ def to_bytes(statistics: Statistics) -> bytes:
         # Messages of one slice each: their concatenation is the message of all of them.
         message = statistics_pb2.DatasetFeatureStatisticsList()
         dataset = message.datasets.add(name=name, num_examples=one.records)
-        for column, found in sorted(one.columns.items()):
-            _add_feature(dataset, column, found, records=one.records, fine=fine)
+        features = {column: dataset.features.add(name=column) for column in sorted(one.names)}
+        for names, table in one.numbers.items():
+            _fill_tables([features[column] for column in names], table, one.records, fine=fine)
+        for column, found in one.texts.items():
+            _fill_feature(features[column], found, records=one.records)
         contents.append(message.SerializeToString(deterministic=True))
     return b"".join(contents)
 
@@ -51,80 +49,37 @@ def _slices(statistics: Statistics) -> Iterator[tuple[str, SliceStatistics, bool
         yield key.name, slices[key], key.label is None
 
 
-def _add_feature(
-    dataset: Any, name: str, found: ColumnStatistics, *, records: int, fine: bool
-) -> None:
-    feature = dataset.features.add(name=name)
-    feature.type = {"int": 0, "float": 1, "string": 2, "bytes": 3}[found.type]
-    if found.numbers is not None:
-        _fill_numbers(feature, found, found.numbers, fine=fine)
-        common = feature.num_stats.common_stats
-    elif found.type == "string":
+def _fill_tables(features: Sequence[Any], table: NumberTable, records: int, *, fine: bool) -> None:
+    fill_numbers(features, table, fine=fine)
+    counts = (table.records, table.values, table.fewest, table.largest)
+    for feature, *of_column in zip(features, *(one.tolist() for one in counts), strict=True):
+        feature.type = 1 if table.is_float else 0
+        _fill_common(feature.num_stats.common_stats, records, *of_column)
+
+
+def _fill_feature(feature: Any, found: ColumnStatistics, *, records: int) -> None:
+    if found.type == "string":
+        feature.type = 2
         _fill_texts(feature.string_stats, found)
         common = feature.string_stats.common_stats
     else:
+        feature.type = 3
         _fill_bytes(feature.bytes_stats, found)
         common = feature.bytes_stats.common_stats
-    common.num_non_missing = found.records
-    common.num_missing = records - found.records
-    common.tot_num_values = found.values
-    if found.records:
-        common.min_num_values = found.fewest or 0
-        common.max_num_values = found.largest or 0
-        common.avg_num_values = found.values / found.records
+    fewest, largest = found.fewest or 0, found.largest or 0
+    _fill_common(common, records, found.records, found.values, fewest, largest)
 
 
-def _fill_numbers(
-    feature: Any, found: ColumnStatistics, numbers: NumberStatistics, *, fine: bool
+def _fill_common(
+    common: Any, all_records: int, records: int, values: int, fewest: int, largest: int
 ) -> None:
-    """Fill in mean, deviation, median and histograms, which are of the finite values."""
-    stats = feature.num_stats
-    stats.num_zeros = numbers.zeros
-    feature.custom_stats.add(name="num_unique", num=found.distinct.count)
-    if numbers.below + numbers.above:
-        feature.custom_stats.add(name="num_infinite", num=numbers.below + numbers.above)
-    bits = numbers.bits
-    if numbers.least is not None and numbers.most is not None:
-        least, most = float(numbers.least), float(numbers.most)
-        stats.mean, stats.std_dev = numbers.moments.mean, numbers.moments.deviation
-        inner = bits.quantiles(_BUCKETS)
-        stats.median = min(max(inner[_BUCKETS // 2 - 1], least), most)
-        stats.min, stats.max = least, most
-        standard = stats.histograms.add(type=0, num_nan=numbers.nans)
-        for low, high, count in _equal_widths(bits, least, most):
-            standard.buckets.add(low_value=low, high_value=high, sample_count=count)
-        quantiles = stats.histograms.add(type=1, num_nan=numbers.nans)
-        edges = [min(max(edge, least), most) for edge in (least, *inner, most)]
-        share = numbers.moments.count / _BUCKETS
-        for low, high in itertools.pairwise(edges):
-            quantiles.buckets.add(low_value=low, high_value=high, sample_count=share)
-    if numbers.below:
-        stats.min = -np.inf
-    if numbers.above:
-        stats.max = np.inf
-    if fine:
-        histogram = feature.custom_stats.add(name=FINE_HISTOGRAM).histogram
-        histogram.num_nan = numbers.nans
-        for low, high, held in bits.with_bins(_FINE_BUCKETS).joined(_FINE_BUCKETS):
-            histogram.buckets.add(low_value=low, high_value=high, sample_count=held)
-
-
-def _equal_widths(
-    bits: FirstBits, least: float, most: float
-) -> Iterator[tuple[float, float, float]]:
-    """Yield (lower bound, upper bound, estimated count) of buckets of equal width."""
-    if least == most or not math.isfinite(most - least):
-        yield least, most, float(bits.total)
-        return
-    edges = least + (most - least) * (np.arange(_BUCKETS + 1) / _BUCKETS)
-    edges[-1] = most
-    places, held = bits.cumulative()
-    # Values with the same first bits are assumed to be evenly spread.
-    below = np.interp(edges, np.clip(places, least, most), held)
-    below[0], below[-1] = 0, bits.total  # the extremes are values themselves
-    counts = np.diff(below)
-    for (low, high), count in zip(itertools.pairwise(edges.tolist()), counts.tolist(), strict=True):
-        yield low, high, count
+    common.num_non_missing = records
+    common.num_missing = all_records - records
+    common.tot_num_values = values
+    if records:
+        common.min_num_values = fewest
+        common.max_num_values = largest
+        common.avg_num_values = values / records
 
 
 def _fill_texts(stats: Any, found: ColumnStatistics) -> None:

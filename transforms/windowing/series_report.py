@@ -37,8 +37,8 @@ class SeriesRuns:
 class SeriesReport:
     """Series that yield no window.
 
-    named: {series: its runs} of the first by name. longest: the longest run of all, and `of` its
-    series.
+    named: {series: its runs} of the first ones by name. longest: the longest run of all series. of:
+    the series with that run.
     """
 
     count: int = 0
@@ -62,7 +62,7 @@ class SeriesReport:
 
     @classmethod
     def sum(cls, reports: Iterable[SeriesReport]) -> SeriesReport:
-        """Add reports up that have no series in common."""
+        """Return the sum of reports that have no series in common."""
         count = 0
         series: dict[str, SeriesRuns] = {}
         for report in reports:
@@ -98,9 +98,9 @@ class SeriesReport:
         ]
         more = ", ..." if self.count > len(shown) else ""
         text = (
-            f"{self.count} series {'has' if self.count == 1 else 'have'} no window, which needs"
-            f" {options.reach} rows without a gap: {', '.join(shown)}{more}; --window sets the"
-            " number, --max-gap the distance of rows that counts as a gap"
+            f"{self.count} series {'has' if self.count == 1 else 'have'} no window:"
+            f" {', '.join(shown)}{more}; a window needs {options.reach} rows without a gap: lower"
+            " --window, or raise --max-gap"
         )
         return Note("no-window", text)
 
@@ -119,10 +119,10 @@ def why_none(runs: SeriesRuns, options: WindowOptions) -> str:
     """Return why a series has no window."""
     rows = f"{runs.rows:,} {'row' if runs.rows == 1 else 'rows'}"
     if not runs.longest:
-        return f"too few rows: none of {rows} is left"
+        return f"none of its {rows} is left"
     if runs.rows < options.reach:
         return f"too short: {rows}{_within(runs)}"
-    return f"gaps: the longest run has {runs.longest:,} of {rows}{_within(runs)}"
+    return f"gaps: the longest run has {runs.longest:,} of its {rows}{_within(runs)}"
 
 
 def _within(runs: SeriesRuns) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from recordmill.transforms.model import batch
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
-STEP = "__series_step__"  # int64: step of the series of a row, in rows that name it
+STEP = "__series_step__"  # int64: step of the series of a row, if a column gives it
 
 _KEPT = 32  # steps of a series that are counted on from one cell to the next: the most frequent
 

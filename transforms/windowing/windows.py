@@ -28,7 +28,7 @@ from recordmill.transforms.windowing.window_layout import OF_SERIES, START
 _INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
 _GROUP = "__step__"  # int64: number of the (series, step) of a row, for resampling
 _PLACE = "__place__"  # int64: index in its run of a row carried over; -1 for other rows
-_BEGIN = "__begin__"  # int64: time at which the run of a row begins, as far as it is known
+_BEGIN = "__begin__"  # int64: time at which the run of a row begins, if it is known
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -40,8 +40,7 @@ class Timeline:
 
     step: microseconds between rows of the series that `steps` does not name; None if unknown.
     steps: {series: microseconds between its rows}. Rows with a column `STEP` have their step there.
-    cuts: (split, time at which it begins), in ascending order; empty if time does not decide
-    splits.
+    cuts: (split, time at which it begins), in ascending order; empty if splits are not by time.
     """
 
     step: int | None = None
@@ -234,9 +233,9 @@ class WindowCutter:
         return joined.sort_by([(SERIES, "ascending"), (TIME, "ascending")])
 
     def _longest_gaps(self, rows: pa.RecordBatch) -> Floats:
-        """Return the largest distance of a row that continues the run of each row, to 1 us.
+        """Return the largest distance to the next row that is not a gap, for each row, to 1 us.
 
-        In floats, because a multiple of a step may exceed int64.
+        Floats, because a multiple of a step may exceed int64.
         """
         longest: Floats = self._timeline.max_gaps(rows, self._options).astype(np.float64)
         if self._options.gap_policy != "fill":

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from recordmill.errors import Reject
+from recordmill.format.content_report import DUPLICATES, LEAKS, NEAR_DUPLICATES, ContentReport
 from recordmill.format.file_info import file_info
 from recordmill.format.ledger import (
     INPUT,
@@ -34,10 +35,17 @@ from recordmill.job.staging import ShardInfo, StagedPart, Staging, Verdict, reje
 from recordmill.notes import Note, first_failing
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
+from recordmill.transforms.checks.near_matches import read_lines
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.refusals import nothing_left, refusal_of
-from recordmill.transforms.staged.listing import NO_LISTING, read_excluded, read_part
+from recordmill.transforms.staged.listing import (
+    NO_LISTING,
+    read_excluded,
+    read_left_out,
+    read_part,
+)
+from recordmill.transforms.writing.depth_notes import depth_notes
 
 
 def close_ledger(
@@ -125,8 +133,16 @@ def _filtered(
     return counts
 
 
-def publish_dataset(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> Manifest | None:
+def publish_dataset(
+    plan: Plan,
+    infos: Sequence[ShardInfo],
+    content: tuple[ContentReport | None, bytes],
+    *,
+    run: RunSpec,
+) -> Manifest | None:
     """Publish the dataset and return its manifest.
+
+    content: the report on contents, and the content of leaks.jsonl.
 
     If the dataset is refused, the verdict is written into staging, and None is returned.
     """
@@ -157,12 +173,13 @@ def publish_dataset(plan: Plan, infos: Sequence[ShardInfo], *, run: RunSpec) -> 
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
-    if verdict is None and (message := first_failing(box_notes(infos), run.fail_on)):
+    notes = _notes_on_shards(infos, content[0])
+    if verdict is None and (message := first_failing(notes, run.fail_on)):
         verdict = Verdict(message)
     if verdict is not None:
         staging.write_verdict(verdict)
         return None
-    manifest, files = build_manifest(plan, infos, ledger, rejects, run)
+    manifest, files = build_manifest(plan, infos, ledger, rejects, content, run=run)
     publishing.stage_files(staging, manifest, files)
     publishing.publish(staging)
     return manifest
@@ -173,6 +190,8 @@ def build_manifest(
     infos: Sequence[ShardInfo],
     ledger: Ledger,
     rejects: Sequence[Reject],
+    content: tuple[ContentReport | None, bytes],
+    *,
     run: RunSpec,
 ) -> tuple[Manifest, dict[str, bytes]]:
     """Return the manifest, and {name: content} of the files beside the shards."""
@@ -197,6 +216,15 @@ def build_manifest(
         REJECTS: b"".join(map(reject_line, rejects)),
         SCHEMA: schema_text(features, labels=labels, label_offset=context.label_offset).encode(),
     }
+    report, leaks = content
+    if leaks:
+        files[LEAKS] = leaks
+    left_out = [one for part in plan.parts for one in read_left_out(part, staging=run.staging)]
+    if left_out:
+        lines = sorted(to_json(one) + b"\n" for one in left_out)
+        files[DUPLICATES] = b"".join(lines)
+    if similar := read_lines(run.staging):
+        files[NEAR_DUPLICATES] = similar
     for name, artifact in {**context.artifacts, **plan.files}.items():
         if artifact.published:
             files[name] = Location.parse(artifact.path).read_bytes()
@@ -214,8 +242,9 @@ def build_manifest(
         ledger=ledger,
         encoders=run.encoder_versions,
         files={name: file_info(content) for name, content in files.items()},
+        content=report,
         fill_rates=_fill_rates(infos),
-        notes=(*plan.notes, *box_notes(infos), *tfds.notes),
+        notes=(*plan.notes, *_notes_on_shards(infos, report), *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
 
@@ -294,6 +323,15 @@ def box_notes(infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
             f"{count:,} of {made:,} boxes, those of copies included, were dropped:"
             f" {'; '.join(parts)}",
         ),
+    )
+
+
+def _notes_on_shards(infos: Sequence[ShardInfo], report: ContentReport | None) -> tuple[Note, ...]:
+    """Return the notes that follow from finished shards."""
+    return (
+        *depth_notes(infos),
+        *box_notes(infos),
+        *(() if report is None else report.notes),
     )
 
 

@@ -10,21 +10,19 @@ import dataclasses
 import hashlib
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import BinaryIO
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.errors import Reject, RunError, unlike_submitter
+from recordmill.errors import RunError, unlike_submitter
 from recordmill.format import shard_index
-from recordmill.format.ledger import add_dropped
+from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Shard, index_name, shard_name
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.processes.pool import ProcessPool, shared_pool
@@ -35,15 +33,14 @@ from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, encode_chunk, pack_encoder
 from recordmill.transforms.staged.listing import with_staged_paths
 from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.writing.shard_outcome import ShardOutcome
 from recordmill.transforms.writing.shuffle import ShardId, sort_pieces
 
 
 class _TaskBudget:
-    """Limits the tasks that the writers of a process have in flight, and the bytes of their
-    results.
+    """Limits the tasks in flight of all writers of a process, and the bytes of their results.
 
-    As many tasks as there are encoder processes are always allowed, and so is the first task of a
-    writer, so that no writer waits for another.
+    One task per encoder process and the first of each writer are allowed: no writer waits for one.
     """
 
     def __init__(self) -> None:
@@ -133,64 +130,6 @@ def encode_in_order(
             _budget.give_back(size)
 
 
-class _ShardOutcome:
-    """Collects the outcome of the rows of a shard, chunk by chunk."""
-
-    def __init__(self, rows: pa.RecordBatch) -> None:
-        self._rows = rows
-        self._copies = batch.copies(rows)
-        self._kept: list[np.ndarray] = []
-        self._lengths: list[np.ndarray] = []
-        self.rejects: list[Reject] = []
-        self.rejected = 0
-        self.filtered: Counter[str] = Counter()
-        self.names: list[str] | None = None
-        self.filled: tuple[int, int] | None = None
-        self.objects: tuple[int, int] | None = None
-        self.dropped_objects: dict[str, tuple[int, str]] = {}
-
-    def add(self, start: int, chunk: EncodedChunk) -> None:
-        if chunk.names is not None:
-            self.names = self.names or []
-            self.names += chunk.names
-        self.filled = _added(self.filled, chunk.filled)
-        self.objects = _added(self.objects, chunk.objects)
-        self.dropped_objects = add_dropped(self.dropped_objects, chunk.dropped_objects)
-        self._kept.append(chunk.kept + start)
-        self._lengths.append(chunk.lengths)
-        self.rejects += chunk.rejects
-        if not chunk.rejects and not chunk.filtered:
-            return
-        end = start + len(chunk.kept) + len(chunk.rejects) + len(chunk.filtered)
-        left_out = np.setdiff1d(np.arange(start, end), chunk.kept + start)
-        originals = {self._rows[batch.KEY][i].as_py() for i in left_out if not self._copies[i]}
-        self.rejected += len(originals.intersection(reject.key for reject in chunk.rejects))
-        self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
-
-    @property
-    def kept(self) -> np.ndarray:
-        return np.concatenate(self._kept) if self._kept else np.zeros(0, np.int64)
-
-    def index(self, *, groups: bool) -> pa.Table:
-        """Return the rows of the index. groups: whether it has the column `group`."""
-        lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
-        indexed = (batch.KEY, batch.LABEL, batch.GROUP, batch.COPY)
-        present = [name for name in indexed if name in self._rows.schema.names]
-        kept = batch.choose(self._rows.select(present), self.kept)
-        if self.names is not None:
-            kept = batch.complete(pa.RecordBatch.from_pydict({batch.KEY: self.names}))
-        columns = {
-            "key": kept[batch.KEY],
-            "label": kept[batch.LABEL],
-            "copy": pa.array(batch.copies(kept)),
-            "group": kept[batch.GROUP] if groups else None,
-            "offset": pa.array(np.cumsum(lengths) - lengths),
-            "length": pa.array(lengths),
-        }
-        schema = shard_index.schema(groups=groups)
-        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardWriter:
     """Writes shards into staging.
@@ -243,7 +182,7 @@ class ShardWriter:
         if rows is None:
             rows = _no_rows()
         rows = batch.set_column(rows, batch.SPLIT, batch.constant(split, len(rows)))
-        outcome = _ShardOutcome(rows)
+        outcome = ShardOutcome(rows)
         with temporary.open_output() as sink:
             size, sha256 = self._write_rows(rows, sink, outcome, plan, split)
         info_place = self.staging.place(f"info/{name}.json")
@@ -251,9 +190,18 @@ class ShardWriter:
         info_place.delete(missing_ok=True)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
-        index.write_bytes(shard_index.index_bytes(outcome.index(groups=self.groups)))
+        indexed = shard_index.index_bytes(outcome.index(groups=self.groups))
+        index.write_bytes(indexed)
         temporary.rename_to(place)
-        info = self._info(shard, name, digest, rows, outcome, (size, sha256))
+        written = Shard(
+            file=name,
+            records=len(outcome.kept) if outcome.names is None else len(outcome.names),
+            bytes=size,
+            sha256=sha256,
+            classes=outcome.classes,
+            index=file_info(indexed),
+        )
+        info = self._info(shard, written, digest, outcome)
         info_place.parent.make_dirs()
         info_place.write_bytes(to_json(info))
         return info
@@ -279,7 +227,7 @@ class ShardWriter:
         return place.exists() and place.size() == done.shard.bytes and index.exists()
 
     def _write_rows(
-        self, rows: pa.RecordBatch, sink: BinaryIO, outcome: _ShardOutcome, plan: Plan, split: str
+        self, rows: pa.RecordBatch, sink: BinaryIO, outcome: ShardOutcome, plan: Plan, split: str
     ) -> tuple[int, str]:
         """Write the Examples of rows, and return the size in bytes and the sha256 of the file."""
         sha256 = hashlib.sha256()
@@ -298,40 +246,22 @@ class ShardWriter:
         return size, sha256.hexdigest()
 
     def _info(
-        self,
-        shard: ShardId,
-        name: str,
-        digest: str,
-        rows: pa.RecordBatch,
-        outcome: _ShardOutcome,
-        content: tuple[int, str],
+        self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome
     ) -> ShardInfo:
-        kept = outcome.kept
-        copies = batch.copies(rows)
-        packed = None
+        packed, copies = None, 0
         if outcome.names is not None:
-            packed, kept = len(kept), kept[:0]
-        originals = kept[copies[kept] == 0]
-        classes = _count(batch.choose(rows[batch.LABEL], kept))
+            packed = len(outcome.kept)
+        else:
+            copies = int((outcome.copies[outcome.kept] > 0).sum())
         return ShardInfo(
             split=shard[0],
             number=shard[1],
             plan=digest,
-            planned=len(rows),
-            planned_copies=int((copies > 0).sum()),
-            shard=Shard(
-                file=name,
-                records=len(kept) if outcome.names is None else len(outcome.names),
-                bytes=content[0],
-                sha256=content[1],
-                classes=classes,
-            ),
-            copies=len(kept) - len(originals),
-            originals=(
-                classes
-                if len(originals) == len(kept)
-                else _count(batch.choose(rows[batch.LABEL], originals))
-            ),
+            planned=len(outcome.copies),
+            planned_copies=int((outcome.copies > 0).sum()),
+            shard=written,
+            copies=copies,
+            originals=outcome.originals if copies else written.classes,
             rejects=tuple(outcome.rejects),
             rejected=outcome.rejected,
             filtered=dict(outcome.filtered),
@@ -339,17 +269,8 @@ class ShardWriter:
             filled=outcome.filled,
             objects=outcome.objects,
             dropped_objects=outcome.dropped_objects,
+            reduced=outcome.reduced,
         )
-
-
-def _added(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    return (one[0] + other[0], one[1] + other[1]) if one and other else one or other
-
-
-def _count(labels: pa.Array) -> dict[str, int]:
-    counted = labels.drop_null().value_counts()
-    names, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-    return dict(sorted(zip(names, counts, strict=True)))
 
 
 def _no_rows() -> pa.RecordBatch:

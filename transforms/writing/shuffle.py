@@ -57,7 +57,8 @@ def balanced_rows(
     rows = element.read(staging, columns=None)
     if not grouped and batch.GROUP in rows.schema.names:  # it is all null
         rows = rows.drop_columns([batch.GROUP])
-    rows = rows.drop_columns([n for n in (batch.SOURCE, batch.UNIT) if n in rows.schema.names])
+    done = (batch.UNIT, batch.NEAR)
+    rows = rows.drop_columns([name for name in done if name in rows.schema.names])
     yield from replicate(rows, quotas=plan.quotas, seed=plan.seed)
 
 

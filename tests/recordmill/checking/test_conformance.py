@@ -7,6 +7,8 @@ from PIL import Image
 
 from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.tfrecord.features import Feature
+from tests.images16 import png16, waves
+from tests.pictures import photo, saved
 
 PAIRS = Feature(dtype="int64", shape=(None, 2))
 ROWS = Feature(dtype="string", kind="raw", raw_dtype="int16", raw_shape=(None, 3))
@@ -72,6 +74,17 @@ def test_pictures_start_no_programs(monkeypatch) -> None:
     )
     with pytest.raises(NonconformingError, match="the image cannot be decoded"):
         check.check({"x": [eps]})
+
+
+def test_declared_16_bits_are_checked() -> None:
+    declared = Feature(dtype="string", kind="image", raw_dtype="uint16", raw_shape=(30, 40, 3))
+    check = Conformance({"x": declared}, labels=[], label_offset=0, deep=True)
+    check.check({"x": [png16(waves())]})
+    for content in (saved(photo()), saved(photo(), "JPEG")):
+        with pytest.raises(NonconformingError, match="expected a PNG with 16 bits per channel"):
+            check.check({"x": [content]})
+    with pytest.raises(NonconformingError, match="the image cannot be decoded"):
+        check.check({"x": [png16(waves())[:2000]]})
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from recordmill.reading.reader import read_payloads
 from recordmill.storage.files import Location
 from recordmill.tfrecord.decode import decode_example
 from recordmill.tfrecord.features import Feature
+from tests.images16 import png16
 from tests.make_dataset import FEATURES, LABELS, make_dataset, picture, rewrite
 
 
@@ -102,6 +103,11 @@ def test_a_record_in_words(tmp_path: pathlib.Path) -> None:
         (Feature(dtype="string"), [b"\xffa"], r"\xffa"),
         (Feature(dtype="string", kind="text"), ["ä".encode() * 201], "ä" * 200 + "..."),
         (Feature(dtype="string", kind="image"), [b"GIF"], "not an image, 3 bytes"),
+        (
+            Feature(dtype="string", kind="image", raw_dtype="uint16"),
+            [png16(np.zeros((1, 1, 3)))],
+            f"PNG 1x1 RGB, 16 bits per channel, {len(png16(np.zeros((1, 1, 3))))} bytes",
+        ),
         (Feature(dtype="int64", kind="label"), np.array([3]), "3 (no class)"),
         (Feature(dtype="int64", shape=(None,)), None, "absent"),
         (
@@ -143,6 +149,7 @@ GREY = np.arange(6, dtype=np.uint8).reshape(2, 3)
         (np.stack([GREY] * 3, axis=-1), (2, 3, 3), np.stack([GREY] * 3, axis=-1)),
         (np.stack([GREY] * 4, axis=-1), (2, None, 4), np.stack([GREY] * 4, axis=-1)),
         (GREY.astype("<u2") * 300, (2, 3), GREY.astype(np.uint16) * 300),
+        (np.stack([GREY] * 3, axis=-1).astype("<u2") * 256, (2, 3, 3), np.stack([GREY] * 3, -1)),
         (GREY.astype("<f4") / 5 - 7, (2, 3), GREY * 51),
         (np.zeros((2, 3), "<f4"), (2, 3), np.zeros((2, 3), np.uint8)),
     ],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.format.file_info import FileInfo
+from recordmill.format.file_info import FileInfo, file_info
 from recordmill.format.ledger import CopyCounts, InputCounts, Ledger, RecordCounts
 from recordmill.format.manifest import (
     Manifest,
@@ -161,7 +161,9 @@ def test_paths_are_what_stands_in_the_directory(compression, tmp_path) -> None:
 
 def shard(file: str, **classes: int) -> Shard:
     sha256 = f"{len(file):064x}"
-    return Shard(file=file, records=3, bytes=10, sha256=sha256, classes=classes)
+    return Shard(
+        file=file, records=3, bytes=10, sha256=sha256, classes=classes, index=file_info(b"")
+    )
 
 
 def test_a_split_sums_its_shards_in_the_order_of_their_numbers() -> None:

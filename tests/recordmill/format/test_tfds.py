@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Shard, SplitInfo
 from recordmill.format.tfds import tfds_files
 from recordmill.tfrecord.features import Feature
+from tests.images16 import png16, waves
 from tests.make_dataset import FEATURES, LABELS, Row, flower, flowers, make_dataset
 
 
@@ -58,6 +60,7 @@ def test_as_supervised_gives_picture_and_label(builder) -> None:
 
 
 RAW = Feature(dtype="string", kind="raw", raw_dtype="int16", raw_shape=(None, 2))
+IMAGE16 = Feature(dtype="string", kind="image", raw_dtype="uint16", raw_shape=(None, None, 3))
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,7 @@ RAW = Feature(dtype="string", kind="raw", raw_dtype="int16", raw_shape=(None, 2)
             b"\1\0\2\0",
         ),
         (dataclasses.replace(RAW, raw_dtype="uint32"), [b"\1\0\0\0"], b"\1\0\0\0"),
+        (IMAGE16, [png16(waves())], waves().tolist()),
         (dataclasses.replace(RAW, raw_dtype="uint64"), [b"\xff" * 16], [[2**64 - 1] * 2]),
         (dataclasses.replace(RAW, raw_dtype="bool"), [b"\1\0"], [[True, False]]),
         (dataclasses.replace(RAW, shape=(None,)), [b"ab", b"c"], [b"ab", b"c"]),
@@ -88,7 +92,7 @@ def test_tfds_reads(feature, stored, expected, tmp_path) -> None:
 
 
 def plain_parts(**changes) -> dict:
-    shard = Shard(file="f", records=2, bytes=99, sha256="", classes={})
+    shard = Shard(file="f", records=2, bytes=99, sha256="", classes={}, index=file_info(b""))
     parts = {
         "features": FEATURES,
         "labels": LABELS,

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recordmill
+from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Shard
 from recordmill.loading.parts import host_part
 from recordmill.storage.files import Location
@@ -251,7 +252,14 @@ def test_an_iterator_can_be_checkpointed(folder, tmp_path, options) -> None:
 @given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 7), st.booleans())
 def test_hosts_share_all_records_in_equal_parts(counts, hosts, drop) -> None:
     shards = [
-        Shard(file=f"f{i}", records=count, bytes=count * 10, sha256="", classes={})
+        Shard(
+            file=f"f{i}",
+            records=count,
+            bytes=count * 10,
+            sha256="",
+            classes={},
+            index=file_info(b""),
+        )
         for i, count in enumerate(counts)
     ]
     parts = [

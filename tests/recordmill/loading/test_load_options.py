@@ -78,7 +78,10 @@ def folder(tmp_path_factory):
             {"inputs": "size", "image_size": 8},
             "image_size is for encoded images, but the inputs",
         ),
-        ({"inputs": "grid", "augment": "flip"}, "augment is for images (uint8 height x width x"),
+        (
+            {"inputs": "grid", "augment": "flip"},
+            "augment is for images (uint8 or uint16, height x width x",
+        ),
         ({"inputs": "grid", "normalize": "unit"}, "but the input grid is float32"),
         ({"batch_size": 2}, "the images in image/encoded have different sizes, or their size is"),
         (

@@ -271,6 +271,24 @@ def test_columns_whose_values_have_one_size(tf, size, uneven):
         assert encode_frames(batch).data == b"".join(map(frame, protobufs(tf, batch)))
 
 
+@pytest.mark.parametrize("rows", [1, 40, 700])
+def test_many_neighbouring_features_of_one_float(tf, rows):
+    """In one field of many features, between others; one that has a null has a field of its own."""
+    random = np.random.default_rng(rows)
+    kinds = [np.float16, np.float32, np.float64]
+    columns = {
+        f"f{i:03}{'x' * (i % 130)}": pa.array(random.normal(size=rows).astype(kinds[i % 3]))
+        for i in range(300)
+    }
+    columns["f100"] = pa.array([None, *range(rows - 1)], pa.float32())
+    columns |= {"a": pa.array(range(rows)), "g": pa.array([b"text"] * rows)}
+    whole = pa.RecordBatch.from_pydict(columns)
+    for batch in (whole, whole.slice(rows // 3)):
+        expected = protobufs(tf, batch)
+        assert split(encode_examples(batch)) == expected
+        assert encode_frames(batch).data == b"".join(map(frame, expected))
+
+
 @pytest.mark.parametrize("kind", [pa.list_, pa.large_list, lambda of: pa.list_(of, 1)])
 def test_lists_of_one_value_are_that_value(kind):
     table = {

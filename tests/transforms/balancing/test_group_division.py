@@ -147,7 +147,7 @@ def test_the_note_names_the_class_and_the_group():
     assert note.code == "stratify"
     assert note == (
         "1 class is more than 1 record from the fractions of --splits, because groups stay whole:"
-        " 'a' has 50 records in train, 13.6 more than its fraction (50 are of the group 'group 7')"
+        " 'a' has 50 records in train instead of 36.4 (50 are of the group 'group 7')"
     )
     assert divided({}, {"a": 3}).notes == ()
 

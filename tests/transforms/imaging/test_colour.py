@@ -123,13 +123,15 @@ def test_twelve_bits_of_a_tiff_are_scaled_by_their_own_range():
     data = b"II*\0" + struct.pack("<I", 12) + packed + b"\0"
     data += struct.pack("<H", len(tags)) + directory + bytes(4)
     assert levels(decode(data, ALL_MODES[1])).tolist() == [[255, 0]]
+    deep = decode(data, dataclasses.replace(ALL_MODES[1], depth="16"))
+    assert deep.pixels.ravel().tolist() == [65535, 0]
 
 
 def test_pixels_without_an_8_bit_meaning():
     floats = saved(Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF")
     assert str(reject(floats)) == (
-        "unsupported: pixels of type floating point have no 8-bit equivalent;"
-        " --intensity-window LOW:HIGH maps a range to 8 bits"
+        "unsupported: the pixels are floating point, which has no range of its own;"
+        " --intensity-window LOW:HIGH maps a range to black and white"
     )
     for extreme in (-1, 65536):
         integers = saved(Image.fromarray(np.full((2, 2), extreme, np.int32)), "TIFF")

@@ -122,6 +122,11 @@ MESSAGES = {
         "not_an_image: starts with b'<!DOCTYPE ht': expected one of JPEG, PNG, GIF, WebP, BMP, "
         "TIFF, AVIF, JPEG 2000, PNM, ICO, TGA"
     ),
+    b"\n<?xml version='1.0'?>\n<!-- drawn -->\n<svg xmlns='http://www.w3.org/2000/svg'/>": (
+        "not_an_image: an SVG, which is no raster image: convert it to pixels"
+    ),
+    b"<svg width='9'/>": "not_an_image: an SVG, which is no raster image: convert it to pixels",
+    b"<?xml version='1.0'?><html/>": "not_an_image: starts with b'<?xml versio': expected one of",
     bytes(100): "not_an_image: starts with b'\\x00\\x00",
     b"%!PS-Adobe-3.0 EPSF-3.0\n": "not_an_image: starts with b'%!PS-Adobe-3'",
     b"\xff\xd8\xff": "corrupt: has the signature of JPEG, but Pillow cannot open it",

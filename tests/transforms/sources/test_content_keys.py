@@ -6,14 +6,16 @@ import decimal
 import pyarrow as pa
 import pytest
 
+from recordmill.transforms.model import batch
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.content_keys import content_keys
+from recordmill.transforms.sources.rows.content_keys import content_hashes
 
 MOMENT = datetime.datetime(2026, 1, 31, 18, 0, 0, 250_000)
 
 
 def keys(parser: ValueParser | None = None, **columns: pa.Array) -> list[str]:
-    return content_keys(pa.RecordBatch.from_pydict(columns), parser or ValueParser()).to_pylist()
+    hashes = content_hashes(pa.RecordBatch.from_pydict(columns), parser or ValueParser())
+    return batch.hex_of(hashes).to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,18 @@ def test_extensions_in_any_case(name: str, known: bool) -> None:
     assert has_extension(name, NOT_IMAGES) is known
 
 
+def test_vector_images_are_counted_apart(tmp_path: pathlib.Path) -> None:
+    fill(tmp_path, "roses/1.jpg", "roses/2.SVG", "roses/notes.txt")
+    rows, rejects, filtered = scan(tmp_path)
+    assert (set(rows), rejects) == ({"roses/1.jpg"}, {})
+    assert filtered == {"vector image": 1, "extension": 1}
+    fill(tmp_path / "all", "a/1.svg", "b/2.svgz")
+    with pytest.raises(
+        ConfigError, match=r"\(2 left out as vector image\).*SVG is no raster image"
+    ):
+        scan(tmp_path / "all")
+
+
 def test_labels(tmp_path: pathlib.Path) -> None:
     fill(tmp_path, "roses/1.jpg", "roses/deep/er/2", "tulips/3.xyz", "4.jpg", "tulips/notes.txt")
     rows, rejects, filtered = scan(tmp_path)

@@ -1,4 +1,4 @@
-"""The split and the class that paths give, and the errors where they can be read in two ways."""
+"""The split and the class that paths give, and errors for ambiguous names."""
 
 import pathlib
 from typing import Any
@@ -144,7 +144,7 @@ def test_a_single_file_has_no_siblings_that_its_name_tells_apart(fill):
             ("train/a/1", "test/a/1", "val/a/1", "extra/a/1"),
             RULES,
             r"in holds folders named as splits \(test, train, val\) beside others \(extra\):"
-            r" --split-from folders makes a split of each of them, --split-from none of none",
+            r" --split-from folders makes each of them a split, --split-from none ignores the",
         ),
         (
             ("train.csv", "test.csv", "more.csv", "train_test.csv"),
@@ -169,7 +169,7 @@ def test_folders_are_splits_where_asked(fill):
     with pytest.raises(ConfigError, match="the folder 'no split' of in cannot name a split"):
         layout("in", split_from="folders")
     fill("flat/1")
-    with pytest.raises(ConfigError, match="--split-from folders: flat has no folders"):
+    with pytest.raises(ConfigError, match="--split-from folders: the input flat has no"):
         layout("flat", split_from="folders")
 
 
@@ -192,7 +192,9 @@ def test_inputs_whose_own_names_are_splits(fill):
         "train",
         "validation",
     ]
-    with pytest.raises(ConfigError, match=r"--input train.csv are named .* --input other.csv is"):
+    with pytest.raises(
+        ConfigError, match=r"names of splits \(train.csv\) and others do not \(other"
+    ):
         layout("train.csv", "other.csv", rules=TABLES)
     assert layout("train.csv", "other.csv", rules=TABLES, split_from="none") == [
         (None, PathLayout()),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recordmill.transforms.statistics.column_statistics import Columns
+from recordmill.transforms.statistics.column_statistics import Columns, number_columns
 from recordmill.transforms.statistics.sketches import KEPT
 
 ODD = [
@@ -41,10 +41,23 @@ def counted(values, cuts):
     order = np.arange(len(values))[::-1]
     other = values.take(pa.array(np.roll(order, 1)))
     # The statistics do not depend on the columns that are counted together with this one.
-    _, found, _ = Columns([other, values.take(pa.array(order)), other], order).count(edges)
+    columns = Columns([other, values.take(pa.array(order)), other], order)
+    if columns.is_numeric:
+        size = len(edges) - 1
+        found = _of_table(columns.count_numbers(edges).take(np.arange(size, 2 * size)))
+    else:
+        _, found, _ = columns.count_texts(edges)
     plain = values.to_pylist()
     ranges = [plain[start:end] for start, end in itertools.pairwise(edges.tolist())]
     return list(zip(ranges, found, strict=True))
+
+
+def _of_table(table):
+    """[(the statistics of a column, its moments, its histogram, its number of zeros)]"""
+    bits = [table.bits.column(number) for number in range(len(table))]
+    return list(
+        zip(number_columns(table), table.moments(), bits, table.zeros.tolist(), strict=True)
+    )
 
 
 def prefix(value, dropped):
@@ -61,18 +74,19 @@ def check_records(rows, found):
     return values
 
 
-def check_numbers(rows, found):
+def check_numbers(rows, counts):
+    found, moments, bits, zeros = counts
     values = check_records(rows, found)
     numbers = found.numbers
     finite = [one for one in values if math.isfinite(one)]
     exact = [Fraction(float(one)) for one in finite]
-    assert numbers.moments.count == len(exact)
-    assert Fraction(numbers.moments.total, 1 << 1074) == sum(exact)
-    assert Fraction(numbers.moments.squares, 1 << 2148) == sum(one * one for one in exact)
-    bits = zip(numbers.bits.prefixes.tolist(), numbers.bits.counts.tolist(), strict=True)
-    expected = Counter(prefix(one, numbers.bits.dropped) for one in finite)
-    assert list(bits) == sorted(expected.items())
-    assert numbers.zeros == values.count(0)
+    assert moments.count == len(exact)
+    assert Fraction(moments.total, 1 << 1074) == sum(exact)
+    assert Fraction(moments.squares, 1 << 2148) == sum(one * one for one in exact)
+    expected = Counter(prefix(one, bits.dropped) for one in finite)
+    held = zip(bits.prefixes.tolist(), bits.counts.tolist(), strict=True)
+    assert list(held) == sorted(expected.items())
+    assert zeros == values.count(0)
     assert numbers.nans == sum(one != one for one in values)
     assert (numbers.below, numbers.above) == (values.count(-math.inf), values.count(math.inf))
     extremes = min(finite, default=None), max(finite, default=None)
@@ -127,9 +141,9 @@ def test_more_values_than_are_summed_at_once():
 
 def test_of_many_different_values_the_smallest_hashes_are_kept():
     values = np.random.default_rng(0).normal(size=20_000)
-    (_, one), (_, other) = counted(pa.array(np.repeat(values, 2)), [30_000])
+    (_, (one, *_)), (_, (other, *_)) = counted(pa.array(np.repeat(values, 2)), [30_000])
     size = len(values)
-    (each,) = Columns([pa.array(values)], np.arange(size)).count(np.arange(size + 1))
-    every = np.concatenate([found.distinct.hashes for found in each])
+    table = Columns([pa.array(values)], np.arange(size)).count_numbers(np.arange(size + 1))
+    every = np.concatenate([found.hashes for found in table.distinct()])
     assert one.distinct.hashes.tolist() == sorted(every[:15_000].tolist())[:KEPT]
     assert other.distinct.hashes.tolist() == sorted(every[15_000:].tolist())[:KEPT]

@@ -133,8 +133,8 @@ class VocReader(_AnnotationFolder):
         )
         if right < left or bottom < top:
             raise ValueError(f"object {number}: the box has a maximum below its minimum: {texts}")
-        # By the format's count, equal corners are one pixel. Annotators leave them by a stray
-        # click, so such a box has no area here, and is dropped and counted.
+        # By the definition of the format, equal corners are a box of one pixel. In practice they
+        # are accidental clicks, so such a box has no area here, and is dropped and counted.
         return left - (left < right), top - (top < bottom), right, bottom
 
 

@@ -17,6 +17,7 @@ from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, check_paths, is_utf8
+from recordmill.transforms.sources.files.other_kinds import RASTERIZE
 from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
@@ -46,7 +47,12 @@ _DATA = "csv db h5 hdf5 json jsonl mat npy npz parquet pickle pkl sqlite tfrecor
 _PROGRAMS = "bin c cfg cpp dll exe h ini ipynb js lock log pth pt py pyc sh toml yaml yml"
 ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
 SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
-NOT_IMAGES = tuple(" ".join((_DOCUMENTS, _DATA, _PROGRAMS, ARCHIVES, SOUND_AND_VIDEO)).split())
+_VECTOR = "vector image"  # filter reason of files with these extensions
+_VECTORS = ("svg", "svgz")
+NOT_IMAGES = (
+    *" ".join((_DOCUMENTS, _DATA, _PROGRAMS, ARCHIVES, SOUND_AND_VIDEO)).split(),
+    *_VECTORS,
+)
 
 _SYSTEM_FILES = frozenset(
     ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "lost+found", "$recycle.bin")
@@ -81,7 +87,7 @@ def list_files(
 ) -> Iterator[File | SkippedPath | Reject]:
     """Yield the files of an input, skipped paths and rejects; keys are relative to the input.
 
-    depth: as of `walk`. others: inputs that must not hold the same files.
+    depth: as in `walk`. others: inputs that must not hold the same files.
 
     Raises:
       ConfigError: another input holds one of the files.
@@ -115,7 +121,7 @@ def walk_files(
         if root.file or has_extension((root.pattern or "").rpartition("/")[2], leave_out):
             skipped = ()
         others = [other.root for other in laid_out[:number]]
-        # Object stores list label by label, so that memory holds the objects of one label.
+        # Objects are listed label by label, so that memory holds the objects of one label only.
         for item in list_files(root, depth=one.layout.depth, others=others):
             if isinstance(item, File):
                 yield _classify(item, one, unlabelled, skipped)
@@ -137,8 +143,9 @@ def _refuse_twice(file: File, root: InputRoot, others: Sequence[InputRoot]) -> N
 def _classify(
     file: File, laid_out: LaidOutInput, unlabelled: Unlabelled, leave_out: Collection[str]
 ) -> LabelledFile | SkippedPath | Reject:
-    if has_extension(file.key.rpartition("/")[2], leave_out):
-        return SkippedPath("extension")
+    name = file.key.rpartition("/")[2]
+    if has_extension(name, leave_out):
+        return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else "extension")
     layout = laid_out.layout
     split, label = laid_out.split_and_label(file.key)
     file = file._replace(key=laid_out.root.prefix + file.key)
@@ -229,4 +236,6 @@ def no_files_message(inputs: Inputs, found: ReferenceCollector) -> str:
         )
     if found.totals["rejected as unlabelled"]:
         message += "; to use files without label, pass --unlabelled keep"
+    if found.totals[f"left out as {_VECTOR}"]:
+        message += f"; SVG is no raster image: {RASTERIZE}"
     return message

@@ -1,4 +1,4 @@
-"""Inputs of a source as they are given: files, folders and glob patterns, with their splits.
+"""Inputs as the user gives them: files, folders and glob patterns, with their splits.
 
 The command line imports this module, so it imports nothing heavy.
 """
@@ -22,7 +22,7 @@ _SPLIT_FROM = get_args(SplitFrom)
 class InputPath:
     """A file, a folder or a glob pattern to read, as a path or URI.
 
-    split: the split of all its records; None if its folders, names or columns tell, or none does.
+    split: the split of all its records, as in `test=photos/`; None if none is given.
     """
 
     path: str
@@ -30,9 +30,9 @@ class InputPath:
 
     @classmethod
     def parse(cls, text: str) -> InputPath:
-        """Parse `photos/` or `test=photos/`. A usual name of a split is taken as `canonical_split`.
+        """Parse `photos/` or `test=photos/`. A usual name of a split becomes the canonical one.
 
-        A path that contains `=` is a path if its first folder or file exists: `year=2026/*.csv`.
+        A text with `=`, such as `year=2026/*.csv`, is a path if its first folder or file exists.
         """
         name, equals, path = text.partition("=")
         if not equals or not path or not is_split_name(name) or _exists(text):
@@ -48,8 +48,8 @@ class Inputs:
     """Everything that a source reads.
 
     paths: one or several inputs.
-    split_from: what names the splits: top-level folders, names of files that hold many records,
-      a column, or nothing; `auto` takes the first of column, folders and files that does.
+    split_from: the part that names the splits: `folders` at the top, names of `files` of many
+      records, a `column`, or `none`; `auto` takes the first of column, folders and files that does.
     label_from: the folder that is the class of a file: `top`, the first below the split; `parent`,
       the one around the file; or a regular expression that is searched for in the path below the
       split, and whose first group is the class.

@@ -17,9 +17,9 @@ from recordmill.transforms.sources.files.walks import matches, split_pattern
 class InputRoot:
     """An input on its filesystem.
 
-    root: the folder that keys are relative to. pattern: of paths below `root`, None for a folder or
-    a file. file: whether the input is a file, which lies in `root`. prefix: of its keys, which is
-    empty unless other inputs have other roots.
+    root: the folder that keys are relative to. pattern: for paths below `root`; None for a folder
+    or a file. file: whether the input is a file in `root`. prefix: prefix of its keys; empty unless
+    inputs have different roots.
     """
 
     given: InputPath
@@ -31,7 +31,7 @@ class InputRoot:
 
     @property
     def is_folder(self) -> bool:
-        """True for a folder, all of which is read."""
+        """True for a folder that is read as a whole."""
         return self.pattern is None and not self.file
 
     def covers(self, place: Location) -> bool:
@@ -50,12 +50,12 @@ def check_paths(inputs: str | Inputs) -> None:
     for one in Inputs.of(inputs).paths:
         place = Location.parse(one.path)
         if place in seen:
-            raise ConfigError(f"--input {one} is given twice; leave one out")
+            raise ConfigError(f"--input {one} is given twice: leave one out")
         seen.add(place)
 
 
 def find_roots(inputs: Inputs) -> tuple[InputRoot, ...]:
-    """Find the inputs. If their folders differ, their keys begin with the names of these.
+    """Find the inputs. If their folders differ, keys begin with the names of the folders.
 
     Raises:
       ConfigError: an input does not exist or cannot be read, or lies in another one.
@@ -97,7 +97,7 @@ def _find_root(given: InputPath) -> InputRoot:
 
 
 def key_prefixes(roots: Sequence[Location]) -> Mapping[Location, str]:
-    """Return a prefix of keys per folder: as many of its last names as make all of them differ."""
+    """Return a prefix of keys per folder: the shortest ends of their paths that all differ."""
     distinct = list(dict.fromkeys(roots))
     if len(distinct) == 1:
         return {distinct[0]: ""}

@@ -6,7 +6,11 @@ import re
 
 _ARCHIVE = re.compile(r"\.(7z|rar|tar|tgz|zip)$|\.tar\.\w+$", re.IGNORECASE)
 _TFRECORD = re.compile(r"tfrec|\.records?\b", re.IGNORECASE)
+_SVG = re.compile(r"\.svgz?$", re.IGNORECASE)
 _JSON = re.compile(r"\.json$", re.IGNORECASE)
+
+
+RASTERIZE = "convert it to pixels, for example to PNG"
 
 
 def is_tfrecord_name(name: str) -> bool:
@@ -20,6 +24,8 @@ def other_kind(name: str) -> str | None:
         return "is an archive: unpack it, and pass the folder"
     if is_tfrecord_name(name):
         return "is named as a TFRecord file: recordmill adopt makes a dataset of TFRecord files"
+    if _SVG.search(name):
+        return f"is an SVG, which is no raster image: {RASTERIZE}"
     if _JSON.search(name):
         return (
             "is a JSON document: pass annotations as --annotations, and a table or listing with one"

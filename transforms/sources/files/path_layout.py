@@ -1,9 +1,9 @@
-"""The split and the class that the paths of an input give.
+"""Splits and classes by the paths of an input.
 
-train/roses/1.jpg test/roses/2.jpg   top folders named as splits: SPLIT/LABEL/FILE
+train/roses/1.jpg test/roses/2.jpg   top folders with names of splits: SPLIT/LABEL/FILE
 roses/1.jpg roses/big/2.jpg          other names: LABEL/FILE
 1.jpg 2.jpg                          no folders: no classes
-train.csv test.csv                   files of many records, all of them named as splits
+train.csv test.csv                   files of many records, all with names of splits
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from recordmill.storage.files import StorageError
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.unicode_tables import mask_later
+
+FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 _NONE = "--split-from none ignores these names, --split-from column takes a column instead"
 _SHOWN = 3  # names in a message
@@ -39,7 +41,7 @@ class PathLayout:
 
     @property
     def depth(self) -> int:
-        """Number of levels of folders whose names have a meaning, as far as it is fixed."""
+        """Number of levels of folders whose names are the split or the label."""
         return (self.splits == "folders") + (self.labels == "top")
 
     @property
@@ -108,8 +110,8 @@ def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
     """Find the inputs and determine the layout of each.
 
     Raises:
-      ConfigError: an input does not exist or cannot be read, or some names are splits and others,
-        beside them, are not.
+      ConfigError: an input does not exist or cannot be read, or only some of the names beside each
+        other are names of splits.
     """
     roots = find_roots(inputs)
     splits = _splits_of(roots, inputs, rules)
@@ -135,14 +137,14 @@ def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
     if any(one.split for one in laid_out):
         return "the names of the inputs"
     kinds = {one.layout.splits for one in laid_out}
-    names = {"folders": "the top folders", "files": "the names of the files"}
+    names = {"folders": FOLDERS, "files": "the names of the files"}
     return " and ".join(name for kind, name in names.items() if kind in kinds) or None
 
 
 def _splits_of(
     roots: Sequence[InputRoot], inputs: Inputs, rules: LayoutRules
 ) -> Sequence[str | None]:
-    """Return the split of each input that names one, or whose siblings do."""
+    """Return the split of each input: as given, or by its name if all names are those of splits."""
     given = [root.given.split for root in roots]
     if any(given) or len(roots) == 1 or inputs.split_from in ("column", "none"):
         return given
@@ -150,8 +152,8 @@ def _splits_of(
     if any(found) and not all(found):
         named, unnamed = _divide([str(root.given) for root in roots], found)
         raise ConfigError(
-            f"--input {named} are named as splits, and --input {unnamed} is not: name the split of"
-            f" each, as in --input train={roots[0].given}; {_NONE}"
+            f"some inputs have names of splits ({named}) and others do not ({unnamed}): name the"
+            f" split of each, as in --input train={roots[0].given}; {_NONE}"
         )
     return found
 
@@ -174,8 +176,8 @@ def _layout_of(
     splits = _splits_from(root, folders, inputs, rules)
     if splits is not None and split is not None:
         raise ConfigError(
-            f"--input {root.given} is the split {split}, but its {splits} are named as splits too:"
-            f" give each of them as an --input; {_NONE}"
+            f"--input {root.given} is the split {split}, but its {splits} have names of splits too:"
+            f" pass each of them as an --input; {_NONE}"
         )
     labels = inputs.label_from
     if not rules.labelled or (labels in ("top", "parent") and not folders):
@@ -195,7 +197,7 @@ def _splits_from(
             return "files"
         case "column" | "none":
             return None
-    if root.file:  # without others beside it, its name does not say what becomes of its records
+    if root.file:  # the name of a single file does not assign its records to a split
         return None
     found = [canonical_split(name) for name in folders]
     if any(found):
@@ -203,14 +205,19 @@ def _splits_from(
             named, unnamed = _divide(folders, found)
             raise ConfigError(
                 f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
-                " --split-from folders makes a split of each of them, --split-from none of none"
+                " --split-from folders makes each of them a split, --split-from none ignores the"
+                " names"
             )
         return "folders"
     return None if rules.file_names is None else _files_as_splits(root, rules.file_names(root))
 
 
 def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] | None:
-    """Return whether the names of all files contain a split. Raises ConfigError if some do."""
+    """Return `files` if the names of all files contain a split, None if none does.
+
+    Raises:
+      ConfigError: only some of the names contain a split.
+    """
     named: list[str] = []
     unnamed: list[str] = []
     for key in keys:
@@ -228,7 +235,7 @@ def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] |
 
 def _refuse_folders(root: InputRoot, folders: Sequence[str]) -> None:
     if not folders:
-        raise ConfigError(f"--split-from folders: {root.given} has no folders")
+        raise ConfigError(f"--split-from folders: the input {root.given} has no folders")
     for name in folders:
         if not is_split_name(name):
             raise ConfigError(

@@ -59,7 +59,7 @@ class DelimitedFile:
         """Return the names of the columns, without types.
 
         Raises:
-          ConfigError: the first row looks like data, or its columns are not those of the others.
+          ConfigError: the first row looks like data, or does not fit the rows below.
         """
         if self._shape.checks_header and not self._shape.columns:
             self._refuse_data_as_header()

@@ -15,7 +15,7 @@ DELIMITERS = ";\t|,"  # usual delimiters of columns
 _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 _DATE = r"^(\d{4}-\d\d?-\d\d?|\d\d?[/.]\d\d?[/.]\d{2,4})([ T]|$)"
 _MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
-_MOST = 0.95  # of the values of a column have its form
+_MOST = 0.95  # fraction of values from which on a column is one of numbers or dates
 _YEARS = range(1800, 2101)
 _SHOWN = 3  # names in a message
 
@@ -23,8 +23,8 @@ _SHOWN = 3  # names in a message
 def data_in_header(names: Sequence[str], rows: pa.RecordBatch) -> str | None:
     """Return why the first row looks like data, None if it looks like column names.
 
-    A text over numbers or over dates is a column name. Without any, a number over numbers is data,
-    and so is a value that occurs again in half of the columns.
+    A text above numbers or dates is a column name. If there is none, the row is data if a number is
+    above numbers, a date is above dates, or the values of half of the columns occur again below.
 
     Args:
       names: the cells of the first row.
@@ -43,15 +43,17 @@ def data_in_header(names: Sequence[str], rows: pa.RecordBatch) -> str | None:
             over[kind].append(name)
     if over["dates"] or (over["numbers"] and not _is_sequence(over["numbers"])):
         kind = "numbers" if over["numbers"] else "dates"
-        return f"{_quoted(over[kind])} {'stands' if len(over[kind]) == 1 else 'stand'} over {kind}"
+        columns_of = "a column" if len(over[kind]) == 1 else "columns"
+        return f"{_quoted(over[kind])} would name {columns_of} of {kind}"
     again = _values_again(names, columns, rows)
     if len(names) > 1 and 2 * len(again) >= len(names):
-        return f"{_quoted(again)} {'is a value' if len(again) == 1 else 'are values'} of other rows"
+        occur = "occurs" if len(again) == 1 else "occur"
+        return f"{_quoted(again)} {occur} again in the rows below"
     return None
 
 
 def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | None:
-    """Return what the first row should be if its columns are not those of the rows below.
+    """Return why the first row does not fit the rows below, with advice; None if it fits.
 
     rows: the rows below, as parsed with these names. quotes: whether quotes enclose values.
     """
@@ -64,16 +66,16 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
         wrong = sum("columns" in bad.why for bad in rows.bad)
         if wrong > len(rows.columns):
             return (
-                "the first line begins with '#', and the rows below have another number of"
-                " columns: if it is a comment, pass --comment '#'"
+                "the first line begins with '#', and the rows below have a different number of"
+                " columns: if that line is a comment, pass --comment '#'"
             )
     if len(names) == 1 and len(rows.columns):
         counts = {text.count(" ") for text in rows.columns[0].drop_null().to_pylist()}
         spaces = names[0].count(" ")
         if spaces and counts == {spaces}:
             return (
-                f"it has one column, {names[0]!r}, and each row has {spaces} spaces: if they"
-                " divide columns, pass --delimiter ' '"
+                f"it has one column, {names[0]!r}, and each row has {spaces} spaces: if spaces"
+                " separate columns, pass --delimiter ' '"
             )
     return None
 
@@ -102,7 +104,7 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 
 def _share(column: pa.Array, form: str) -> float:
-    """Return the share of the values that have a form, 0 for a column without values."""
+    """Return the fraction of the values that match a form, 0 for a column without values."""
     if not len(column):
         return 0.0
     matches = pc.match_substring_regex(column, form)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_SAMPLE = 64  # values that are tried before a whole column
-_MOST = 0.9  # of the values are numbers or dates
+_SAMPLE = 64  # values that are checked before the whole column
+_MOST = 0.9  # fraction of numbers or dates from which on other values are odd
 _GROUPED = r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$"
 _PERCENT = r"^[+-]?[\d.,]+ ?%$"
 _DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,4}", r"^\d{8}$")
@@ -38,7 +38,7 @@ class OddValue(NamedTuple):
 def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
     """Return (index, words for its form) of the first odd value, None without one.
 
-    column: string[n], which holds no type but text. decimal: the decimal separator.
+    column: string[n], a column that was read as text. decimal: the decimal separator.
     """
     number = rf"^[+-]?(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?$"
     forms = (number, _GROUPED, _PERCENT)
@@ -60,7 +60,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
         first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
         others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
         if len(others):
-            return int(others[0]), "dates in unlike formats"
+            return int(others[0]), "dates in different formats"
     return None
 
 

@@ -145,7 +145,7 @@ class RowFormat:
     def resolve(self, path: str, *, way_out: str = ", or pass --format csv") -> FileFormat:
         """Return the format of the file at a path.
 
-        way_out: the end of the message for options that do not apply to the format.
+        way_out: other advice in the message for options that do not apply to the format.
 
         Raises:
           ConfigError: its extension is unknown, or an option does not apply to its format.

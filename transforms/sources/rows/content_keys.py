@@ -31,7 +31,6 @@ _NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$|^(?i:[+-]?inf(inity)?|na
 _TRUTH = r"^(?i:true|false)$"
 _TIME = r"^\d{4}-\d\d-\d\d([ T]\d\d:.*)?$"
 _LONGEST = 40  # bytes of a text that may spell a number or a time
-_HEX = np.array([f"{byte:02x}" for byte in range(256)], "S2").view(np.uint16)
 _ABSENT = np.uint64(0)  # of a missing value
 _NANOSECONDS = pa.timestamp("ns")
 _MICROSECONDS = pa.timestamp("us")
@@ -39,8 +38,8 @@ _MICROSECONDS = pa.timestamp("us")
 Hashes = batch.UInt64Array
 
 
-def content_keys(rows: pa.RecordBatch, parser: ValueParser) -> pa.Array:
-    """Return the hash of the user's cells of each row, 128 bits as hex: string[n].
+def content_hashes(rows: pa.RecordBatch, parser: ValueParser) -> pa.Array:
+    """Return the hash of the user's cells of each row: binary(16)[n].
 
     parser: parses texts that spell numbers, with the decimal separator of the files.
     """
@@ -52,7 +51,10 @@ def content_keys(rows: pa.RecordBatch, parser: ValueParser) -> pa.Array:
             mixed = batch.mix(hashes, batch.salt(number, field.name))
             mixed[hashes == _ABSENT] = 0
             sums += mixed if codes is None else mixed[codes]
-    return _as_hex(batch.mix(first, batch.salt(5, "row")), batch.mix(second, batch.salt(6, "row")))
+    halves = np.empty((len(rows), 2), ">u8")
+    halves[:, 0] = batch.mix(first, batch.salt(5, "row"))
+    halves[:, 1] = batch.mix(second, batch.salt(6, "row"))
+    return pa.Array.from_buffers(pa.binary(16), len(rows), [None, pa.py_buffer(halves.tobytes())])
 
 
 def _hash_distinct(
@@ -163,11 +165,3 @@ def _hash_lists(column: pa.Array, parser: ValueParser) -> Hashes:
     sums = np.append(np.uint64(0), np.cumsum(values, dtype=np.uint64))
     found = batch.mix(sums[ends] - sums[ends - sizes], batch.salt(1, "list"))
     return np.where(sizes == 0, _ABSENT, found)
-
-
-def _as_hex(first: Hashes, second: Hashes) -> pa.Array:
-    """Return pairs of hashes as hex, string[n]."""
-    halves = np.stack([first, second], axis=1).astype(">u8")
-    text = _HEX[halves.view(np.uint8)]
-    offsets = np.arange(len(first) + 1, dtype=np.int32) * 32
-    return pa.StringArray.from_buffers(len(first), pa.py_buffer(offsets), pa.py_buffer(text))

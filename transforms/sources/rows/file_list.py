@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -32,20 +32,36 @@ from recordmill.transforms.sources.files.references import (
     Unlabelled,
     check_unlabelled,
 )
-from recordmill.transforms.sources.row_formats.column_types import as_nullable
+from recordmill.transforms.sources.row_formats.column_types import (
+    ColumnType,
+    ColumnTypes,
+    as_nullable,
+)
 from recordmill.transforms.sources.row_formats.header_check import delimiter_problem
 from recordmill.transforms.sources.row_formats.open_rows import (
     infer_types,
-    open_rows,
     wanted_columns,
 )
-from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, RowFile, Rows
+from recordmill.transforms.sources.row_formats.row_file import FileSection, RowFile, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
 from recordmill.transforms.sources.rows.column_roles import (
     SPLITS,
     ColumnRoles,
     find_roles,
     quoted,
+)
+from recordmill.transforms.sources.rows.label_types import (
+    LabelType,
+    number_field,
+    read_numbers,
+    rows_out_of_range,
+    rows_without_number,
+    with_target,
+)
+from recordmill.transforms.sources.rows.listing_file import (
+    check_unnamed,
+    no_rows_message,
+    open_listing,
 )
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
@@ -62,7 +78,6 @@ from recordmill.transforms.sources.rows.unlisted import ListedPaths
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _LABELS = ("label", "class")
-_FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 _NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
 _NOTHING = FileStat("", 0, 0)
@@ -94,10 +109,11 @@ class FileList:
     key_column: column of unique record keys, or several with commas between; by default the key is
       the path (see `normal_path`).
     drop_columns: columns to ignore.
+    label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     conflicts: treatment of rows that have the same key and differ; equal rows count once. None
       leaves repeated keys to the check of all keys, which refuses them.
-    telling_columns: columns that tell rows of one key apart, such as the times of segments.
+    segment_columns: columns that distinguish rows with the same key, such as times of segments.
     """
 
     path: str
@@ -108,18 +124,22 @@ class FileList:
     group_column: str | None = None
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
+    label_type: LabelType | None = None
     input_root: str | None = None
     unlabelled: Unlabelled = "reject"
     finds_split: bool = True
     conflicts: Conflicts | None = None
-    telling_columns: tuple[str, ...] = ()
+    segment_columns: tuple[str, ...] = ()
     _notes: list[Note] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    _found_roles: list[ColumnRoles] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
         check_unlabelled(self.unlabelled)
-        _open(Location.parse(self.path), self.row_format)
+        open_listing(Location.parse(self.path), self.row_format)
         if self.input_root is not None:
             Location.parse(self.input_root)
 
@@ -132,6 +152,11 @@ class FileList:
     def notes(self) -> tuple[Note, ...]:
         """Notes for the user from `scan`."""
         return tuple(self._notes)
+
+    @property
+    def found_roles(self) -> ColumnRoles | None:
+        """Roles of the columns, known from `scan`."""
+        return next(iter(self._found_roles), None)
 
     @property
     def split_source(self) -> str | None:
@@ -182,7 +207,7 @@ class FileList:
                 f"it has {quoted(names)}; name the column with --path-column, or all columns with"
                 " --columns if it has no header line"
             )
-        return roles
+        return with_target(roles, self.label_type, where=self.path)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.
@@ -197,32 +222,38 @@ class FileList:
             raise ConfigError(f"expected a listing, but {place} is a folder")
         refuse_special(place)
         root = self.root
-        file = _open(place, self.row_format)
-        column_types = file.header()
-        if column_types is None:
-            column_types = infer_types(file, file.sections())
+        file = open_listing(place, self.row_format)
+        header = file.header()
+        column_types = infer_types(file, file.sections()) if header is None else {**header}
         if not self.format.columns:
             problem = delimiter_problem(list(column_types), f"the listing {place}")
             if problem is not None:
                 raise ConfigError(problem)
         roles = self.roles(list(column_types))
+        self._found_roles[:] = [roles]
         user_columns = roles.user_columns(list(column_types))
+        self._check_target(column_types, roles)
         others = [*user_columns, *([""] if "" in column_types else [])]
         sections = list(file.sections())
         if not all(column_types[name].types for name in others):
             column_types |= as_nullable(infer_types(file, sections, others))
+        if roles.target is not None and header is not None and not header[roles.target].types:
+            column_types[roles.target] = ColumnType()  # as text, of which numbers are parsed
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
         stats = StatCache(root)
         named = ListedPaths()
-        telling = [name for name in self.telling_columns if name in user_columns]
-        keyed = wanted_columns(sorted(roles.named()), telling, column_types)
-        repeated = self._find_repeated(file, sections, keyed, roles, telling)
+        segments = [name for name in self.segment_columns if name in user_columns]
+        keyed = wanted_columns(sorted(roles.named()), segments, column_types)
+        repeated = self._find_repeated(file, sections, keyed, roles, segments)
         kept = 0
         rejected: collections.Counter[Reason] = collections.Counter()
         first: Reject | None = None
         for section in sections:
             for rows in file.read(section, wanted, roles.named()):
-                _check_unnamed(rows, place)
+                check_unnamed(rows, place)
+                if roles.target is not None:
+                    parser = self.row_format.value_parser
+                    rows = read_numbers(rows, roles.target, self.label_type, parser)
                 listed = _resolve_rows(
                     rows,
                     roles=roles,
@@ -235,15 +266,21 @@ class FileList:
                 rejected.update(reject.reason for reject in listed.rejects)
                 first = first or next(iter(listed.rejects), None)
                 if listed.rows is not None:
-                    identities = _identities(listed.rows[batch.KEY], listed.rows, telling)
+                    identities = _identities(listed.rows[batch.KEY], listed.rows, segments)
                     kept += len(listed.rows)
                     listed = _with_rows(listed, repeated.hold(listed.rows, identities))
                 yield listed
         for decided in repeated.decide():
             yield _with_rows(decided, decided.rows)
         if not kept:
-            raise ConfigError(_no_rows_message(place, root, rejected, first))
+            raise ConfigError(no_rows_message(place, root, rejected, first))
         self._notes[:] = named.note(root, place.name)
+
+    def _check_target(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:
+        """Raise ConfigError if the column of numbers to predict has no numbers by its type."""
+        if roles.target is not None:
+            field = column_types[roles.target].field(roles.target)
+            number_field(field, self.label_type, unlabelled=self.unlabelled, where=self.path)
 
     def _find_repeated(
         self,
@@ -251,16 +288,16 @@ class FileList:
         sections: Sequence[FileSection],
         wanted: pa.Schema,
         roles: ColumnRoles,
-        telling: Sequence[str],
+        segments: Sequence[str],
     ) -> RepeatedRows:
-        """Look at all keys, and return what holds back the rows of those that repeat."""
+        """Read all keys, and return the collector of the rows whose keys repeat."""
 
         def read() -> Iterator[pa.Array]:
             for section in sections:
                 for rows in file.read(section, wanted, roles.named()):
                     keys = _keys(rows, roles)
                     columns = rows.columns
-                    yield _identities(keys, columns, telling).drop_null()
+                    yield _identities(keys, columns, segments).drop_null()
 
         name = Location.parse(self.path).name
         if self.conflicts is None:
@@ -277,12 +314,12 @@ def _keys(rows: Rows, roles: ColumnRoles) -> pa.Array:
     return pa.array(names, pa.string()).take(paths.indices)
 
 
-def _identities(keys: pa.Array, rows: pa.RecordBatch, telling: Sequence[str]) -> pa.Array:
-    """Return what tells rows apart, string[n]: the key, and the values of telling columns."""
-    if not telling:
+def _identities(keys: pa.Array, rows: pa.RecordBatch, segments: Sequence[str]) -> pa.Array:
+    """Return the identity of each row, string[n]: the key, and the values of some columns."""
+    if not segments:
         return keys
-    told = [rows[name] for name in telling if not pa.types.is_nested(rows[name].type)]
-    values = (column.cast(pa.string()).fill_null("") for column in told)
+    columns = [rows[name] for name in segments if not pa.types.is_nested(rows[name].type)]
+    values = (column.cast(pa.string()).fill_null("") for column in columns)
     return pc.binary_join_element_wise(keys, *values, "\x1f")
 
 
@@ -291,19 +328,6 @@ def _with_rows(listed: ListingPart, rows: pa.RecordBatch | None) -> ListingPart:
     if rows is None or not len(rows):
         return dataclasses.replace(listed, rows=None)
     return dataclasses.replace(listed, rows=rows.drop_columns([ROW]))
-
-
-def _open(place: Location, row_format: RowFormat) -> RowFile:
-    """Open a listing. Raises ConfigError if its extension is not that of a listing."""
-    is_text = format_of(place.name) == "lines" and row_format.delimiter is None
-    if RowFormat().recognizes(place.name) and not is_text:
-        file_format = row_format.resolve(place.path, way_out="")
-        if file_format.format in _FORMATS and file_format.compression in (None, "gz"):
-            return open_rows(Origin(place=place, noun="listing"), file_format)
-    raise ConfigError(
-        "expected a listing in .csv, .tsv, .jsonl (each also .gz), .parquet, or in .txt with"
-        f" --delimiter, got {place}"
-    )
 
 
 def _resolve_rows(
@@ -342,50 +366,21 @@ def _resolve_rows(
 
     pathless = np.array([item is _NO_PATH for item in found])[at.to_numpy()]
     unusable = np.array([isinstance(item, RejectCause) for item in found])[at.to_numpy()]
-    schema = pa.schema(
-        [
-            *COLUMNS,
-            pa.field(ROW, pa.int64()),
-            *(user_field(columns.schema.field(name)) for name in user_columns),
-        ]
-    )
+    faults = [InvalidRows(unusable, path_problem)]
+    fields = {name: user_field(columns.schema.field(name)) for name in user_columns}
+    if roles.target is not None:
+        faults.append(rows_out_of_range(rows, roles.target))
+        if unlabelled == "reject":
+            faults.append(rows_without_number(rows, roles.target))
+            fields[roles.target] = fields[roles.target].with_nullable(False)
     return build_records(
         rows,
         system,
         roles,
         source_columns=[path, size, mtime, pa.array(rows.numbers, pa.int64())],
-        schema=schema,
+        schema=pa.schema([*COLUMNS, pa.field(ROW, pa.int64()), *fields.values()]),
         unkeyed=[InvalidRows(pathless, no_path, named=False)],
-        faults=[InvalidRows(unusable, path_problem)],
+        faults=faults,
         file=file,
         reject_unlabelled=unlabelled == "reject",
     )
-
-
-def _check_unnamed(rows: Rows, place: Location) -> None:
-    """Raise ConfigError for a column without name, unless it is empty or only counts rows.
-
-    pandas writes its index, which counts rows from 0, as such a column.
-    """
-    if "" not in rows.columns.schema.names:
-        return
-    column = rows.columns[""]
-    counts = np.asarray(rows.numbers) - 1
-    if column.null_count < len(column) and column.to_pylist() != counts.tolist():
-        raise ConfigError(
-            f"a column of {place} has no name, but holds more than row numbers: name it, or "
-            "remove it (pandas writes its index without name, unless index=False)"
-        )
-
-
-def _no_rows_message(
-    place: Location, root: Location, rejected: Mapping[Reason, int], first: Reject | None
-) -> str:
-    if first is None:
-        return f"the listing {place} has no rows"
-    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
-    message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
-    if Reason.MISSING in rejected:
-        message += f"; relative paths were resolved in {root}: if they are relative to another "
-        message += "folder, name it with --input-root"
-    return message

@@ -29,8 +29,10 @@ from recordmill.transforms.sources.rows.file_list import FileList
 class JoinedListings:
     """Lists the files of several listings, which have the same columns.
 
-    inputs: the listings; `train=a.csv`, or names such as train.csv of all of them, give the split.
-    lists: a source per listing. If they lie in different folders, keys begin with their names.
+    inputs: the listings. `train=a.csv` gives the split, and so do names such as train.csv if all
+      listings have names of splits.
+    lists: a source per listing. If they lie in different folders, keys begin with the names of the
+      folders.
     """
 
     inputs: Inputs
@@ -113,5 +115,5 @@ def _refuse_others(schema: pa.Schema, schemas: dict[str, pa.Schema], path: str) 
             raise ConfigError(
                 f"the column {name!r} is {first.field(name).type} in {where}, but"
                 f" {schema.field(name).type} in {path}: pass --drop-columns {name}, or"
-                " write it alike"
+                " use one type in all listings"
             )

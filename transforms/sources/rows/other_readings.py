@@ -1,7 +1,7 @@
 """Advice for files of rows that were read with the wrong quoting, encoding or delimiter.
 
-Once a run is refused for its rejects, the start of the file with most of them is read again with
-each alternative. The advice names the option that reads it.
+After a run is refused because of rejects, the start of the file with the most rejects is read again
+with each alternative. The advice names the option that reads it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGEST_BAD = 0.01  # share of rows that may remain unreadable
 
 
 class _Reading(NamedTuple):
-    """Rows at the start of a file. bad: messages of those that cannot be read, by count."""
+    """Rows at the start of a file. bad: messages of the unreadable rows, with their counts."""
 
     good: int
     bad: collections.Counter[str]
@@ -59,7 +59,7 @@ def reading_advice(source: object, rejects: Sequence[Reject]) -> str | None:
         found = _file(source, files.most_common(1)[0][0])
         return None if found is None else _advice(*found)
     except (ConfigError, RecordError, StorageError):
-        return None  # the verdict has to be shown in any case
+        return None  # a failure here must not hide the verdict
 
 
 def _file(source: object, name: str) -> tuple[str, Origin, RowFormat] | None:

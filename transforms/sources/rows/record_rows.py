@@ -36,12 +36,22 @@ from recordmill.transforms.sources.rows.column_roles import (
     find_roles,
     quoted,
 )
+from recordmill.transforms.sources.rows.label_types import (
+    LabelType,
+    number_field,
+    rows_without_number,
+)
 from recordmill.transforms.sources.rows.record_columns import (
     SYSTEM_FIELDS,
     InvalidRows,
     build_records,
     system_columns,
     user_field,
+)
+from recordmill.transforms.sources.rows.record_layout import (
+    RowLayout,
+    split_source_of_rows,
+    written_field,
 )
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
@@ -60,19 +70,6 @@ LABELS = ("label", "class", "category", "target")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RowLayout(Layout):
-    """Layout of the records, and how to read them from the files.
-
-    roles: of the columns of the files. written: types of the user columns in the files. kept: cache
-    of the rows that were read to infer the layout, if any.
-    """
-
-    roles: ColumnRoles
-    written: pa.Schema
-    kept: RowCache | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordRows:
     """Lists the sections of files of rows and reads records from them.
 
@@ -87,6 +84,7 @@ class RecordRows:
     key_column: column of unique record keys, or several with commas between; by default the key is
       a hash of the content.
     drop_columns: columns to ignore.
+    label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     unlabelled: whether to reject or keep rows without label if there is a label column.
     """
 
@@ -97,12 +95,13 @@ class RecordRows:
     group_column: str | None = None
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
+    label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     # Columns of the records before the user columns.
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
     _infers_nullability: ClassVar[bool] = False
-    # Advice for a column that few values made text, with a place for its name.
+    # Advice for a column that a few values made text; {0} stands for its name.
     _text_advice: ClassVar[str] = "correct the input if the column holds numbers or dates"
     _notes: dict[str, Note] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -122,9 +121,13 @@ class RecordRows:
         """True without a key column; the keys that `read` yields are then FILE#ROW."""
         return self.key_column is None
 
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the keys of rows by their content, string[n]."""
-        return content_keys.content_keys(rows, self.format.value_parser)
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Return binary(16)[n]. A number to predict does not count, as a class does not."""
+        if self.label_type in ("int", "float"):
+            names = {name.lower(): name for name in reversed(rows.schema.names)}
+            usual = next((names[name] for name in LABELS if name in names), None)
+            rows = rows.drop_columns([self.label_column or usual])
+        return content_keys.content_hashes(rows, self.format.value_parser)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -158,7 +161,7 @@ class RecordRows:
         if "" in column_types:
             self._notes["unnamed"] = Note(
                 "unnamed-column",
-                "a column without name is ignored (pandas writes its index as such a column)",
+                "a column without a name is ignored (pandas writes its index as such a column)",
             )
         kept = None
         if keep is not None and self._infers_nullability:
@@ -171,13 +174,15 @@ class RecordRows:
         fields = self._user_fields(user_columns, column_types, roles)
         self._note_text_columns(fields, column_types)
         return RowLayout(
-            columns=pa.schema([*self._leading_fields, *fields]),
+            columns=pa.schema([*self._leading_fields, *_place_fields(roles), *fields]),
             labelled=roles.label is not None,
             grouped=roles.group is not None,
-            split_source=self._split_source(roles),
+            split_source=split_source_of_rows(
+                Inputs.of(self.input), roles, self._rows.split_source
+            ),
             roles=roles,
             written=pa.schema(
-                [_written(field, header or column_types, column_types) for field in fields]
+                [written_field(field, header or column_types, column_types) for field in fields]
             ),
             kept=kept,
         )
@@ -215,24 +220,6 @@ class RecordRows:
             splits=SPLITS if by_column else (),
         )
 
-    def _split_source(self, roles: ColumnRoles) -> str | None:
-        """Return what names the splits, for messages. Raises ConfigError."""
-        inputs = Inputs.of(self.input)
-        by_path = self._rows.split_source
-        if roles.split is None:
-            if inputs.split_from == "column":
-                raise ConfigError(
-                    f"--split-from column: found no column 'split' in {inputs}; name it with"
-                    " --split-column"
-                )
-            return by_path
-        if any(one.split for one in inputs.paths):
-            raise ConfigError(
-                f"both {by_path} and the column {roles.split!r} name splits: pass --split-from"
-                " none to ignore the column, or leave the names of splits out of --input"
-            )
-        return f"the column {roles.split!r}"
-
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         """Return the roles of the columns. Raises ConfigError."""
         raise NotImplementedError
@@ -241,8 +228,16 @@ class RecordRows:
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
         """Return the fields of the user columns in the records. Raises ConfigError."""
-        del roles
-        return [user_field(column_types[name].field(name)) for name in user_columns]
+        fields = {name: column_types[name].field(name) for name in user_columns}
+        return [
+            self._number_field(field) if name == roles.target else user_field(field)
+            for name, field in fields.items()
+        ]
+
+    def _number_field(self, field: pa.Field) -> pa.Field:
+        """Return the field of the column of numbers to predict. Raises ConfigError."""
+        where = str(self.input)
+        return number_field(field, self.label_type, unlabelled=self.unlabelled, where=where)
 
     def _refuse_delimiter(self, names: Sequence[str]) -> None:
         """Raise ConfigError if the only column has a delimiter in its name."""
@@ -251,7 +246,7 @@ class RecordRows:
             raise ConfigError(problem)
 
     def _note_text_columns(self, fields: Sequence[pa.Field], column_types: ColumnTypes) -> None:
-        """Note the columns that few values made text."""
+        """Note the columns that a few values made text."""
         for field in fields:
             odd = column_types[field.name].odd
             if odd is not None and field.type == pa.string() and field.name not in self._declared:
@@ -356,6 +351,10 @@ class RecordRows:
                 split=pa.repeat(pa.scalar(split, pa.string()), len(rows.columns))
             )
         source_columns, faults = self._source_columns(rows, roles, file)
+        if roles.key is not None:
+            source_columns = [*source_columns, numbered_keys(file, rows.numbers)]
+        if roles.target is not None and self.unlabelled == "reject":
+            faults = [*faults, rows_without_number(rows, roles.target)]
         listed = build_records(
             rows,
             system,
@@ -369,8 +368,6 @@ class RecordRows:
         return dataclasses.replace(listed, filtered={BLANK: rows.blank} if rows.blank else {})
 
 
-def _written(field: pa.Field, header: ColumnTypes, column_types: ColumnTypes) -> pa.Field:
-    """Return the field to read for a user column: text if its type is not the inferred one."""
-    found = column_types[field.name].field(field.name)
-    is_text = not header[field.name].types and found.type != field.type
-    return pa.field(field.name, pa.string()) if is_text else found
+def _place_fields(roles: ColumnRoles) -> list[pa.Field]:
+    """Return the column FILE#ROW of rows that have keys of their own."""
+    return [] if roles.key is None else [pa.field(batch.PLACE, pa.string(), False)]

@@ -1,7 +1,7 @@
-"""Rows of a listing that have the same key: equal ones count once, others contradict each other.
+"""Rows of a listing that have the same key: equal rows count once, others are conflicts.
 
-A first look at the keys alone finds those that repeat, by their hashes. Their rows, which are few,
-are held until the end of the listing, where all of them are known.
+A first pass reads only the keys, and finds repeated ones by their hashes. Rows with these keys,
+which are few, are held back until the end of the listing, when all of them are known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ Conflicts = Literal["reject", "first", "error"]
 REPEATED = "repeated row"  # filter reason of rows that are equal to an earlier one
 CONFLICTS = "conflicts"  # the option that leaves out later rows
 
-_NOT_COMPARED = (ROW, batch.SIZE, batch.MTIME)
+# Columns that do not make rows differ.
+NOT_COMPARED = (ROW, batch.PLACE, batch.SIZE, batch.MTIME)
 _MOST_HASHES = 1 << 24  # held at a time by the first look
 _SYSTEM = {
     batch.LABEL: "label", batch.SPLIT: "split", batch.GROUP: "group", batch.PATH: "path",
 }  # fmt: skip
 _MOST_HELD = 100_000  # rows
+_MOST_SHOWN = 60  # characters of a value in a message
 
 
 class _HeldRow(NamedTuple):
@@ -117,12 +119,12 @@ class RepeatedRows:
         """Yield the rows that were held back and are kept, the rejects and the filtered rows.
 
         Raises:
-          ConfigError: rows contradict each other, which is an error where asked.
+          ConfigError: rows with the same key differ, and conflicts are errors.
         """
         for same in self._held.values():
             distinct: list[_HeldRow] = []
             for one in same:
-                if not any(_difference(one, other) is None for other in distinct):
+                if not any(differing_column(one.row, other.row) is None for other in distinct):
                     distinct.append(one)
             filtered = {REPEATED: len(same) - len(distinct)}
             rejects: list[Reject] = []
@@ -143,13 +145,28 @@ class RepeatedRows:
             yield ListingPart(rows=kept, rejects=rejects, filtered=there)
 
     def _conflict(self, one: _HeldRow, other: _HeldRow) -> str:
-        name = _difference(one, other)
-        shown = _SYSTEM.get(str(name), f"column {name!r}")
-        mine, theirs = (row.row[name][0].as_py() for row in (one, other))
-        return (
-            f"row {one.number} has the same key as row {other.number}, but another {shown}:"
-            f" {mine!r} and {theirs!r}; --conflicts first keeps the first row"
-        )
+        return conflict_text(one.row, other.row, f"row {one.number}", f"row {other.number}")
+
+
+def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_name: str) -> str:
+    """Return the sentence on two rows that have the same key and differ.
+
+    one, other: a row each. name, other_name: names of the rows for the message.
+    """
+    found = differing_column(one, other)
+    if found is None:  # such as 0.0 and -0.0
+        return f"{name} has the same key as {other_name}, but its content differs"
+    shown = f"the {_SYSTEM[found]}" if found in _SYSTEM else f"the column {found!r}"
+    mine, theirs = (row[found][0].as_py() for row in (one, other))
+    return (
+        f"{name} has the same key as {other_name}, but {shown} differs: {_short(mine)} and"
+        f" {_short(theirs)}; --conflicts first keeps the first row"
+    )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _key_of(held: _HeldRow) -> str:
@@ -157,15 +174,15 @@ def _key_of(held: _HeldRow) -> str:
     return key
 
 
-def _difference(one: _HeldRow, other: _HeldRow) -> str | None:
+def differing_column(one: pa.RecordBatch, other: pa.RecordBatch) -> str | None:
     """Return the first column in which two rows differ, None if they are equal."""
-    names: list[str] = one.row.schema.names
+    names: list[str] = one.schema.names
     for name in names:
         if name == batch.PATH:
-            paths = {os.path.normpath(row.row[name][0].as_py()) for row in (one, other)}
+            paths = {os.path.normpath(row[name][0].as_py()) for row in (one, other)}
             if len(paths) > 1:
                 return name
-        elif name not in _NOT_COMPARED and not _equal(one.row[name], other.row[name]):
+        elif name not in NOT_COMPARED and not _equal(one[name], other[name]):
             return name
     return None
 

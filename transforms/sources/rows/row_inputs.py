@@ -31,8 +31,8 @@ class RowInput:
     """Files of rows, all in one format.
 
     input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder; or
-      several of them. Top-level folders that are all named as splits give the split, or else files
-      that are.
+      several of them. Top-level folders give the split if all have names of splits, or else files
+      do if all have such names.
     """
 
     input: str | Inputs
@@ -53,8 +53,9 @@ class RowInput:
             split, _ = one.split_and_label(item.key)
             if one.layout.splits is not None and split is None:
                 raise ConfigError(
-                    f"{shown(item.path)} names no split, unlike others of {one.root.given}: move"
-                    " it, select files with a pattern, or pass --split-from none"
+                    f"the path of {shown(item.path)} names no split, but other files of"
+                    f" {one.root.given} do: move it, select files with a pattern, or pass"
+                    " --split-from none"
                 )
             item = item._replace(key=one.root.prefix + item.key)
             if problem := file_problem(item):
@@ -106,7 +107,7 @@ class RowInput:
     def _skipped(
         self, root: InputRoot, item: File | SkippedPath | Reject
     ) -> File | SkippedPath | Reject:
-        """Return the item, or a skipped path for a file in a folder that is none of rows."""
+        """Return the item, or a skipped path if a file of a folder does not hold rows."""
         if root.is_folder and isinstance(item, File) and not self.format.recognizes(_name(item)):
             return SkippedPath("extension")
         return item

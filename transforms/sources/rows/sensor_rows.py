@@ -23,15 +23,15 @@ from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
-from recordmill.transforms.sources.rows.record_rows import RowLayout
+from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.table_rows import TableRows
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 _UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-_YEARS = (1970, 2100)  # numbers that give times out of these years may be of another unit
-_RECENT = 1980  # read in a unit that is too large, such a time is beyond the year 11970
+_YEARS = (1970, 2100)  # numbers that give times outside these years may have another unit
+_RECENT = 1980  # a time after this year, read in too large a unit, is after the year 11970
 JOINED = "all"  # the name of the series that consists of all files
 
 _MICROSECONDS = pa.timestamp("us")
@@ -92,6 +92,9 @@ class SensorRows(TableRows):
         """False, because windows have keys of their own."""
         return False
 
+    def content_hashes(self, rows: pa.RecordBatch) -> None:
+        """Return None: rows of a series are no records."""
+
     def layout(self, parts: Iterable[pa.RecordBatch], keep: Location | None = None) -> RowLayout:
         """Return the layout of the samples.
 
@@ -119,7 +122,7 @@ class SensorRows(TableRows):
         """Check that the numbers of the first rows give times from 1970 to 2100, or note it.
 
         Raises:
-          ConfigError: they give later times, and with another unit all would be in these years.
+          ConfigError: they give later times, but with another unit all would be in this range.
         """
         times = rows[TIME]
         years = _years(times)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.transforms.sources.files.file_stat import RejectCause
-from recordmill.transforms.sources.files.references import no_label
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
-from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
-from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
-from recordmill.transforms.sources.rows.record_rows import LABELS, RecordRows
-
-LabelType = Literal["class", "int", "float", "none"]
+from recordmill.transforms.sources.rows.label_types import with_target
+from recordmill.transforms.sources.rows.record_columns import user_field
+from recordmill.transforms.sources.rows.record_rows import RecordRows
 
 TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int64(),
@@ -37,7 +33,6 @@ class TableRows(RecordRows):
       their values. A row with a value of another type is rejected.
     expected: like `types`, but only for columns of text files that `types` does not name.
     used: columns that features are made of; they must exist.
-    label_type: reading of the label column: classes (also None), numbers, or a column as any other.
     """
 
     _infers_nullability: ClassVar[bool] = True
@@ -49,11 +44,11 @@ class TableRows(RecordRows):
     types: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
     used: tuple[str, ...] = ()
-    label_type: LabelType | None = None
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         requested = self._requested_roles(others=self._consumed_columns)
-        roles = self._with_target(self._find_roles(names, requested, ()))
+        roles = self._find_roles(names, requested, ())
+        roles = with_target(roles, self.label_type, where=str(self.input))
         user_columns = roles.user_columns(names)
         declared = [column for column, _ in self.types if column != roles.label]
         for column in (*declared, *self.used):
@@ -73,57 +68,22 @@ class TableRows(RecordRows):
     ) -> list[pa.Field]:
         self._refuse_decimal_classes(column_types, roles)
         declared = {column: TYPES[name] for column, name in self.types}
-        if roles.target is not None:
-            declared[roles.target] = TYPES[str(self.label_type)]
         for name in self.used:
             if not column_types[name].types and name not in declared:
                 raise ConfigError(
                     f"column {name!r} of {self.input} has no value in any row: no feature can be"
                     " made of it"
                 )
-        fields = [
-            self._declared_field(column_types[name].field(name), declared[name])
-            if name in declared
-            else self._expected_field(name, column_types[name])
-            for name in user_columns
-        ]
-        without_null = roles.target if self.unlabelled == "reject" else None
-        return [
-            field.with_nullable(field.nullable and field.name != without_null) for field in fields
-        ]
-
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return keys by content: string[n]. A number to predict does not count, as a class."""
-        if self.label_type in ("int", "float"):
-            names = {name.lower(): name for name in reversed(rows.schema.names)}
-            usual = next((names[name] for name in LABELS if name in names), None)
-            rows = rows.drop_columns([self.label_column or usual])
-        return super().content_keys(rows)
-
-    def _with_target(self, roles: ColumnRoles) -> ColumnRoles:
-        """Return the roles with the label column as `label_type` reads it. Raises ConfigError."""
-        if self.label_type in (None, "class"):
-            return roles
-        if self.label_type == "none":
-            return dataclasses.replace(roles, label=None)
-        if roles.label is None:
-            raise ConfigError(
-                f"--label-type {self.label_type}: no column of {self.input} was taken as the label:"
-                " name it with --label-column"
-            )
-        return dataclasses.replace(roles, label=None, target=roles.label)
-
-    def _source_columns(
-        self, rows: Rows, roles: ColumnRoles, file: str
-    ) -> tuple[list[pa.Array], list[InvalidRows]]:
-        columns, faults = super()._source_columns(rows, roles, file)
-        if roles.target is None or self.unlabelled == "keep":
-            return columns, faults
-
-        def missing(row: int) -> RejectCause:
-            return no_label(f"a number in column {roles.target!r}, row {rows.numbers[row]}")
-
-        return columns, [*faults, InvalidRows(is_null(rows.columns[roles.target]), missing)]
+        fields = []
+        for name in user_columns:
+            field = column_types[name].field(name)
+            if name == roles.target:
+                fields.append(self._number_field(field))
+            elif name in declared:
+                fields.append(self._declared_field(field, declared[name]))
+            else:
+                fields.append(self._expected_field(name, column_types[name]))
+        return fields
 
     @property
     def _declared(self) -> Collection[str]:
@@ -165,6 +125,6 @@ class TableRows(RecordRows):
         if pa.types.is_floating(narrowest) and pa.string() in wider:  # inferred from text
             raise ConfigError(
                 f"the classes of column {roles.label!r} are decimal numbers: --label-type float"
-                " makes a number feature of the column, --label-type class makes a class of each"
-                " number; or name another column with --label-column"
+                " reads them as numbers to predict, --label-type class keeps them as classes;"
+                " --label-column names another column"
             )

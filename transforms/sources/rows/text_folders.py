@@ -119,9 +119,9 @@ class TextFolder:
         """True for a document per line; otherwise the key is the path of the file."""
         return self.documents == "line"
 
-    def content_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the keys of documents by their content, string[n]."""
-        return content_keys.content_keys(rows, ValueParser())
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return a hash of each document: binary(16)[n]."""
+        return content_keys.content_hashes(rows, ValueParser())
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -151,8 +151,9 @@ class TextFolder:
         self._notes[:] = []
         if self.documents == "file" and named == files > 0 and split_source(self._laid_out) is None:
             text = (
-                f"the names of all {files} text files are those of splits, but each file is one"
-                " document: --documents line makes one of every line, and takes their splits"
+                f"all {files} text files have names of splits, but each file is one document:"
+                " --documents line makes a document of each line, and takes the split from the"
+                " name of the file"
             )
             self._notes.append(Note("splits", text))
         if not found.totals["rows"]:

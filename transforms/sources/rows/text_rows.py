@@ -13,6 +13,7 @@ from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
+from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
 from recordmill.transforms.sources.rows.record_columns import (
     TEXT,
     TEXT_FIELDS,
@@ -42,14 +43,15 @@ class TextRows(RecordRows):
         requested = self._requested_roles(self.text_column)
         roles = self._find_roles(names, requested, _TEXTS)
         if roles.main is not None:
-            return roles
+            return with_target(roles, self.label_type, where=str(self.input))
         remaining = roles.user_columns(names)
         if len(remaining) != 1:
             raise ConfigError(
                 f"found no column of texts in {self.input}: expected one of the names "
                 f"{', '.join(_TEXTS)}; it has {quoted(names)}; name the column with --text-column"
             )
-        return dataclasses.replace(roles, main=remaining[0])
+        roles = dataclasses.replace(roles, main=remaining[0])
+        return with_target(roles, self.label_type, where=str(self.input))
 
     def _user_fields(
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
@@ -71,4 +73,7 @@ class TextRows(RecordRows):
             detail = f"row {rows.numbers[row]}: no text in column {roles.main!r}"
             return RejectCause(Reason.EMPTY, detail)
 
-        return [text], [InvalidRows(is_null(text), no_text)]
+        faults = [InvalidRows(is_null(text), no_text)]
+        if roles.target is not None:
+            faults.append(rows_out_of_range(rows, roles.target))
+        return [text], faults

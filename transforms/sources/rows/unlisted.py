@@ -1,4 +1,4 @@
-"""Files that lie beside those of a listing, and that no row of it names."""
+"""Files in the folders of the files of a listing that no row of the listing names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.sources.files.folders import skip_reason
 
-_MOST = 500_000  # paths that are remembered, and files that are looked at
+_MOST = 500_000  # paths in memory, and files that are compared with them
 _SHOWN = 3  # files in a note
 
 
@@ -50,10 +50,10 @@ class ListedPaths:
                 found += [key] if len(found) < _SHOWN else []
         if not count:
             return ()
-        files_are = "file lies" if count == 1 else "files lie"
+        files_are = "file is" if count == 1 else "files are"
         more = ", ..." if count > len(found) else ""
         text = (
-            f"{count} {files_are} beside those of {name}, but no row names them:"
+            f"{count} {files_are} in the folders of the listed files, but not in {name}:"
             f" {', '.join(found)}{more}"
         )
         return (Note("unlisted", text),)

@@ -30,7 +30,6 @@ from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
 VIDEO = "__film__"  # string: the name of the video
 STARTS = "__starts__"  # lists of int64: offset of each frame in the staged file
 LENGTHS = "__lengths__"  # lists of int64: bytes of each frame
-CONTENT = "__content__"  # uint64: xxh3_64 of the xxh3_64 of each frame
 TIMES = "__times__"  # list of int64: microseconds from the beginning of the video
 END = "__end__"  # int64: end of the last frame in microseconds
 OWN = "__own__"  # int64: number of frames without padding
@@ -48,7 +47,7 @@ def clip_schema(frames: int, users: Iterable[pa.Field]) -> pa.Schema:
         [
             *(pa.field(name, pa.string()) for name in names),
             *(pa.field(name, lists) for name in (STARTS, LENGTHS, TIMES)),
-            pa.field(CONTENT, pa.uint64()),
+            pa.field(batch.CONTENT, pa.binary(16)),
             *(pa.field(name, pa.int64()) for name in (batch.SIZE, END, OWN, HEIGHT, WIDTH)),
             pa.field(RATE, pa.float64()),
             *users,
@@ -175,7 +174,7 @@ class ClipCollector:
             batch.SIZE: pa.array(sizes[places].sum(1)),
             STARTS: fixed_lists(offsets_of(sizes)[places]),
             LENGTHS: fixed_lists(sizes[places]),
-            CONTENT: pa.array([_hash(row) for row in digests[places]], pa.uint64()),
+            batch.CONTENT: pa.array([_hash(row) for row in digests[places]], pa.binary(16)),
             TIMES: fixed_lists(np.stack([clip.times for clip in self._clips])),
             END: pa.array([self._end(*one) for one in zip(self._clips, self._rates, strict=True)]),
             OWN: pa.array([clip.real_frames for clip in self._clips]),
@@ -198,7 +197,7 @@ def read_frames(rows: pa.RecordBatch) -> list[list[bytes]]:
     Raises:
       RunError: a staged file is missing or has changed.
     """
-    columns = (batch.PATH, STARTS, LENGTHS, CONTENT)
+    columns = (batch.PATH, STARTS, LENGTHS, batch.CONTENT)
     found = []
     for path, starts, lengths, content in zip(*(rows[n].to_pylist() for n in columns), strict=True):
         place = Location.parse(path)
@@ -229,5 +228,6 @@ def _digests(frames: Sequence[bytes]) -> npt.NDArray[np.uint64]:
     return np.array([xxhash.xxh3_64_intdigest(frame) for frame in frames], np.uint64)
 
 
-def _hash(digests: npt.NDArray[np.uint64]) -> int:
-    return xxhash.xxh3_64_intdigest(digests.tobytes())
+def _hash(digests: npt.NDArray[np.uint64]) -> bytes:
+    """Return the content of a clip, xxh3_128 of the xxh3_64 of each of its frames."""
+    return xxhash.xxh3_128_digest(digests.tobytes())

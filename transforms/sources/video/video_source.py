@@ -99,7 +99,8 @@ class VideoSource:
     files: source of references.
     images: how frames are resized and encoded.
     cut: how clips are sampled.
-    start, end: columns of the listing with seconds; then a row is a segment of a video.
+    start, end: columns of the listing with seconds; then a row is a segment of a video. They do not
+      become features.
     max_clip_bytes: maximum size of the encoded frames of a clip.
     root: prefix to remove from the paths of videos, if keys of a listing do not name the videos.
     section_above: bytes above which a video is split at key frames into sections, so that several
@@ -228,6 +229,8 @@ class VideoSource:
         given = [read_seconds(rows, *one) for one in (("start", self.start), ("end", self.end))]
         faults = given[0][1] | given[1][1]
         starts, ends = (values for values, _ in given)
+        # Clips have times of their own, clip/start/timestamp and clip/end/timestamp.
+        rows = rows.drop_columns([name for name in {self.start, self.end} if name is not None])
         keys = rows[batch.KEY].to_pylist()
         rejects = [
             Reject(keys[row], "read", Reason.BAD_VALUE, why) for row, why in sorted(faults.items())

@@ -1,0 +1,100 @@
+"""Options on records of equal content."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options.declaration import Group, option
+
+DUPLICATES = Group(24, "Duplicates")
+
+_MOST_BITS = 12
+_LEAST_SIMILAR = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DuplicateConfig:
+    """Handling of records of equal content, in the input or in another dataset."""
+
+    dedup: Literal["none", "drop", "group"] = option(
+        "none",
+        group=DUPLICATES,
+        shapes_bytes=True,
+        help="Handling of records of equal content. drop: keep one of them, the one of train only"
+        " if all are in train; if their labels differ, drop all, unless --conflicts first. group:"
+        " keep all of them, in the same split.",
+    )
+    exclude_like: tuple[str, ...] = option(
+        (),
+        group=DUPLICATES,
+        parse=tuple,
+        repeat=True,
+        metavar="DATASET",
+        help="Leave out records that have the same content as a record of this dataset, such as the"
+        " test set of a benchmark; duplicates.jsonl lists them. May be repeated.",
+    )
+
+    near_duplicates: Literal["none", "drop", "group"] = option(
+        "none",
+        group=DUPLICATES,
+        shapes_bytes=True,
+        help="Handling of images or texts of similar content, as --dedup handles equal ones."
+        " near_duplicates.jsonl lists all pairs.",
+    )
+    near_distance: int | None = option(
+        None,
+        group=DUPLICATES,
+        shapes_bytes=True,
+        metavar="BITS",
+        help="Images are similar if their 64-bit perceptual hashes differ in at most this many"
+        " bits, 0 to 12. Default: 4.",
+    )
+    near_similarity: float | None = option(
+        None,
+        group=DUPLICATES,
+        shapes_bytes=True,
+        help="Texts are similar if this fraction of their 5-word shingles is the same, 0.5 to 1,"
+        " as estimated by MinHash. Default: 0.8.",
+    )
+
+    def _check_duplicates(self, group_column: str | None) -> None:
+        for flag in ("dedup", "near_duplicates"):
+            if getattr(self, flag) == "group" and group_column is not None:
+                name = flag.replace("_", "-")
+                raise ConfigError(
+                    f"--{name} group: cannot be combined with --group-column, because a record has"
+                    f" one group: leave one of them out, or use --{name} drop"
+                )
+        if self.dedup == "group" and self.near_duplicates != "none":
+            raise ConfigError(
+                "--dedup group: near duplicates include equal records: leave it out, or use --dedup"
+                " drop"
+            )
+        if not 0 <= (self.near_distance or 0) <= _MOST_BITS:
+            raise ConfigError(
+                f"--near-distance: expected 0 to {_MOST_BITS} bits, got {self.near_distance}"
+            )
+        if not _LEAST_SIMILAR <= (1 if self.near_similarity is None else self.near_similarity) <= 1:
+            raise ConfigError(
+                f"--near-similarity: expected {_LEAST_SIMILAR} to 1, got {self.near_similarity:g}"
+            )
+        for name in ("near_distance", "near_similarity"):
+            if getattr(self, name) is not None and self.near_duplicates == "none":
+                raise ConfigError(
+                    f"--{name.replace('_', '-')}: requires --near-duplicates drop or group"
+                )
+
+    @property
+    def needs_content(self) -> bool:
+        """True if contents must be known before splits are assigned."""
+        return self.dedup != "none" or self.near_duplicates != "none" or bool(self.exclude_like)
+
+    def refuse_near_duplicates(self, records: str) -> None:
+        """Raise ConfigError if --near-duplicates is given. records: those it cannot compare."""
+        if self.near_duplicates != "none":
+            raise ConfigError(
+                f"--near-duplicates compares images or texts, not {records}: use --dedup, which"
+                " compares their content"
+            )

@@ -1,0 +1,127 @@
+"""The content report: records of equal content in several splits, or under several labels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from recordmill.format.typed_json import as_object, take, take_mapping
+from recordmill.notes import Note
+
+LEAKS = "leaks.jsonl"
+DUPLICATES = "duplicates.jsonl"
+NEAR_DUPLICATES = "near_duplicates.jsonl"
+LISTED = 100_000  # contents in leaks.jsonl, at most
+EXAMPLES = 5  # contents in the manifest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContentCounts:
+    """A number of contents, and of the records that have them, copies not counted."""
+
+    contents: int = 0
+    records: int = 0
+
+    def __add__(self, other: ContentCounts) -> ContentCounts:
+        return ContentCounts(
+            contents=self.contents + other.contents, records=self.records + other.records
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(contents=take(data, "contents", int), records=take(data, "records", int))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContentReport:
+    """Counts of records by their content.
+
+    records: number of records with a hash of their content, copies not counted.
+    repeated: contents that several records have, whatever their splits and labels.
+    leaks: contents in several splits. splits: {names of these splits, joined by "+": contents}.
+    conflicts: contents with several labels.
+    examples: the first lines of leaks.jsonl, as data: the hash of a content in hex, and the
+      records that have it, with key, label and split.
+    """
+
+    records: int = 0
+    repeated: ContentCounts = ContentCounts()
+    leaks: ContentCounts = ContentCounts()
+    splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    conflicts: ContentCounts = ContentCounts()
+    examples: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def sum(cls, reports: Iterable[ContentReport]) -> ContentReport:
+        """Add up reports on different contents; those with smaller hashes come first."""
+        records, splits = 0, Counter[str]()
+        repeated = leaks = conflicts = ContentCounts()
+        examples: list[Mapping[str, Any]] = []
+        for report in reports:
+            records += report.records
+            repeated += report.repeated
+            leaks += report.leaks
+            splits.update(report.splits)
+            conflicts += report.conflicts
+            examples += report.examples
+        return cls(
+            records=records,
+            repeated=repeated,
+            leaks=leaks,
+            splits=dict(sorted(splits.items())),
+            conflicts=conflicts,
+            examples=tuple(examples[:EXAMPLES]),
+        )
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes on leaks and conflicts, if there are any."""
+        notes = []
+        if self.leaks.contents:
+            where = ", ".join(
+                f"{count:,} in {names.replace('+', ' and ')}"
+                for names, count in self.splits.items()
+            )
+            text = (
+                f"{_records(self.leaks)} in several splits ({where}){self._example('split')}:"
+                f" {LEAKS} lists them, --dedup drop or --dedup group prevents it"
+            )
+            notes.append(Note("leak", text))
+        if self.conflicts.contents:
+            text = (
+                f"{_records(self.conflicts)} under several labels{self._example('label')}: {LEAKS}"
+                " lists them, --dedup drop leaves them out"
+            )
+            notes.append(Note("conflict", text))
+        return tuple(notes)
+
+    def _example(self, field: str) -> str:
+        """Return an example of two records of one content that differ in a field."""
+        for example in self.examples:
+            one, *others = example["records"]
+            for other in others:
+                if other[field] != one[field] and None not in (other[field], one[field]):
+                    return (
+                        f", such as {one['key']} ({one[field]}) and {other['key']} ({other[field]})"
+                    )
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            records=take(data, "records", int),
+            repeated=ContentCounts.from_json(take(data, "repeated", dict)),
+            leaks=ContentCounts.from_json(take(data, "leaks", dict)),
+            splits=take_mapping(data, "splits", int),
+            conflicts=ContentCounts.from_json(take(data, "conflicts", dict)),
+            examples=tuple(as_object(one) for one in take(data, "examples", list)),
+        )
+
+
+def _records(counts: ContentCounts) -> str:
+    return f"{counts.records:,} records share {counts.contents:,} contents"

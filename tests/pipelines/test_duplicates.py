@@ -1,0 +1,275 @@
+"""Records of equal content: reported by every run, and dropped, grouped or left out if asked."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.folders import make_picture
+from tests.image_runs import Made, encoders_kept, make, run
+from tests.paths import DEMO
+from tests.video_files import make_film
+
+# (split, class, name, content). Content 1 is in train and test, 2 has two classes, 3 is twice in
+# train, and 4 is in test and validation.
+RECORDS = [
+    ("train", "a", "k1", 1),
+    ("train", "a", "k2", 2),
+    ("train", "a", "k3", 3),
+    ("train", "a", "k4", 3),
+    ("train", "b", "k5", 5),
+    ("train", "b", "k6", 2),
+    ("test", "a", "k7", 1),
+    ("test", "a", "k8", 4),
+    ("validation", "a", "k9", 4),
+    ("validation", "b", "k0", 6),
+]
+KINDS = {
+    "images": (".png", lambda path, content: make_picture(path, content), ()),
+    "arrays": (".npy", lambda path, content: np.save(path, np.arange(content, content + 3)), ()),
+    "text": (".txt", lambda path, content: path.write_text(f"text {content}"), ()),
+    "video": (
+        ".mp4",
+        lambda path, content: make_film(path, 4, offset=content * 9),
+        ("--clip-frames", "4", "--size", "16"),
+    ),
+    "table": (".csv", None, ("--key-column", "id")),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes():
+    with encoders_kept():
+        yield
+
+
+def write(kind: str, root: pathlib.Path, *, splits: bool = True) -> pathlib.Path:
+    suffix, save, _ = KINDS[kind]
+    for split, label, name, content in RECORDS:
+        folder = root / split if splits else root
+        if save is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{split}.csv"
+            header = "" if path.exists() else "id,x,y,label\n"
+            with path.open("a") as file:
+                file.write(f"{header}{name},{content}.5,t{content},{label}\n")
+        else:
+            (folder / label).mkdir(parents=True, exist_ok=True)
+            save((folder / label / name).with_suffix(suffix), content)
+    return root
+
+
+@pytest.fixture(params=KINDS)
+def kind(request) -> str:
+    return request.param
+
+
+def build(kind: str, source: object, folder: pathlib.Path, *argv: object) -> Made:
+    return make(folder, "--input", source, *KINDS[kind][2], *argv, command=kind)
+
+
+def name_of(key: str) -> str:
+    """k1 of k1, train/a/k1.png and train/a/k1.mp4#0."""
+    return pathlib.PurePath(key.partition("#")[0]).stem
+
+
+def names(made: Made, split: str) -> set[str]:
+    return {name_of(key) for key in made.keys(split)}
+
+
+def lines(made: Made, file: str) -> list[dict]:
+    return [json.loads(line) for line in (made.folder / file).read_text().splitlines()]
+
+
+def test_leaks_and_conflicts_are_reported(kind, tmp_path) -> None:
+    made = build(kind, write(kind, tmp_path / "in"), tmp_path / "out")
+    report = made.manifest.content
+    assert report is not None
+    assert report.records == len(RECORDS)
+    assert (report.repeated.contents, report.repeated.records) == (4, 8)
+    assert dict(report.splits) == {"test+train": 1, "test+validation": 1}
+    assert (report.leaks.contents, report.leaks.records) == (2, 4)
+    assert (report.conflicts.contents, report.conflicts.records) == (1, 2)
+    found = [
+        {name_of(one["key"]) for one in line["records"]} for line in lines(made, "leaks.jsonl")
+    ]
+    assert sorted(map(sorted, found)) == [["k1", "k7"], ["k2", "k6"], ["k8", "k9"]]
+    assert {note.code for note in made.manifest.notes} >= {"leak", "conflict"}
+
+
+def test_drop_keeps_one_and_none_of_contradicting_ones(kind, tmp_path) -> None:
+    made = build(kind, write(kind, tmp_path / "in"), tmp_path / "out", "--dedup", "drop")
+    assert names(made, "train") == {"k3", "k5"}  # its copy of content 1 goes
+    assert names(made, "test") == {"k7", "k8"}
+    assert names(made, "validation") == {"k0"}
+    assert made.manifest.ledger.records.filtered == 5
+    left_out = {
+        name_of(line["key"]): (line["reason"], line["same_as"] and name_of(line["same_as"]))
+        for line in lines(made, "duplicates.jsonl")
+    }
+    assert left_out == {
+        "k1": ("duplicate", "k7"),
+        "k2": ("conflicting labels", None),
+        "k4": ("duplicate", "k3"),
+        "k6": ("conflicting labels", None),
+        "k9": ("duplicate", "k8"),
+    }
+    assert made.manifest.content is not None
+    assert made.manifest.content.repeated.contents == 0
+
+
+def test_group_keeps_equal_records_together(kind, tmp_path) -> None:
+    source = write(kind, tmp_path / "in", splits=False)
+    argv = ("--split-from", "none", "--splits", "train=0.5,test=0.5", "--dedup", "group")
+    made = build(kind, source, tmp_path / "out", *argv, "--seed", "3")
+    assert made.manifest.ledger.records.written == len(RECORDS)
+    splits = {name: split for split in ("train", "test") for name in names(made, split)}
+    together = [("k1", "k7"), ("k2", "k6"), ("k3", "k4"), ("k8", "k9")]
+    assert all(splits[one] == splits[other] for one, other in together)
+    assert len(set(splits.values())) == 2
+    assert made.manifest.content is not None
+    assert made.manifest.content.leaks.contents == 0
+
+
+def test_records_of_another_dataset_are_left_out(kind, tmp_path) -> None:
+    source = write(kind, tmp_path / "in")
+    options = ("--split-from", "none") if kind != "table" else ()
+    known = build(kind, source / "test", tmp_path / "known", *options)
+    made = build(kind, source, tmp_path / "out", "--exclude-like", known.folder)
+    assert names(made, "train") == {"k2", "k3", "k4", "k5", "k6"}
+    assert names(made, "validation") == {"k0"}
+    assert {name_of(line["key"]) for line in lines(made, "duplicates.jsonl")} == {
+        *("k1", "k7", "k8", "k9")
+    }
+    assert made.manifest.ledger.records.filtered == 4
+
+
+def test_the_first_of_contradicting_images_stays_if_asked(tmp_path) -> None:
+    source = write("images", tmp_path / "in")
+    argv = ("--dedup", "drop", "--conflicts", "first")
+    made = build("images", source, tmp_path / "out", *argv)
+    assert names(made, "train") == {"k2", "k3", "k5"}
+
+
+def test_oversampled_copies_are_no_duplicates(tmp_path) -> None:
+    root = tmp_path / "in"
+    for number, label in enumerate("aab"):
+        (root / label).mkdir(parents=True, exist_ok=True)
+        make_picture(root / label / f"{number}.png", number)
+    argv = ("--splits", "train=1", "--balance", "oversample")
+    made = build("images", root, tmp_path / "out", *argv)
+    assert made.manifest.ledger.copies.written == 1
+    assert made.manifest.content is not None
+    assert (made.manifest.content.records, made.manifest.content.repeated.contents) == (3, 0)
+
+
+def test_a_leak_can_be_an_error(tmp_path, capsys) -> None:
+    source = write("images", tmp_path / "in")
+    assert run("images", "--input", source, "--output", tmp_path / "out", "--fail-on", "leak") == 1
+    assert "(an error because of --fail-on leak)" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_equal_rows_under_any_key_and_in_any_format(tmp_path) -> None:
+    """Without a key column the content is the key; both give the same hashes."""
+    (tmp_path / "a.csv").write_text("id,x,label\nk1,1.0,a\nk2,2.5,b\n")
+    (tmp_path / "b.jsonl").write_text('{"x": 1, "label": "b"}\n{"x": 3, "label": "b"}\n')
+    argv = ("--splits", "train=1")
+    one = make(tmp_path / "one", "--input", tmp_path / "a.csv", *argv, "--key-column", "id",
+               command="table")  # fmt: skip
+    two = make(tmp_path / "two", "--input", tmp_path / "b.jsonl", *argv, "--exclude-like",
+               one.folder, command="table")  # fmt: skip
+    assert [row["source"] for row in two.index("train")] == ["b.jsonl#2"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--exclude-like", "nothing"), "--exclude-like nothing: no dataset"),
+        (("--dedup", "group", "--group-column", "g"), "--dedup group: cannot be combined with"),
+    ],
+)
+def test_options_that_cannot_be_used(argv, message, tmp_path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("x,g,label\n1.0,g,a\n")
+    assert run("table", "--input", tmp_path / "a.csv", "--output", tmp_path / "out", *argv) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_windows_overlap_and_are_not_compared(tmp_path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("time,x\n2026-01-01,1\n2026-01-02,2\n")
+    argv = ("--time-column", "time", "--window", "1", "--dedup", "drop")
+    assert run("sensor", "--input", tmp_path / "a.csv", "--output", tmp_path / "out", *argv) == 2
+    assert "--dedup compares records by their content" in capsys.readouterr().err
+
+
+def photos(root: pathlib.Path) -> pathlib.Path:
+    """Four photos of two classes, each with a smaller copy; one copy has the other class."""
+    found = sorted(DEMO.glob("*/*.jpg"))[:40:10]
+    for number, path in enumerate(found):
+        label = "ab"[number % 2]
+        for name, kind in (
+            (f"{number}", label),
+            (f"{number}small", "b" if number == 0 else label),
+        ):
+            (root / kind).mkdir(parents=True, exist_ok=True)
+            image = Image.open(path).convert("RGB")
+            half = image.resize((image.width // 2, image.height // 2))
+            (half if "small" in name else image).save(root / kind / f"{name}.jpg", quality=85)
+    return root
+
+
+def test_similar_images_are_dropped(tmp_path) -> None:
+    argv = ("--splits", "train=1", "--size", "32", "--near-duplicates", "drop")
+    made = make(tmp_path / "out", "--input", photos(tmp_path / "in"), *argv)
+    assert names(made, "train") == {"1", "2", "3"}
+    left_out = {name_of(one["key"]): one["reason"] for one in lines(made, "duplicates.jsonl")}
+    assert left_out == {
+        "0": "conflicting labels",
+        "0small": "conflicting labels",
+        **dict.fromkeys(("1small", "2small", "3small"), "duplicate"),
+    }
+    pairs = [list(map(name_of, one["keys"])) for one in lines(made, "near_duplicates.jsonl")]
+    assert sorted(map(sorted, pairs)) == [[f"{number}", f"{number}small"] for number in range(4)]
+
+
+def test_similar_images_stay_together(tmp_path) -> None:
+    argv = ("--splits", "train=0.5,test=0.5", "--size", "32", "--near-duplicates", "group")
+    made = make(tmp_path / "out", "--input", photos(tmp_path / "in"), *argv, "--seed", "1")
+    splits = {name: split for split in ("train", "test") for name in names(made, split)}
+    assert len(splits) == 8
+    assert all(splits[f"{number}"] == splits[f"{number}small"] for number in range(4))
+    assert len(set(splits.values())) == 2
+
+
+def test_similar_texts_stay_together(tmp_path) -> None:
+    """Of 60 words each, one is changed: 5 of 56 shingles."""
+    rows = ["id,text,label"]
+    for number in range(6):
+        words = [f"w{number * 100 + place}" for place in range(60)]
+        rows.append(f"k{number},{' '.join(words)},a")
+        words[30] = "other"
+        rows.append(f"c{number},{' '.join(words)},a")
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    argv = ("--key-column", "id", "--splits", "train=0.5,test=0.5", "--near-duplicates", "group")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    splits = {key: split for split in ("train", "test") for key in made.keys(split)}
+    assert all(splits[f"k{number}"] == splits[f"c{number}"] for number in range(6))
+    assert len(set(splits.values())) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "message"),
+    [
+        ("images", ("--near-distance", "13"), "--near-distance: expected 0 to 12 bits, got 13"),
+        ("text", ("--near-similarity", "0.4"), "--near-similarity: expected 0.5 to 1, got 0.4"),
+        ("text", ("--near-distance", "4"), "--near-distance is for images"),
+        ("table", (), "--near-duplicates compares images or texts, not rows of tables"),
+    ],
+)
+def test_options_of_near_duplicates(command, argv, message, tmp_path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("text,label\nx,a\n")
+    given = ("--near-duplicates", "drop", *argv)
+    assert run(command, "--input", tmp_path, "--output", tmp_path / "out", *given) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""`recordmill images --depth`, from files with 8, 12 and 16 bits to the records and the notes."""
+
+import json
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import recordmill
+from recordmill.pipelines.cli import main
+from tests.image_runs import encoders_kept, images, make
+from tests.images16 import png16, tiff, waves
+
+NOTE = "bit-depth"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoders() -> Iterator[None]:
+    with encoders_kept():
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> pathlib.Path:
+    """Three images of 16 bits, two with 12-bit data, and one of 8 bits, of 40x30 pixels."""
+    root = tmp_path_factory.mktemp("photos")
+    for name in ("deep", "twelve"):
+        (root / name).mkdir()
+    for number in range(3):
+        (root / "deep" / f"{number}.tif").write_bytes(tiff(waves() // (number + 1)))
+    for number in range(2):
+        (root / "twelve" / f"{number}.png").write_bytes(png16(waves(channels=1, top=4095)))
+    Image.new("RGB", (40, 30), (1, 2, 3)).save(root / "twelve" / "plain.png")
+    return root
+
+
+def test_every_record_has_16_bits(photos, tmp_path, capsys):
+    made = make(
+        *(tmp_path / "out", "--input", photos, "--splits", "train=1", "--image-format", "png"),
+        *("--depth", "16"),
+    )
+    assert made.manifest.features["image/encoded"].raw_dtype == "uint16"
+    assert made.manifest.notes == ()
+    assert "zlib" in made.manifest.encoders
+    expected = {
+        "deep/0.tif": waves(),
+        "deep/1.tif": waves() // 2,
+        "deep/2.tif": waves() // 3,
+        "twelve/0.png": np.repeat(waves(channels=1, top=4095), 3, axis=2),
+        "twelve/1.png": np.repeat(waves(channels=1, top=4095), 3, axis=2),
+        "twelve/plain.png": np.full((30, 40, 3), np.array([257, 514, 771])),
+    }
+    for (key, _), example in made.examples().items():
+        found = tf.io.decode_png(example["image/encoded"][0], dtype=tf.uint16).numpy()
+        np.testing.assert_array_equal(found, expected[key], key)
+    declared = json.loads((made.folder / "features.json").read_text())["featuresDict"]["features"]
+    image = declared["image/encoded"]["image"]
+    assert (image["dtype"], image["encodingFormat"]) == ("uint16", "png")
+    assert main(["verify", "--dataset", str(made.folder), "--deep"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", "--dataset", str(made.folder)]) == 0
+    assert "uint16" in capsys.readouterr().out
+
+
+def test_raw_pixels_of_16_bits_are_balanced_and_augmented(photos, tmp_path):
+    flags = ("--splits", "train=1", "--image-format", "raw", "--mode", "gray", "--size", "20")
+    balance = ("--augment", "flip,crop,rotate,brightness,contrast", "--augment-all")
+    made = make(tmp_path / "out", "--input", photos, *flags, *balance, "--depth", "16")
+    feature = made.manifest.features["image/encoded"]
+    assert (feature.raw_dtype, feature.raw_shape) == ("uint16", (20, 20, 1))
+    pixels = {
+        key: np.frombuffer(example["image/encoded"][0], "<u2")
+        for (key, _), example in made.examples().items()
+    }
+    assert {len(one) for one in pixels.values()} == {400}
+    assert pixels["deep/0.tif"].max() > 40_000
+    assert 1000 < pixels["twelve/0.png"].max() < 6000
+    (batch,) = [x.numpy() for x, _ in recordmill.load(made.folder, batch_size=6)]
+    assert (batch.dtype, batch.shape) == (np.uint16, (6, 20, 20, 1))
+
+
+def test_a_reduction_to_8_bits_is_noted_and_can_be_an_error(photos, tmp_path, capsys):
+    flags = ("--input", photos, "--splits", "train=1")
+    made = make(tmp_path / "out", *flags)
+    (note,) = [note for note in made.manifest.notes if note.code == NOTE]
+    assert note == (
+        "5 images have more than 8 bits per channel and were reduced to 8, such as deep/0.tif; the"
+        " values of 2 of them use only 12 of 16 bits, which leaves at most 17 levels of 256:"
+        " --intensity-window 0:4095 maps that range of gray images to all levels; --depth 16 with"
+        " --image-format png or raw keeps 16 bits, --depth 8 omits this note"
+    )
+    assert images(*flags, "--output", tmp_path / "failed", "--fail-on", NOTE) == 1
+    assert f"(an error because of --fail-on {NOTE})" in capsys.readouterr().err
+    asked = make(tmp_path / "asked", *flags, "--depth", "8", "--fail-on", "all")
+    assert asked.manifest.digest == made.manifest.digest
+
+
+def test_pillow_reads_8_bits_of_some_files(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        data = tiff(waves(), planar=True, deflate=True)
+        (tmp_path / "in" / f"{number}.tif").write_bytes(data)
+    flags = ("--splits", "train=1", "--image-format", "png", "--depth", "16")
+    made = make(tmp_path / "out", "--input", tmp_path / "in", *flags)
+    (note,) = [note for note in made.manifest.notes if note.code == NOTE]
+    assert note.startswith(
+        "2 images have more than 8 bits per channel, of which Pillow reads only 8, such as 0.tif"
+    )
+
+
+def test_a_format_without_16_bits_is_an_error_before_work(photos, tmp_path, capsys):
+    assert images("--input", photos, "--output", tmp_path / "out", "--depth", "16") == 2
+    said = capsys.readouterr().err
+    assert "--depth 16: --image-format jpeg has 8 bits per channel" in said
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,103 @@
+"""The content check: finds records of equal content among the finished shards.
+
+Records are grouped by the first half of the hash of their content, 8 bytes each, read from the
+indexes in staging. The indexes are read again only if halves repeat. Copies that balancing made are
+left out.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+
+from recordmill.checking.repeated_content import (
+    COLUMNS,
+    content_halves,
+    records_with,
+    repeated_halves,
+    report_on,
+)
+from recordmill.format.content_report import LISTED, ContentReport
+from recordmill.format.manifest import index_of
+from recordmill.format.shard_index import read_index
+from recordmill.job.staging import ShardInfo, Staging, to_json
+from recordmill.transforms.model import batch, limits
+
+Halves = tuple[str, str, bytes]  # (split, name of the index, first halves of hashes as bytes)
+BucketReport = tuple[int, bytes]  # (bucket, its report as JSON); buckets are ordered as the hashes
+
+
+def hash_halves(info: ShardInfo, *, staging: Staging) -> Iterator[tuple[int, Halves]]:
+    """Yield (bucket, halves) for the contents of a shard."""
+    name = index_of(info.shard.file)
+    halves = np.sort(content_halves(read_index(staging.place(name), columns=COLUMNS)))
+    buckets = batch.scale(halves, limits.PARTITIONS)
+    ends = np.searchsorted(buckets, np.arange(limits.PARTITIONS), side="right").tolist()
+    for bucket in np.unique(buckets).tolist():
+        start = ends[bucket - 1] if bucket else 0
+        yield bucket, (info.split, name, halves[start : ends[bucket]].tobytes())
+
+
+def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Staging) -> BucketReport:
+    """Report on the contents of a bucket, and write its leaks and conflicts into staging."""
+    bucket, shards = bucket_halves
+    halves = {(split, name): np.frombuffer(data, np.uint64) for split, name, data in shards}
+    everything = np.concatenate(list(halves.values()))
+    repeated = repeated_halves(everything)
+    suspects = [
+        records_with(
+            read_index(staging.place(name), columns=COLUMNS),
+            np.intersect1d(repeated, found),
+            split=split,
+        )
+        for (split, name), found in sorted(halves.items())
+        if np.isin(found, repeated).any()
+    ]
+    report, lines = report_on(len(everything), suspects)
+    if lines:
+        place = staging.place(_lines_file(bucket))
+        place.parent.make_dirs()
+        place.write_bytes(b"".join(to_json(line) + b"\n" for line in lines))
+    return bucket, to_json(report)
+
+
+def summarize(
+    reports: Iterable[BucketReport], staging: Staging
+) -> tuple[ContentReport | None, bytes]:
+    """Return the report on all contents, None if none was hashed, and leaks.jsonl."""
+    found = [
+        (bucket, ContentReport.from_json(json.loads(report))) for bucket, report in sorted(reports)
+    ]
+    if not found:
+        return None, b""
+    lines: list[bytes] = []
+    for bucket, report in found:
+        if (report.leaks.contents or report.conflicts.contents) and len(lines) < LISTED:
+            lines += staging.place(_lines_file(bucket)).read_bytes().splitlines(keepends=True)
+    return ContentReport.sum(report for _, report in found), b"".join(lines[:LISTED])
+
+
+def _lines_file(bucket: int) -> str:
+    return f"leaks/{bucket:05d}.jsonl"
+
+
+@dataclasses.dataclass(eq=False)
+class CheckContent(beam.PTransform):
+    """Compare the contents of all records: `ShardInfo`s of finished shards in, reports out."""
+
+    staging: Staging
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, infos: beam.PCollection[ShardInfo]) -> beam.PCollection[BucketReport]:
+        return (
+            infos
+            | "Halves"
+            >> beam.FlatMap(hash_halves, staging=self.staging).with_output_types(tuple[int, Halves])
+            | "GroupByHalf" >> beam.GroupByKey()
+            | "FindRepeated"
+            >> beam.Map(find_repeated, staging=self.staging).with_output_types(BucketReport)
+        )

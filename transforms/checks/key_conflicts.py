@@ -1,0 +1,226 @@
+"""Rows that have the same key in a column: equal rows count once, `--conflicts` decides the others.
+
+Rows meet by the 8-byte hash of their key, 12 bytes each. Of those whose hash repeats, the content
+is hashed; only parts with such rows are read and written again. The first row of a key is that of
+the first part, so that the outcome does not depend on workers or the runner.
+"""
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import Reason, Reject
+from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.transforms.checks.partitions import Candidates, by_partition, join_candidates
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.sources.rows.repeated_rows import (
+    CONFLICTS,
+    NOT_COMPARED,
+    REPEATED,
+    Conflicts,
+    conflict_text,
+)
+from recordmill.transforms.staged.batches import Problem
+from recordmill.transforms.staged.listing import read_part, rewrite_part
+
+# A message to a part, (kind, content): ("part", the part as JSON), ("look" or REPEATED or
+# CONFLICTS, row numbers), or ("reject", JSON of [row, other part, other row]).
+PartMessage = tuple[str, bytes]
+
+_PART, _LOOK, _REJECT = "part", "look", "reject"
+_KEYED = np.dtype([("hash", "<u8"), ("row", "<u4")])
+_DESCRIBED = np.dtype(
+    [("hash", "<u8"), ("key", "<u8"), ("first", "<u8"), ("second", "<u8"), ("row", "<u4")]
+)
+_DETAILED = 100  # rejects of a part that name the difference; each may read another part
+
+
+def keyed_rows(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Candidates]]:
+    """Yield (partition, hashes of keys) for the rows of a part, and the part itself."""
+    yield limits.PARTITIONS, (part.name, to_json(part))
+    rows = read_part(part.name, staging=staging, columns=(batch.KEY, batch.HASH))
+    found = np.empty(len(rows), _KEYED)
+    found["hash"] = batch.hashes(rows)
+    found["row"] = np.arange(len(rows))
+    for partition, data in by_partition(found):
+        yield partition, (part.name, data)
+
+
+def find_repeated(
+    partition: tuple[int, Iterable[Candidates]],
+) -> Iterator[tuple[str, PartMessage]]:
+    """Yield (name of a part, message): the rows whose hash repeats, or the part itself."""
+    number, candidates = partition
+    by_part = sorted(candidates)
+    if number == limits.PARTITIONS:
+        for name, part in by_part:
+            yield name, (_PART, part)
+        return
+    found, parts = join_candidates(by_part, _KEYED)
+    _, codes, counts = np.unique(found["hash"], return_inverse=True, return_counts=True)
+    repeated = counts[codes] > 1
+    for code in np.unique(parts[repeated]).tolist():
+        rows = found["row"][repeated & (parts == code)]
+        yield by_part[code][0], (_LOOK, rows.tobytes())
+
+
+def describe_repeated(
+    part_messages: tuple[str, Iterable[PartMessage]], *, staging: Staging
+) -> Iterator[tuple[int, Candidates]]:
+    """Yield (partition, hashes of keys and contents) for the rows to look at, and the part."""
+    name, messages = part_messages
+    kinds = _by_kind(messages)
+    yield limits.PARTITIONS, (name, kinds[_PART][0])
+    if _LOOK not in kinds:
+        return
+    numbers = np.sort(np.frombuffer(b"".join(kinds[_LOOK]), np.uint32))
+    rows = read_part(name, staging=staging).take(pa.array(numbers))
+    others = (batch.KEY, batch.HASH, *NOT_COMPARED)
+    found = np.empty(len(rows), _DESCRIBED)
+    found["hash"], found["row"] = batch.hashes(rows), numbers
+    _, found["key"] = batch.hash_rows(rows.select([batch.KEY]))
+    content = rows.select([column for column in rows.schema.names if column not in others])
+    found["first"], found["second"] = batch.hash_rows(content)
+    for partition, data in by_partition(found):
+        yield partition, (name, data)
+
+
+def decide_rows(
+    partition: tuple[int, Iterable[Candidates]], *, conflicts: Conflicts
+) -> Iterator[tuple[str, PartMessage]]:
+    """Yield (name of a part, message): rows to leave out or to reject, or the part itself."""
+    number, candidates = partition
+    by_part = sorted(candidates)
+    if number == limits.PARTITIONS:
+        for name, part in by_part:
+            yield name, (_PART, part)
+        return
+    found, parts = join_candidates(by_part, _DESCRIBED)
+    order = np.lexsort((found["row"], parts, found["key"], found["hash"]))
+    found, parts = found[order], parts[order]
+    key, content = found[["hash", "key"]], found[["first", "second"]]
+    begins = np.append(True, key[1:] != key[:-1])
+    groups = np.cumsum(begins) - 1
+    leaders = np.flatnonzero(begins)[groups]
+    mixed = np.unique(groups[content != content[leaders]])
+    repeated = ~begins
+    later = np.zeros(len(found), np.bool_)
+    rejects: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
+    edges = np.append(np.flatnonzero(begins), len(found))
+    for group in mixed.tolist():
+        _, firsts = np.unique(content[edges[group] : edges[group + 1]], return_index=True)
+        distinct = np.sort(firsts) + edges[group]
+        repeated[distinct] = False
+        if conflicts == "first":
+            later[distinct[1:]] = True
+            continue
+        first, second = distinct[:2]
+        for at in distinct:
+            other = second if at == first else first
+            place = by_part[parts[other]][0], int(found["row"][other])
+            rejects[int(parts[at])].append((int(found["row"][at]), *place))
+    for kind, chosen in ((REPEATED, repeated), (CONFLICTS, later)):
+        for code in np.unique(parts[chosen]).tolist():
+            yield by_part[code][0], (kind, found["row"][chosen & (parts == code)].tobytes())
+    for code, rejected in sorted(rejects.items()):
+        yield by_part[code][0], (_REJECT, json.dumps(rejected).encode())
+
+
+def write_decided(
+    part_messages: tuple[str, Iterable[PartMessage]], *, staging: Staging, conflicts: Conflicts
+) -> Iterator[StagedPart | Problem]:
+    """Write a part without the rows to leave out and to reject; others are returned unchanged.
+
+    With `conflicts` as `error`, the first reject is a problem, which refuses the input.
+    """
+    kinds = _by_kind(part_messages[1])
+    part = StagedPart(**json.loads(kinds[_PART][0]))
+    if len(kinds) == 1:
+        yield part
+        return
+    rows = read_part(part.name, staging=staging)
+    kept = np.ones(len(rows), np.bool_)
+    filtered = {}
+    for kind in (REPEATED, CONFLICTS):
+        numbers = np.frombuffer(b"".join(kinds[kind]), np.uint32)
+        kept[numbers] = False
+        if len(numbers):
+            filtered[kind] = len(numbers)
+    pairs = sorted(tuple(one) for data in kinds[_REJECT] for one in json.loads(data))
+    kept[[row for row, _, _ in pairs]] = False
+    rejects = _rejects(rows, pairs, staging)
+    if rejects and conflicts == "error":
+        yield Problem(rejects[0].detail)
+    kept_rows = rows.filter(pa.array(kept))
+    yield rewrite_part(part, kept_rows, staging, "decided", rejects=rejects, filtered=filtered)
+
+
+def _rejects(
+    rows: pa.RecordBatch, pairs: Sequence[tuple[int, str, int]], staging: Staging
+) -> list[Reject]:
+    """Return the rejects of rows that contradict others.
+
+    pairs: (row, part of another row, its number there), ascending.
+    """
+    texts: dict[int, str] = {}
+    detailed = sorted(pairs[:_DETAILED], key=lambda pair: pair[1])
+    read = ("", rows)
+    for row, name, number in detailed:
+        if read[0] != name:
+            read = (name, read_part(name, staging=staging))
+        one, other = rows.slice(row, 1), read[1].slice(number, 1)
+        places = (table[batch.PLACE][0].as_py() for table in (one, other))
+        texts[row] = conflict_text(one, other, *places)
+    rejects = []
+    for row, _, _ in pairs:
+        key, place = (rows[name][row].as_py() for name in (batch.KEY, batch.PLACE))
+        usual = f"{place} has the same key as another row, and differs"
+        rejects.append(Reject(key, "read", Reason.BAD_VALUE, texts.get(row, usual)))
+    return rejects
+
+
+def _by_kind(messages: Iterable[PartMessage]) -> dict[str, list[bytes]]:
+    kinds: dict[str, list[bytes]] = defaultdict(list)
+    for kind, data in messages:
+        kinds[kind].append(data)
+    return kinds
+
+
+@dataclasses.dataclass(eq=False)
+class DecideRepeatedRows(beam.PTransform):
+    """Decide rows that have the same key: parts in, parts whose keys are unique out.
+
+    conflicts: treatment of rows that differ; `error` yields a `Problem` too.
+    """
+
+    staging: Staging
+    _: dataclasses.KW_ONLY
+    conflicts: Conflicts
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, parts: beam.PCollection[StagedPart]) -> beam.PCollection[StagedPart | Problem]:
+        staging, conflicts = self.staging, self.conflicts
+        candidates, message = tuple[int, Candidates], tuple[str, PartMessage]
+        return (
+            parts
+            | "HashKeys" >> beam.FlatMap(keyed_rows, staging=staging).with_output_types(candidates)
+            | "GroupByHash" >> beam.GroupByKey()
+            | "FindRepeated" >> beam.FlatMap(find_repeated).with_output_types(message)
+            | "GroupByPart" >> beam.GroupByKey()
+            | "Describe"
+            >> beam.FlatMap(describe_repeated, staging=staging).with_output_types(candidates)
+            | "GroupByKeyHash" >> beam.GroupByKey()
+            | "Decide" >> beam.FlatMap(decide_rows, conflicts=conflicts).with_output_types(message)
+            | "GroupDecisions" >> beam.GroupByKey()
+            | "WriteDecided"
+            >> beam.FlatMap(write_decided, staging=staging, conflicts=conflicts).with_output_types(
+                StagedPart | Problem
+            )
+        )

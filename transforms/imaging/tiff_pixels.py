@@ -1,0 +1,61 @@
+"""The type of the pixels of a TIFF, for those that Pillow cannot open.
+
+Source: TIFF 6.0, with its SampleFormat.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, BinaryIO
+
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+_BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL, _SAMPLE_FORMAT = 258, 277, 339
+_BIG = 43  # of BigTIFF, in the bytes where others have 42
+_FORMATS = {
+    1: "integers",
+    2: "signed integers",
+    3: "floating point",
+    5: "complex integers",
+    6: "complex floating point",
+}
+_FLOATS = 3
+# Exceptions of Pillow's for broken tags, and those of values that are not numbers.
+_ERRORS = (KeyError, OSError, OverflowError, SyntaxError, TypeError, ValueError, struct.error)
+
+
+def is_unknown_type(error: BaseException) -> bool:
+    """Return whether Pillow raised an exception because it has no mode for the pixels of a TIFF."""
+    text = str(error).lower()
+    return "unknown pixel mode" in text or "samples per pixel" in text
+
+
+def tiff_pixels(file: BinaryIO) -> str | None:
+    """Return the type of a TIFF's pixels and how to convert it; None if its tags are broken."""
+    try:
+        file.seek(0)
+        head = file.read(8)
+        tags = ImageFileDirectory_v2(head + file.read(8) if _BIG in head[2:4] else head)
+        file.seek(tags.next)
+        tags.load(file)
+        bits = _numbers(tags.get(_BITS_PER_SAMPLE, 1))
+        formats = _numbers(tags.get(_SAMPLE_FORMAT, 1))
+        channels = _numbers(tags.get(_SAMPLES_PER_PIXEL, 1))[0]
+    except _ERRORS:
+        return None
+    if len(set(bits)) != 1 or len(set(formats)) != 1 or formats[0] not in _FORMATS:
+        return None
+    if not 8 < bits[0] <= 128 or not 1 <= channels <= 1 << 16:
+        return None  # Pillow has modes for 8 bits, so such tags are broken
+    plural = "channel" if channels == 1 else "channels"
+    text = f"{bits[0]}-bit {_FORMATS[formats[0]]} in {channels} {plural}"
+    if formats[0] == _FLOATS:
+        return (
+            f"{text}; Pillow reads only 32-bit floating point in 1 channel: convert the file to"
+            " that, and use --intensity-window LOW:HIGH"
+        )
+    return f"{text}, which Pillow cannot read"
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    return tuple(int(one) for one in value) if isinstance(value, tuple) else (int(value),)

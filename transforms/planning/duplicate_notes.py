@@ -1,0 +1,45 @@
+"""The note on records that were left out because others have the same or similar content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from recordmill.job.staging import StagedPart, Staging
+from recordmill.notes import Note
+from recordmill.transforms.staged.listing import read_left_out
+
+_SHOWN = 3  # classes, or splits, in the note
+
+
+def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[Note]:
+    """Yield a note, unless nothing was left out. It counts by reason, split and class."""
+    reasons: Counter[str] = Counter()
+    repeated: Counter[str] = Counter()
+    splits: Counter[str] = Counter()
+    classes: Counter[str] = Counter()
+    for part in parts:
+        for line in read_left_out(part, staging=staging):
+            reasons[str(line["reason"])] += 1
+            if line["same_as"] is not None:
+                repeated[line["same_as"]] += 1
+            if line["split"] is not None:
+                splits[line["split"]] += 1
+            if line["label"] is not None:
+                classes[line["label"]] += 1
+    if not reasons:
+        return
+    text = f"{reasons.total():,} records were left out: {_counted(reasons, len(reasons))}"
+    if repeated:
+        [(key, most)] = sorted(repeated.items(), key=lambda item: (-item[1], item[0]))[:1]
+        text += f"; they repeat {len(repeated):,} records that stay, {key!r} most often ({most:,})"
+    for what, counts in (("split", splits), ("class", classes)):
+        if counts:
+            text += f"; by {what}: {_counted(counts, _SHOWN)}"
+    yield Note("duplicates", f"{text}; duplicates.jsonl lists them")
+
+
+def _counted(counts: Counter[str], shown: int) -> str:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    some = ", ".join(f"{name} {count:,}" for name, count in ordered[:shown])
+    return f"{some}, ..." if len(ordered) > shown else some

@@ -1,0 +1,105 @@
+"""Reading of a label column: as classes, as numbers to predict, or as a column like any other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.transforms.model import batch
+from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.references import Unlabelled, no_label
+from recordmill.transforms.sources.row_formats.row_file import Rows
+from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.record_columns import InvalidRows, is_null, user_field
+
+LabelType = Literal["class", "int", "float", "none"]
+
+NUMBERS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float64()}
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def with_target(roles: ColumnRoles, label_type: LabelType | None, *, where: str) -> ColumnRoles:
+    """Return the roles with the label column as `label_type` reads it; None reads classes.
+
+    where: the input, for messages.
+
+    Raises:
+      ConfigError: there is no label column to read numbers from.
+    """
+    if label_type in (None, "class"):
+        return roles
+    if label_type == "none":
+        return dataclasses.replace(roles, label=None)
+    if roles.label is None:
+        raise ConfigError(
+            f"--label-type {label_type}: no label column was found in {where}: name it with"
+            " --label-column"
+        )
+    return dataclasses.replace(roles, label=None, target=roles.label)
+
+
+def number_field(
+    field: pa.Field, label_type: LabelType | None, *, unlabelled: Unlabelled, where: str
+) -> pa.Field:
+    """Return the field of a column of numbers to predict, given its field in the input.
+
+    unlabelled: whether rows without a number are kept. where: the input, for messages.
+
+    Raises:
+      ConfigError: values of its type are not numbers.
+    """
+    kind = NUMBERS[str(label_type)]
+    try:
+        pa.array([], field.type).cast(kind)
+    except pa.ArrowNotImplementedError as error:
+        raise ConfigError(
+            f"--label-type {label_type}: the column {field.name!r} has type {field.type} in"
+            f" {where}, which holds no numbers: name another one with --label-column"
+        ) from error
+    nullable = field.nullable and unlabelled == "keep"
+    return user_field(field.with_type(kind).with_nullable(nullable))
+
+
+def read_numbers(
+    rows: Rows, name: str, label_type: LabelType | None, value_parser: ValueParser
+) -> Rows:
+    """Return rows with a column as numbers, null if missing; rows of other values are rejected."""
+    kind = NUMBERS[str(label_type)]
+    column = value_parser.mask_missing(name, rows.columns[name])
+    values, unfit = value_parser.cast_or_null(column, kind)
+    misfits = {
+        row: type_mismatch(name, kind, column[row].as_py())
+        for row in np.flatnonzero(unfit).tolist()
+    }
+    values = value_parser.mask_missing(name, values)
+    return rows.replace(batch.set_column(rows.columns, name, values), misfits)
+
+
+def rows_without_number(rows: Rows, name: str) -> InvalidRows:
+    """Return the rows without a number in the column of numbers to predict."""
+
+    def missing(row: int) -> RejectCause:
+        return no_label(f"a number in column {name!r}, row {rows.numbers[row]}")
+
+    return InvalidRows(is_null(rows.columns[name]), missing)
+
+
+def rows_out_of_range(rows: Rows, name: str) -> InvalidRows:
+    """Return the rows with a number to predict that float32 cannot hold."""
+    values = rows.columns[name].fill_null(0).to_numpy(zero_copy_only=False)
+
+    def too_large(row: int) -> RejectCause:
+        detail = (
+            f"row {rows.numbers[row]}: column {name!r}: {values[row]:g} is not a finite float32"
+        )
+        return RejectCause(Reason.BAD_VALUE, detail)
+
+    floating = np.issubdtype(values.dtype, np.floating)
+    large = ~(np.abs(values) <= _LARGEST) if floating else np.zeros(len(values), np.bool_)
+    return InvalidRows(large, too_large)

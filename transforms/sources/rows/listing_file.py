@@ -1,0 +1,61 @@
+"""Opening of a listing, and the checks of its columns and rows as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.storage.files import Location
+from recordmill.transforms.sources.row_formats.open_rows import open_rows
+from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile, Rows
+from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
+
+_FORMATS = ("csv", "tsv", "jsonl", "parquet")
+
+
+def open_listing(place: Location, row_format: RowFormat) -> RowFile:
+    """Open a listing. Raises ConfigError if its extension is not that of a listing."""
+    is_text = format_of(place.name) == "lines" and row_format.delimiter is None
+    if RowFormat().recognizes(place.name) and not is_text:
+        file_format = row_format.resolve(place.path, way_out="")
+        if file_format.format in _FORMATS and file_format.compression in (None, "gz"):
+            return open_rows(Origin(place=place, noun="listing"), file_format)
+    raise ConfigError(
+        "expected a listing in .csv, .tsv, .jsonl (each also .gz), .parquet, or in .txt with"
+        f" --delimiter, got {place}"
+    )
+
+
+def check_unnamed(rows: Rows, place: Location) -> None:
+    """Raise ConfigError for a column without name, unless it is empty or only counts rows.
+
+    pandas writes its index, which counts rows from 0, as such a column.
+    """
+    if "" not in rows.columns.schema.names:
+        return
+    column = rows.columns[""]
+    counts = np.asarray(rows.numbers) - 1
+    if column.null_count < len(column) and column.to_pylist() != counts.tolist():
+        raise ConfigError(
+            f"a column of {place} has no name, but holds more than row numbers: name it, or "
+            "remove it (pandas writes its index without name, unless index=False)"
+        )
+
+
+def no_rows_message(
+    place: Location, root: Location, rejected: Mapping[Reason, int], first: Reject | None
+) -> str:
+    """Return the message for a listing without a usable row.
+
+    root: folder of relative paths. rejected: {reason: number of rows}. first: first rejected row.
+    """
+    if first is None:
+        return f"the listing {place} has no rows"
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items()))
+    message = f"no row of {place} can be used ({reasons}); the first: {first.key}: {first.detail}"
+    if Reason.MISSING in rejected:
+        message += f"; relative paths were resolved in {root}: if they are relative to another "
+        message += "folder, name it with --input-root"
+    return message

@@ -1,0 +1,57 @@
+"""Layout of records that are read from files of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.model.source import Layout
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.rows.column_roles import ColumnRoles
+from recordmill.transforms.sources.rows.row_cache import RowCache
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowLayout(Layout):
+    """Layout of the records, and how to read them from the files.
+
+    roles: of the columns of the files. written: types of the user columns in the files. kept: cache
+    of the rows that were read to infer the layout, if any.
+    """
+
+    roles: ColumnRoles
+    written: pa.Schema
+    kept: RowCache | None = None
+
+
+def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, by_path: str | None) -> str | None:
+    """Return the part of the input that names the splits of rows, for messages; None without one.
+
+    by_path: the part if it is names of files or folders, or --input.
+
+    Raises:
+      ConfigError: both a column and --input name splits, or the column is missing.
+    """
+    if roles.split is None:
+        if inputs.split_from == "column":
+            raise ConfigError(
+                f"--split-from column: found no column 'split' in {inputs}; name it with"
+                " --split-column"
+            )
+        return by_path
+    if any(one.split for one in inputs.paths):
+        raise ConfigError(
+            f"both {by_path} and the column {roles.split!r} give the split: pass --split-from"
+            " none to ignore the column, or leave the split out of --input"
+        )
+    return f"the column {roles.split!r}"
+
+
+def written_field(field: pa.Field, header: ColumnTypes, column_types: ColumnTypes) -> pa.Field:
+    """Return the field to read for a user column: text if its type is not the inferred one."""
+    found = column_types[field.name].field(field.name)
+    is_text = not header[field.name].types and found.type != field.type
+    return pa.field(field.name, pa.string()) if is_text else found

@@ -1,0 +1,127 @@
+"""The outcome of a shard: which of its rows were written, and the rows of its index."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import Reject
+from recordmill.format import shard_index
+from recordmill.format.ledger import Reduced, add_dropped
+from recordmill.transforms.model import batch
+from recordmill.transforms.staged.encoder_tasks import EncodedChunk
+
+
+class ShardOutcome:
+    """Collects the outcome of the rows of a shard, chunk by chunk."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._rows = rows
+        self.copies = batch.copies(rows)
+        self._kept: list[np.ndarray] = []
+        self._lengths: list[np.ndarray] = []
+        self._content: list[pa.Array] = []
+        self._sizes: list[tuple[np.ndarray, np.ndarray]] = []
+        self.rejects: list[Reject] = []
+        self.rejected = 0
+        self.filtered: Counter[str] = Counter()
+        self.names: list[str] | None = None
+        self.filled: tuple[int, int] | None = None
+        self.objects: tuple[int, int] | None = None
+        self.dropped_objects: dict[str, tuple[int, str]] = {}
+        self.reduced = Reduced()
+
+    def add(self, start: int, chunk: EncodedChunk) -> None:
+        if chunk.names is not None:
+            self.names = self.names or []
+            self.names += chunk.names
+        self.filled = _added(self.filled, chunk.filled)
+        self.objects = _added(self.objects, chunk.objects)
+        self.dropped_objects = add_dropped(self.dropped_objects, chunk.dropped_objects)
+        self.reduced = self.reduced.plus(chunk.reduced)
+        self._kept.append(chunk.kept + start)
+        self._lengths.append(chunk.lengths)
+        if chunk.content is not None:
+            self._content.append(chunk.content)
+        if chunk.sizes is not None:
+            self._sizes.append(chunk.sizes)
+        self.rejects += chunk.rejects
+        if not chunk.rejects and not chunk.filtered:
+            return
+        end = start + len(chunk.kept) + len(chunk.rejects) + len(chunk.filtered)
+        left_out = np.setdiff1d(np.arange(start, end), chunk.kept + start)
+        originals = {self._rows[batch.KEY][i].as_py() for i in left_out if not self.copies[i]}
+        self.rejected += len(originals.intersection(reject.key for reject in chunk.rejects))
+        self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
+
+    @property
+    def kept(self) -> np.ndarray:
+        return np.concatenate(self._kept) if self._kept else np.zeros(0, np.int64)
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """Numbers of written records by class; packed records have none."""
+        return {} if self.names is not None else self._count(self.kept)
+
+    @property
+    def originals(self) -> dict[str, int]:
+        """The same without copies."""
+        kept = self.kept
+        return {} if self.names is not None else self._count(kept[self.copies[kept] == 0])
+
+    def _count(self, kept: np.ndarray) -> dict[str, int]:
+        labels = batch.choose(self._rows[batch.LABEL], kept)
+        counted = labels.drop_null().value_counts()
+        names, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
+        return dict(sorted(zip(names, counts, strict=True)))
+
+    def index(self, *, groups: bool) -> pa.Table:
+        """Return the rows of the index. groups: whether it has the column `group`."""
+        lengths = np.concatenate(self._lengths) if self._lengths else np.zeros(0, np.int64)
+        columns: dict[str, Any] = {
+            "offset": pa.array(np.cumsum(lengths) - lengths),
+            "length": pa.array(lengths),
+        }
+        if self.names is not None:
+            columns["key"] = pa.array(self.names, pa.string())
+            columns["label"] = pa.nulls(len(self.names), pa.string())
+            columns["copy"] = pa.array(np.zeros(len(self.names), np.int32))
+            if groups:
+                columns["group"] = columns["label"]
+        else:
+            columns |= self._columns_of_rows()
+        if not groups:
+            columns.pop("group", None)
+        schema = shard_index.schema(columns)
+        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+    def _columns_of_rows(self) -> dict[str, pa.Array]:
+        """Return the columns of the index whose values are those of the rows."""
+        indexed = _INDEXED
+        if batch.SOURCE not in self._rows.schema.names:
+            indexed = {**_INDEXED, "source": batch.PLACE}
+        present = [name for name in indexed.values() if name in self._rows.schema.names]
+        kept = batch.choose(self._rows.select(present), self.kept)
+        columns = {name: kept[column] for name, column in indexed.items() if column in present}
+        columns["copy"] = pa.array(self.copies[self.kept])
+        if self._content:
+            columns["content"] = pa.concat_arrays(self._content)
+        if self._sizes:
+            for number, name in enumerate(("width", "height")):
+                sides = np.concatenate([sizes[number] for sizes in self._sizes])
+                columns[name] = pa.array(sides.astype(np.int32))
+        return columns
+
+
+_INDEXED = {
+    "key": batch.KEY,
+    "label": batch.LABEL,
+    "group": batch.GROUP,
+    "source": batch.SOURCE,
+    "content": batch.CONTENT,
+}
+
+
+def _added(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (one[0] + other[0], one[1] + other[1]) if one and other else one or other
