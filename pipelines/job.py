@@ -8,14 +8,13 @@ import os
 import platform
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reject, RunError
+from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock
 from recordmill.job.publishing import check_output_folder
-from recordmill.job.staging import FOLDER, Listing, Staging, Verdict, to_json
+from recordmill.job.staging import FOLDER, Listing, Staging, to_json
 from recordmill.notes import Note
 from recordmill.pipelines.interpretation import (
     bins_of,
@@ -25,6 +24,7 @@ from recordmill.pipelines.interpretation import (
     renames_of,
     unread_label,
 )
+from recordmill.pipelines.job_outcome import JobOutcome, Status
 from recordmill.pipelines.known_datasets import KnownDatasets
 from recordmill.pipelines.layout_checks import check_layout, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
@@ -59,29 +59,6 @@ from recordmill.transforms.windowing.window_layout import window_layout
 from recordmill.transforms.windowing.window_tasks import Windowing
 
 RunPipeline = Callable[[Road], None]
-Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JobOutcome:
-    """The outcome of a job.
-
-    status: `published`; `unchanged`, the output was up to date; `planned`, a dry run; `inferred`,
-      only a schema was inferred; `refused`, with a verdict; or `detached`, the job continues on a
-      cluster.
-    resumed: whether this run finished the publishing of an interrupted one.
-    verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
-    notes: remarks on the input and the dataset, the same as in its manifest.
-    interpretation: how the input was understood, as `interpret` returns it.
-    """
-
-    status: Status
-    resumed: bool = False
-    verdict: Verdict | None = None
-    plan: Mapping[str, Any] | None = None
-    rejects: tuple[Reject, ...] = ()
-    notes: tuple[Note, ...] = ()
-    interpretation: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Job:

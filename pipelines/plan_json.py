@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordmill.pipelines.interpretation import class_range
-from recordmill.pipelines.job import JobOutcome
+from recordmill.pipelines.job_outcome import JobOutcome
 
 
 def plan_json(outcome: JobOutcome) -> dict[str, Any]:

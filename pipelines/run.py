@@ -16,7 +16,8 @@ from recordmill.errors import RunError
 from recordmill.format.manifest import load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER
-from recordmill.pipelines.job import Job, JobOutcome
+from recordmill.pipelines.job import Job
+from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.plan_json import plan_json
 from recordmill.pipelines.road import Road

@@ -3,7 +3,8 @@
 import pathlib
 from typing import Any
 
-from recordmill.pipelines.job import Job, JobOutcome
+from recordmill.pipelines.job import Job
+from recordmill.pipelines.job_outcome import JobOutcome
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.runners import direct
 from recordmill.transforms.model.data_type import Analysis, Chunker, DataType, Duplicates
