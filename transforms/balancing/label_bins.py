@@ -4,8 +4,6 @@ The boundaries are exact over all records: a histogram shows where they lie, and
 alone are read again, as for the buckets of tables. The number itself is written unchanged.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
