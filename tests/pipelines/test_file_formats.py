@@ -297,6 +297,13 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([*range(990, 999), '"1,234"', *range(9)], "because of thousands separators, such as"
          " '1,234' in t.csv#10"),
         ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1"),
+        ([f'"{n},5"' for n in range(20)], "because of decimal commas, which --decimal , reads, such"
+         " as '0,5' in t.csv#1"),
+        (['"1,234"', *(f'"1.{n}00,5"' for n in range(1, 10))], "because of decimal commas, which"
+         " --decimal , reads, such as '1.100,5' in t.csv#2"),
+        ([f"1\u202f{n}.5" for n in range(100, 120)], "because of thousands separators, such as"
+         " '1\\u202f100.5' in t.csv#1"),
+        ([f'"€{n},000"' for n in range(9)], "because of currency signs, such as '€0,000'"),
         (["2020-01-01"] * 9 + ["01/02/2020"] * 9, "because of dates in unlike formats, such as"
          " '01/02/2020' in t.csv#10"),
         (["007"] * 20, None),
@@ -311,6 +318,18 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, note, tmp_path)
     notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
     assert len(notes) == (note is not None)
     assert all(note in one for one in notes)
+
+
+def test_a_note_names_the_numbers_that_have_the_other_decimal_separator(tmp_path):
+    source = tmp_path / "t.csv"
+    source.write_text("x;y;z\n" + "".join(f"{n}.5;{n}.100,5;{n},5\n" for n in range(1, 20)))
+    given = ("--input", source, "--delimiter", ";", "--decimal", ",")
+    assert rows_of(tmp_path / "out", *given)["written"] == 19
+    notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
+    assert [note.split(" in t.csv")[0] for note in notes] == [
+        "column 'x' is text because of decimal points, which --decimal . reads, such as '1.5'",
+        "column 'y' is text because of thousands separators, such as '1.100,5'",
+    ]
 
 
 def test_types_reject_the_value_that_makes_a_column_text_or_keep_it_without_a_note(tmp_path):
