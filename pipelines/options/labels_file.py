@@ -25,10 +25,14 @@ def read_labels(path: str | None) -> tuple[str, ...] | None:
 
 
 def read_file(flag: str, path: str) -> str:
-    """Return the text of a file that an option names. Raises ConfigError."""
+    """Return the text of a file that an option names, without a byte order mark.
+
+    Raises:
+      ConfigError: the file cannot be read, or is not UTF-8.
+    """
     from recordmill.storage.files import Location, StorageError  # the command line imports this
 
     try:
-        return Location.parse(path).read_bytes().decode()
+        return Location.parse(path).read_bytes().decode("utf-8-sig")
     except (StorageError, UnicodeDecodeError) as error:
         raise ConfigError(f"{flag}: cannot read {path!r}: {error}") from error

@@ -97,7 +97,8 @@ def test_real_headers_are_no_error(header, tmp_path):
 def test_a_header_repeated_inside_a_file_is_no_data(tmp_path):
     rows = [("name", "kind"), *((f"c{n}", f"k{n}") for n in range(20))]
     source = table(tmp_path / "t.csv", [*rows, *rows, *rows])
-    assert rows_of(tmp_path / "out", "--input", source)["written"] == 62
+    given = ("--input", source, "--max-reject-fraction", "0.1")
+    assert rows_of(tmp_path / "out", *given) == {"written": 60, "rejected": 2}
 
 
 def test_names_of_columns_are_trimmed(tmp_path):
@@ -300,6 +301,13 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([*range(990, 999), '"1,234"', *range(9)], "because of thousands separators, such as"
          " '1,234' in t.csv#10"),
         ([f"{n}%" for n in range(20)], "because of percent signs, such as '0%' in t.csv#1"),
+        ([f'"{n},5"' for n in range(20)], "because of decimal commas, which --decimal , reads, such"
+         " as '0,5' in t.csv#1"),
+        (['"1,234"', *(f'"1.{n}00,5"' for n in range(1, 10))], "because of decimal commas, which"
+         " --decimal , reads, such as '1.100,5' in t.csv#2"),
+        ([f"1\u202f{n}.5" for n in range(100, 120)], "because of thousands separators, such as"
+         " '1\\u202f100.5' in t.csv#1"),
+        ([f'"€{n},000"' for n in range(9)], "because of currency signs, such as '€0,000'"),
         (["2020-01-01"] * 9 + ["01/02/2020"] * 9, "because of dates in different formats, such as"
          " '01/02/2020' in t.csv#10"),
         (["007"] * 20, None),
@@ -314,6 +322,38 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, note, tmp_path)
     notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
     assert len(notes) == (note is not None)
     assert all(note in one for one in notes)
+
+
+def test_a_note_names_the_numbers_that_have_the_other_decimal_separator(tmp_path):
+    source = tmp_path / "t.csv"
+    source.write_text("x;y;z\n" + "".join(f"{n}.5;{n}.100,5;{n},5\n" for n in range(1, 20)))
+    given = ("--input", source, "--delimiter", ";", "--decimal", ",")
+    assert rows_of(tmp_path / "out", *given)["written"] == 19
+    notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
+    assert [note.split(" in t.csv")[0] for note in notes] == [
+        "column 'x' is text because of decimal points, which --decimal . reads, such as '1.5'",
+        "column 'y' is text because of thousands separators, such as '1.100,5'",
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
+def test_rows_that_repeat_the_header_are_rejected(encoding, tmp_path):
+    part = "höhe,label\r\n" + "".join(f"{n},{'ab'[n % 2]}\r\n" for n in range(50))
+    source = tmp_path / "t.csv"
+    source.write_text(part * 2, encoding=encoding, newline="")
+    given = ("--input", source, "--encoding", encoding, "--splits", "train=1")
+    assert rows_of(tmp_path / "out", *given) == {"written": 100, "rejected": 1}
+    made = Made(tmp_path / "out")
+    assert made.rejects == {"t.csv#51": "bad_value"}
+    assert "row 51: equal to the header" in (made.folder / "rejects.jsonl").read_text()
+    assert made.manifest.labels == ("a", "b")
+    assert not [note for note in made.manifest.notes if note.code == "text-column"]
+
+
+def test_a_row_that_is_equal_to_names_that_are_numbers_is_data(tmp_path):
+    source = table(tmp_path / "t.csv", [(0, 1, 2), *((n, 1, 2) for n in range(9))])
+    given = ("--input", source, "--header", "yes", "--splits", "train=1")
+    assert rows_of(tmp_path / "out", *given) == {"written": 9, "rejected": 0}
 
 
 def test_types_reject_the_value_that_makes_a_column_text_or_keep_it_without_a_note(tmp_path):

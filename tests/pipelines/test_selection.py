@@ -156,6 +156,21 @@ def test_excluded_keys(write, tmp_path):
     ]
 
 
+def test_files_of_options_begin_with_a_byte_order_mark(tmp_path):
+    source = tmp_path / "a.csv"
+    source.write_text("name,x,label\n" + "".join(f"n{n},{n},{'ab'[n % 2]}\n" for n in range(8)))
+    contents = {"keys": "n0\r\nn1\r\n", "labels": "b\r\nc\r\n", "map.csv": "a,c\r\n"}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content, encoding="utf-8-sig")
+    argv = ("--input", source, "--key-column", "name", "--exclude-keys", tmp_path / "keys",
+            "--labels-file", tmp_path / "labels", "--label-map", tmp_path / "map.csv",
+            "--splits", "train=1")  # fmt: skip
+    dataset = make(tmp_path / "out", *argv, command="table")
+    assert dataset.keys("train") == {f"n{n}" for n in range(2, 8)}
+    assert dataset.manifest.labels == ("b", "c")
+    assert not [note for note in dataset.manifest.notes if note.code == "keys-not-met"]
+
+
 def test_a_larger_sample_keeps_the_records_of_a_smaller_one(write):
     whole = write().keys("train")
     samples = [write("--limit", limit).keys("train") for limit in (4, 9, 100)]

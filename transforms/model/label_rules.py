@@ -165,6 +165,6 @@ def _fold(label: str) -> str:
 @functools.lru_cache(maxsize=1)
 def read_keys(path: str) -> pa.Array:
     """Return the keys in a file, one per line: string[n]."""
-    lines = Location.parse(path).read_bytes().decode().split("\n")
+    lines = Location.parse(path).read_bytes().decode("utf-8-sig").split("\n")
     keys = {key for line in lines if (key := line.removesuffix("\r"))}
     return pa.array(sorted(keys), pa.string())

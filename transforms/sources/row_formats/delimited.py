@@ -36,6 +36,7 @@ from recordmill.transforms.sources.row_formats.row_format import UTF8, FileForma
 from recordmill.transforms.sources.row_formats.text_files import TextFile, to_utf8
 
 _END = 1 << 62  # after the end of any file
+_REPEATED_HEADER = "equal to the header, as where files were joined: remove the row"
 
 
 class DelimitedFile:
@@ -127,6 +128,16 @@ class DelimitedFile:
             )
         return names
 
+    @functools.cached_property
+    def _header_line(self) -> bytes:
+        """The header in UTF-8, which joined files repeat; empty if equal rows may be data."""
+        if self._shape.columns or len(self._names) < 2 or all(map(_is_number, self._names)):
+            return b""
+        row = self._first_row[0]
+        if self._file.streamed or self._shape.encoding == UTF8:
+            return row
+        return to_utf8(row, self._shape.encoding)
+
     def _parse_header(self, row: bytes) -> list[str]:
         if not self._file.streamed and self._shape.encoding != UTF8:
             row = to_utf8(row, self._shape.encoding)
@@ -198,6 +209,12 @@ class DelimitedFile:
         """Yield rows with some columns as text, with nulls for missing values."""
         header = self._file.streamed and not self._shape.columns
         for lines in self._file.lines(section, header=header):
+            if self._header_line:
+                lines = lines.reject(self._header_line, _REPEATED_HEADER)
             with self._origin.parsing():
                 rows = self._blocks.parse(lines, names)
             yield rows
+
+
+def _is_number(name: str) -> bool:
+    return name.lstrip("+-").replace(".", "", 1).isdecimal()

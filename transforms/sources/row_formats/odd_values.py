@@ -10,10 +10,12 @@ import pyarrow.compute as pc
 
 _SAMPLE = 64  # values that are checked before the whole column
 _MOST = 0.9  # fraction of numbers or dates from which on other values are odd
-_GROUPED = r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$"
 _PERCENT = r"^[+-]?[\d.,]+ ?%$"
 _DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,4}", r"^\d{8}$")
-_DIGIT = r"^[+-]?[.,]?\d"  # begins numbers and dates
+_CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
+_SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside the comma or the point
+_DIGIT = r"^[+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
+_NAMES = {",": "commas", ".": "points"}
 _SHOWN = 40  # characters of a value in a message
 
 
@@ -40,21 +42,34 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
 
     column: string[n], a column that was read as text. decimal: the decimal separator.
     """
+    other = "," if decimal == "." else "."
     number = rf"^[+-]?(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?$"
-    forms = (number, _GROUPED, _PERCENT)
+    grouped = _grouped(other, decimal)
+    forms = (number, *(rf"^[+-]?{form}$" for form in (grouped, _fraction(other, decimal))))
     some = column.drop_null().slice(0, _SAMPLE)
     if not len(some) or pc.mean(pc.match_substring_regex(some, _DIGIT)).as_py() < _MOST / 2:
         return None
     present = np.asarray(column.is_valid())
     count = int(present.sum())
-    plain, grouped, percent = (_matches(column, form) for form in forms)
-    if (plain | grouped | percent).sum() >= _MOST * count:
+    plain, thousands, swapped, percent, currency = (
+        _matches(column, form) for form in (*forms, _PERCENT, _CURRENCY)
+    )
+    if (plain | thousands | swapped | percent | currency).sum() >= _MOST * count:
         odd = np.flatnonzero(present & ~plain)
         if not len(odd):
             return None  # such as '007'
-        at = int(odd[0])
-        why = "thousands separators" if grouped[at] else "percent signs" if percent[at] else ""
-        return at, why
+        # 1,234 alone may be either; beside 12,5 its comma is a decimal one.
+        decimals = np.flatnonzero(swapped & ~thousands)
+        at = int(decimals[0] if len(decimals) else odd[0])
+        for words, fits in (
+            ("thousands separators", thousands[at]),
+            (f"decimal {_NAMES[other]}, which --decimal {other} reads", swapped[at]),
+            ("percent signs", percent[at]),
+            ("currency signs", currency[at]),
+        ):
+            if fits:
+                return at, words
+        return at, ""
     dates = np.array([_matches(column, form) for form in _DATES])  # bool[forms, n]
     if dates.any(axis=0).sum() >= _MOST * count:
         first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
@@ -62,6 +77,17 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
         if len(others):
             return int(others[0]), "dates in different formats"
     return None
+
+
+def _grouped(separator: str, decimal: str) -> str:
+    """Return the pattern of a number without sign that has one kind of thousands separators."""
+    groups = "|".join(rf"({one}\d{{3}})+" for one in (f"[{separator}]", *_SPACES))
+    return rf"\d{{1,3}}({groups})([{decimal}]\d+)?"
+
+
+def _fraction(other: str, decimal: str) -> str:
+    """Return the pattern of a number without sign that has the other decimal separator."""
+    return rf"(\d*|{_grouped(decimal, other)})[{other}]\d+"
 
 
 def _matches(column: pa.Array, form: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -64,6 +64,15 @@ class LineBlock:
         starts = [0, *self.ends.tolist()]
         return [self.data[start:end].rstrip(b"\r\n") for start, end in itertools.pairwise(starts)]
 
+    def reject(self, line: bytes, why: str) -> LineBlock:
+        """Return the block without the rows that are equal to a line, which are bad rows."""
+        if line not in self.data:
+            return self
+        keep = np.array([row != line for row in self.rows()], np.bool_)
+        data, ends = _select(self.data, self.ends, keep)
+        bad = [BadRow(int(row), Reason.BAD_VALUE, why) for row in self.numbers[~keep]]
+        return LineBlock(data=data, ends=ends, numbers=self.numbers[keep], bad=(*self.bad, *bad))
+
 
 def to_utf8(data: bytes, encoding: str) -> bytes:
     """Convert text from another encoding. Undecodable bytes become invalid UTF-8."""
@@ -190,9 +199,8 @@ class TextFile:
                 bad.setdefault(row, BadRow(int(numbers[row]), Reason.BAD_VALUE, why))
         keep[list(bad)] = False
         if not keep.all():
-            lengths = np.diff(ends, prepend=0)
-            data = np.frombuffer(data, np.uint8)[np.repeat(keep, lengths)].tobytes()
-            ends, numbers = np.cumsum(lengths[keep]), numbers[keep]
+            data, ends = _select(data, ends, keep)
+            numbers = numbers[keep]
         rejected = tuple(bad[row] for row in sorted(bad))
         return LineBlock(data=data, ends=ends, numbers=numbers, bad=rejected), following
 
@@ -331,6 +339,14 @@ def _decoded(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
             yield text.encode(UTF8, "surrogatepass")
     if text := decoder.decode(b"", final=True):
         yield text.encode(UTF8, "surrogatepass")
+
+
+def _select(data: bytes, ends: IntArray, keep: npt.NDArray[np.bool_]) -> tuple[bytes, IntArray]:
+    """Return the data and the end offsets of some rows of a block."""
+    lengths = np.diff(ends, prepend=0)
+    return np.frombuffer(data, np.uint8)[np.repeat(keep, lengths)].tobytes(), np.cumsum(
+        lengths[keep]
+    )
 
 
 def _empty_block(bad: list[BadRow]) -> LineBlock:
