@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ LEAST_SIMILARITY = 0.5
 LEAST_PROBABILITY = 0.9999
 
 _BITS = 64
-_GROUP = 1024  # records that share a band; more are divided again
+_GROUP = 2048  # records that share a band; more are divided again
 _SHARED = 64  # about the records that should share a key then
 _MOST_CHOSEN = 4  # bands that make such a key
 _MOST_MATCHES = 1 << 20  # of a band in a bucket; if there are more, those that connect are kept
@@ -53,6 +53,24 @@ _SMALL = 32  # records of a group whose pairs are listed; larger ones are compar
 Places = npt.NDArray[np.int64]
 Pairs = tuple[Places, Places]
 Values = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@runtime_checkable  # as Beam checks the types of arguments
+class Bands(Protocol):
+    """Bands of hashes of one kind; `HammingBands` has the meaning of its members."""
+
+    @property
+    def column(self) -> str: ...
+    @property
+    def measure(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    def values(self, column: Any, /) -> Any: ...
+    def to_column(self, values: Any, /) -> pa.Array: ...
+    def keys(self, values: Any, /) -> UInt64Array: ...
+    def identities(self, values: Any, /) -> UInt64Array: ...
+    def matches(self, values: Any, band: int, groups: Places) -> Iterator[Pairs]: ...
+    def measures(self, left: Any, right: Any, /) -> npt.NDArray[Any]: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -232,9 +250,6 @@ class MinHashBands:
     ) -> npt.NDArray[np.float32]:
         """Return the estimated similarities of pairs, float32[n]."""
         return estimate_similarity(left, right).astype(np.float32)
-
-
-Bands = HammingBands | MinHashBands
 
 
 def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ each image:
    or each of the two middle values, is lowered so that the row sums to 0. A flat image then has no
    frequencies.
 5. Bit 8 u + v, counted from the highest, is 1 if frequency (u, v) exceeds the 32nd smallest of all
-   64.
+   64. So a flat image has the highest bit alone; a black one, which would have none, gets it too.
 
 Numbers are integers below 2^53 throughout, so that float64 is exact and any order of summation
 gives the same bits. docs/near-duplicates.md has recall and precision.
@@ -29,6 +29,7 @@ import numpy.typing as npt
 from recordmill.transforms.model.batch import UInt64Array
 
 IMAGE_HASH = "dct-64/1"  # name of the hash; another number where bits change
+FLAT = np.uint64(1 << 63)  # hash of an image of one colour
 
 _ROWS, _SUMMED = 32, 4
 _COLUMNS = 512  # OpenBLAS starts no threads for products of this size
@@ -67,12 +68,14 @@ def hash_pixels(pixels: npt.NDArray[np.uint8]) -> np.uint64:
     across = np.concatenate([grey[:half] @ by_column, grey[half:] @ by_column])
     frequencies = (_cosines(_ROWS) @ across).ravel()
     middle = np.partition(frequencies, _SIDE * _SIDE // 2 - 1)[_SIDE * _SIDE // 2 - 1]
-    return np.packbits(frequencies > middle).view(">u8").astype(np.uint64)[0]
+    found = np.uint64(int.from_bytes(np.packbits(frequencies > middle).tobytes(), "big"))
+    return found or FLAT
 
 
 def hamming(a: UInt64Array, b: UInt64Array) -> npt.NDArray[np.uint8]:
     """Return the number of bits in which hashes differ, uint8[n]."""
-    return np.bitwise_count(a ^ b)
+    bits: npt.NDArray[np.uint8] = np.bitwise_count(a ^ b)
+    return bits
 
 
 @functools.lru_cache(maxsize=256)
@@ -85,7 +88,7 @@ def _centres(size: int, count: int) -> npt.NDArray[np.int64]:
 def _cosines(size: int) -> npt.NDArray[np.float64]:
     """Return the weights of the lowest frequencies over `size` values, float64[8, size]."""
     angles = np.outer(np.arange(_SIDE), 2 * np.arange(size) + 1) * (np.pi / (2 * size))
-    weights = np.rint(1024 * np.cos(angles))
+    weights: npt.NDArray[np.float64] = np.rint(1024 * np.cos(angles))
     middle = [(size - 1) // 2, size // 2]
     for row in weights[2::2]:
         excess = row.sum()

@@ -66,7 +66,8 @@ def estimate_similarity(
 
     a, b: unsigned[n, 128], signatures. The standard error is at most 0.045.
     """
-    return np.count_nonzero(a == b, axis=-1) / PERMUTATIONS
+    shares: npt.NDArray[np.float64] = np.count_nonzero(a == b, axis=-1) / PERMUTATIONS
+    return shares
 
 
 def _shingles(texts: pa.StringArray) -> tuple[UInt64Array, Ints]:
@@ -86,19 +87,19 @@ def _shingles(texts: pa.StringArray) -> tuple[UInt64Array, Ints]:
         found = batch.mix(found ^ padded[first + place], _SALTS[place])
     for row in np.flatnonzero(counts < SHINGLE).tolist():
         own = hashes[words.offsets[row] : words.offsets[row + 1]]
-        found[offsets[row]] = _hash_short(own, folded[row].as_py())
+        found[offsets[row] : offsets[row] + 1] = _hash_short(own, folded[row].as_py())
     return found, offsets
 
 
 _SALTS = [batch.salt(place, "shingle") for place in range(SHINGLE)]
 
 
-def _hash_short(words: UInt64Array, text: str) -> np.uint64:
-    """Return the hash of the one shingle of a text of fewer than five words."""
+def _hash_short(words: UInt64Array, text: str) -> UInt64Array:
+    """Return the hash of the one shingle of a text of fewer than five words, uint64[1]."""
     if not len(words):
         whole = string_array(["".join(text.split())])
-        return batch.mix(batch.hash_strings(whole), batch.salt(0, "characters"))[0]
+        return batch.mix(batch.hash_strings(whole), batch.salt(0, "characters"))
     found = np.zeros(1, np.uint64)
     for word in words:
         found = batch.mix(found ^ word, batch.salt(len(words), "short"))
-    return found[0]
+    return found
