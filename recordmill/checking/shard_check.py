@@ -6,13 +6,14 @@ import dataclasses
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.checking.conformance import Conformance, NonconformingError
 from recordmill.checking.split_leakage import ShardHashes
+from recordmill.format.content_hashes import array_name, content_hash
 from recordmill.format.file_info import FileInfo, HashingReader, stream_info
 from recordmill.format.manifest import Shard
 from recordmill.format.shard_index import IndexDamagedError, read_index
@@ -208,12 +209,23 @@ class _Row(NamedTuple):
     copy: int
     offset: int
     length: int
+    content: bytes | None = None
+
+
+def _array_content(example: Mapping[str, Any]) -> bytes | None:
+    """Return the hash of the content of a record that holds the bytes of its source; else None."""
+    if not {"array/encoded", "array/dtype", "array/filename"} <= example.keys():
+        return None
+    [data], [dtype] = example["array/encoded"], example["array/dtype"]
+    shape = example.get("array/shape")
+    return content_hash(data, name=array_name(dtype.decode(), [] if shape is None else shape))
 
 
 def _rows(index: pa.Table | None) -> Iterator[_Row]:
     if index is None:
         return iter(())
-    return map(_Row, *(index[name].to_pylist() for name in _Row._fields))
+    names = [name for name in _Row._fields if name in index.column_names]
+    return map(_Row, *(index[name].to_pylist() for name in names))
 
 
 def _damage(task: ShardTask, record: int, offset: int, row: _Row | None, what: str) -> Damage:
@@ -239,6 +251,10 @@ def _check_record(
         conformance.check(example)
         if row is not None:
             conformance.check_label(example, row.label)
+            if task.deep and row.content is not None:
+                found = _array_content(example)
+                if found not in (None, row.content):
+                    return "its array is not the content that the index names"
     except (ExampleError, NonconformingError) as error:
         return str(error)
     return None

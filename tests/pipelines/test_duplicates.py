@@ -1,12 +1,18 @@
 """Records of equal content: reported by every run, and dropped, grouped or left out if asked."""
 
+import dataclasses
 import json
 import pathlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
+from recordmill.checking.verify import verify
+from recordmill.format.file_info import file_info
+from recordmill.format.shard_index import index_bytes, read_index
+from recordmill.storage.files import Location
 from tests.folders import make_picture
 from tests.image_runs import Made, encoders_kept, make, run
 from tests.paths import DEMO
@@ -273,3 +279,30 @@ def test_options_of_near_duplicates(command, argv, message, tmp_path, capsys) ->
     given = ("--near-duplicates", "drop", *argv)
     assert run(command, "--input", tmp_path, "--output", tmp_path / "out", *given) == 2
     assert message in capsys.readouterr().err
+
+
+def test_verify_finds_forged_contents(tmp_path) -> None:
+    made = build("arrays", write("arrays", tmp_path / "in"), tmp_path / "out")
+    place = Location.parse(str(made.folder))
+    assert verify(place, deep=True).ok
+    name = "index/test-00000-of-00001.parquet"
+    index = read_index(place / name)
+    other = read_index(place / "index/train-00000-of-00001.parquet")["content"][0]
+    forged = index.set_column(
+        index.column_names.index("content"),
+        "content",
+        pa.array([other.as_py()] * index.num_rows, pa.binary(16)),
+    )
+    content = index_bytes(forged)
+    (made.folder / name).write_bytes(content)
+    assert [
+        "it changed after it was written" in damage.what for damage in verify(place).damages
+    ] == [True]
+    manifest = json.loads((made.folder / "dataset.json").read_bytes())
+    info = file_info(content)
+    manifest["splits"]["test"]["shards"][0]["index"] = dataclasses.asdict(info)
+    (made.folder / "dataset.json").write_bytes(json.dumps(manifest).encode())
+    [damage] = verify(place).damages
+    assert "contents in several splits" in damage.what
+    deep = verify(place, deep=True).damages
+    assert deep[0].what == "its array is not the content that the index names"

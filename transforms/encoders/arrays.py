@@ -16,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError, Stage
+from recordmill.format.content_hashes import ContentHashes, array_name
 from recordmill.tfrecord.features import DType, Feature, Features
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.labels import label_feature, label_numbers
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.casts import cast_array
-from recordmill.transforms.model.content_hashes import ContentHashes
 from recordmill.transforms.model.data_type import Context, Encoded, OutcomeCollector, RowOutcome
 from recordmill.transforms.model.ragged import binary_array, fixed_lists, string_array
 from recordmill.transforms.model.user_columns import user_fields, with_users
@@ -164,7 +164,7 @@ class ArrayEncoder:
             else:
                 outcomes.keep(row)
                 arrays.append(outcome)
-                hashes.add(_bytes(outcome), name=f"{outcome.dtype.name}{outcome.shape}")
+                hashes.add(_bytes(outcome), name=array_name(outcome.dtype.name, outcome.shape))
         return outcomes.result(), arrays, hashes.result()
 
     def _columns(self, kept: pa.RecordBatch, arrays: Sequence[Array]) -> dict[str, pa.Array]:

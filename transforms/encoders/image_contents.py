@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import Filtered, RecordError
+from recordmill.format.content_hashes import ContentHashes
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.encoders.images import references
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import decode
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.content_hashes import ContentHashes
 from recordmill.transforms.model.data_type import OutcomeCollector, RowOutcome
 from recordmill.transforms.near_duplicates.image_hash import hash_pixels
 

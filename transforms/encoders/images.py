@@ -12,6 +12,7 @@ import pyarrow as pa
 from PIL import features as pillow_features
 
 from recordmill.errors import ConfigError, Filtered, RecordError
+from recordmill.format.content_hashes import ContentHashes
 from recordmill.format.ledger import Reduced
 from recordmill.storage.input_files import open_file, read_file
 from recordmill.tfrecord.features import Feature, Features
@@ -24,7 +25,6 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import EncodedImage, process
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
-from recordmill.transforms.model.content_hashes import ContentHashes
 from recordmill.transforms.model.data_type import (
     Context,
     Encoded,

@@ -127,9 +127,9 @@ class Statistics:
         labels, classes = batch.encode(rows[batch.LABEL])
         few = len(classes) <= CLASSES
         width = len(classes) + 1 if few else 1
-        numbers = splits * width + (labels + 1 if few else 0)
-        order = stable_order(numbers)
-        records = np.bincount(numbers)
+        places = splits * width + (labels + 1 if few else 0)
+        order = stable_order(places)
+        records = np.bincount(places)
         filled = np.flatnonzero(records)
         edges = np.append(0, np.cumsum(records[filled]))
         split_names, class_names = names.to_pylist(), [None, *classes.to_pylist()]
