@@ -16,10 +16,11 @@ a bucket has more than a million matches, only those are kept that connect what 
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,26 +56,31 @@ Pairs = tuple[Places, Places]
 Values = npt.NDArray[np.unsignedinteger[Any]]
 
 
-@runtime_checkable  # as Beam checks the types of arguments
-class Bands(Protocol):
-    """Bands of hashes of one kind; `HammingBands` has the meaning of its members."""
+class Bands(abc.ABC):
+    """Bands of hashes of one kind; `HammingBands` documents the members."""
+
+    column: ClassVar[str]
+    measure: ClassVar[str]
 
     @property
-    def column(self) -> str: ...
-    @property
-    def measure(self) -> str: ...
-    @property
+    @abc.abstractmethod
     def count(self) -> int: ...
-    def values(self, column: Any, /) -> Any: ...
-    def to_column(self, values: Any, /) -> pa.Array: ...
-    def keys(self, values: Any, /) -> UInt64Array: ...
-    def identities(self, values: Any, /) -> UInt64Array: ...
+    @abc.abstractmethod
+    def values(self, column: Any) -> Any: ...
+    @abc.abstractmethod
+    def to_column(self, values: Any) -> pa.Array: ...
+    @abc.abstractmethod
+    def keys(self, values: Any) -> UInt64Array: ...
+    @abc.abstractmethod
+    def identities(self, values: Any) -> UInt64Array: ...
+    @abc.abstractmethod
     def matches(self, values: Any, band: int, groups: Places) -> Iterator[Pairs]: ...
-    def measures(self, left: Any, right: Any, /) -> npt.NDArray[Any]: ...
+    @abc.abstractmethod
+    def measures(self, left: Any, right: Any) -> npt.NDArray[Any]: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HammingBands:
+class HammingBands(Bands):
     """Bands of 64-bit hashes of images.
 
     distance: number of bits in which hashes of a match differ at most, 0 to 12.
@@ -103,15 +109,15 @@ class HammingBands:
         """Return the column of values, the inverse of `values`."""
         return pa.array(values)
 
-    def keys(self, hashes: UInt64Array) -> UInt64Array:
+    def keys(self, values: UInt64Array) -> UInt64Array:
         """Return the key of each band, uint64[n, bands]; pairs within the distance share one."""
-        masked = hashes[:, None] & _masks(self.count)
+        masked = values[:, None] & _masks(self.count)
         salts = np.array([batch.salt(band, "hamming") for band in range(self.count)], np.uint64)
         return batch.mix(masked ^ salts, 0)
 
-    def identities(self, hashes: UInt64Array) -> UInt64Array:
+    def identities(self, values: UInt64Array) -> UInt64Array:
         """Return numbers that are equal for equal hashes, uint64[n]."""
-        return hashes
+        return values
 
     def matches(self, values: UInt64Array, band: int, groups: Places) -> Iterator[Pairs]:
         """Yield pairs of places of the matches whose first shared band is `band`.
@@ -166,7 +172,7 @@ class HammingBands:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MinHashBands:
+class MinHashBands(Bands):
     """Bands of MinHash signatures of texts.
 
     similarity: estimated similarity of a match at least, 0.5 to 1.

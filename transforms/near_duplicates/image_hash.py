@@ -58,8 +58,9 @@ def hash_pixels(pixels: npt.NDArray[np.uint8]) -> np.uint64:
     height, width, channels = pixels.shape
     rows = pixels.take(_centres(height, _ROWS * _SUMMED), axis=0)
     rows = rows.reshape(_ROWS, _SUMMED, width * channels)
-    first, second, third, fourth = (rows[:, row] for row in range(_SUMMED))
-    sums = np.add(first, second, dtype=np.uint16) + np.add(third, fourth, dtype=np.uint16)
+    sums = rows[:, 0].astype(np.uint16)
+    for row in range(1, _SUMMED):
+        sums += rows[:, row]
     if width > _COLUMNS:
         sums = sums.reshape(_ROWS, width, channels).take(_centres(width, _COLUMNS), axis=1)
     grey = sums.reshape(_ROWS, -1).astype(np.float64)
