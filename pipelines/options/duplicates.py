@@ -41,7 +41,7 @@ class DuplicateConfig:
         group=DUPLICATES,
         shapes_bytes=True,
         help="Handling of images or texts of similar content, as --dedup handles equal ones."
-        " near_duplicates.jsonl lists all pairs.",
+        " near_duplicates.jsonl lists the pairs.",
     )
     near_distance: int | None = option(
         None,

@@ -3,6 +3,7 @@
 import pytest
 
 from recordmill.pipelines.cli import main
+from tests.folders import make_picture
 from tests.image_runs import Made
 
 
@@ -70,3 +71,33 @@ def test_a_dry_run_has_the_notes_that_follow_from_writing(argv, tmp_path, capsys
     assert main([*argv, "--compression", "gzip"]) == 0
     notes = [str(note) for note in Made(tmp_path / "out").manifest.notes]
     assert notes[-1] == "no TFDS files: TFDS cannot read gzip TFRecords"
+
+
+def test_a_class_whose_files_are_all_rejected_is_noted(tmp_path, capsys):
+    for number in range(8):
+        make_picture(tmp_path / "in" / "good" / f"{number}.png", number)
+        (tmp_path / "in" / "bad").mkdir(exist_ok=True)
+        (tmp_path / "in" / "bad" / f"{number}.png").write_bytes(b"no image")
+    given = ["images", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"),
+             "--splits", "train=1", "--max-reject-fraction", "0.9"]  # fmt: skip
+    assert main([*given, "--fail-on", "empty-class"]) == 1
+    note = "train has no record of 'bad': all that were planned were rejected or dropped"
+    assert f"error: {note}" in capsys.readouterr().err
+    assert main(given) == 0
+    (found,) = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "empty-class"]
+    assert found.startswith(note)
+
+
+@pytest.mark.parametrize(
+    ("renaming", "unused"),
+    [("A=b", "'A=b'"), ("a=b,z=", "'z='"), ("a=b,c=d", "'c=d'"), ("a=b", None), ("a=", None)],
+)
+def test_a_renaming_of_a_class_that_no_record_has_is_noted(renaming, unused, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("x,label\n" + "".join(f"{n},{'ae'[n % 2]}\n" for n in range(8)))
+    argv = ["table", "--input", str(rows), "--output", str(tmp_path / "out"), "--splits", "train=1"]
+    assert main([*argv, "--label-map", renaming]) == 0
+    notes = [one for one in Made(tmp_path / "out").manifest.notes if one.code == "unknown-class"]
+    assert [str(one) for one in notes] == (
+        [f"no record has an old class of --label-map: {unused}"] if unused else []
+    )

@@ -15,9 +15,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import decode
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import OutcomeCollector, RowOutcome
-from recordmill.transforms.near_duplicates.image_hash import hash_pixels
-
-_FLAT = np.uint64(1 << 63)  # hash of an image of a single colour
+from recordmill.transforms.near_duplicates.image_hash import FLAT, hash_pixels
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,5 +62,5 @@ class ImageContents:
         columns = {batch.CONTENT: contents.result()}
         if self.decoding is not None:
             hashes = np.array(pixels, np.uint64)
-            columns[batch.NEAR] = pa.array(hashes, mask=hashes == _FLAT)
+            columns[batch.NEAR] = pa.array(hashes, mask=hashes == FLAT)
         return outcomes.result(), columns

@@ -52,7 +52,8 @@ class LabelRules:
     @property
     def leaves_out(self) -> bool:
         """True if records are left out by their class or key."""
-        return bool(self.included or self.excluded or self.excluded_keys)
+        dropped = not all(new for _, new in self.mapping)
+        return bool(dropped or self.included or self.excluded or self.excluded_keys)
 
     @property
     def of_rows(self) -> LabelRules:

@@ -35,6 +35,7 @@ def plan_notes(
     if run.windows is not None and (found := series.note(run.windows)):
         yield found
     yield from _unknown_class(labels, run)
+    yield from _unused_renamings(labels, left_out, run)
     yield from _alike_classes(labels)
     yield from _unknown_keys(left_out, run)
     yield from _empty_splits(survey, run)
@@ -50,6 +51,27 @@ def _unknown_class(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
     there = ", ".join(map(repr, labels)) or "none"
     text = f"no record has the class {name!r} of --window-label; the classes are {there}"
     yield Note("unknown-class", text)
+
+
+def _unused_renamings(
+    labels: Sequence[str], left_out: Mapping[str, int], run: RunSpec
+) -> Iterator[Note]:
+    """Yield a note on pairs of --label-map that made no class, as if the old name were misspelt."""
+    rules = run.rules
+    if "limit" in left_out:
+        return  # it may have left out a class
+    olds, news = map(list, zip(*rules.mapping, strict=True)) if rules.mapping else ([], [])
+    names = fold_labels(pa.array(olds, pa.string())) if rules.fold else olds
+    unused = [
+        f"{old}={new}"
+        for old, name, new in zip(olds, names, news, strict=True)
+        if (new not in labels if new else f"label-map {name}" not in left_out)
+        and f"exclude-labels {new}" not in left_out
+        and not (new and rules.included)
+    ]
+    if unused:
+        text = f"no record has an old class of --label-map: {_some(unused)}"
+        yield Note("unknown-class", text)
 
 
 def _alike_classes(labels: Sequence[str]) -> Iterator[Note]:

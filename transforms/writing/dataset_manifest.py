@@ -173,7 +173,7 @@ def publish_dataset(
         verdict = Verdict("the ledger does not close: " + "; ".join(problems))
     if verdict is None and not any(info.shard.records for info in infos):
         verdict = nothing_left(seen, rejected=rejected, filtered=_filtered(parts, infos, staging))
-    notes = _notes_on_shards(infos, content[0])
+    notes = written_notes(plan, infos, content[0])
     if verdict is None and (message := first_failing(notes, run.fail_on)):
         verdict = Verdict(message)
     if verdict is not None:
@@ -244,7 +244,7 @@ def build_manifest(
         files={name: file_info(content) for name, content in files.items()},
         content=report,
         fill_rates=_fill_rates(infos),
-        notes=(*plan.notes, *_notes_on_shards(infos, report), *tfds.notes),
+        notes=(*plan.notes, *written_notes(plan, infos, report), *tfds.notes),
     )
     return manifest, files | {JOB: to_json(run.job or {"options": run.manifest_options}) + b"\n"}
 
@@ -297,12 +297,43 @@ def _dropped_objects(infos: Iterable[ShardInfo]) -> dict[str, tuple[int, str]]:
     return found
 
 
+_SHOWN = 3  # classes of a split in a note
 _DROPPED = {
     "no_area": "without area",
     "outside": "outside the written image",
     "too_small": "too small (--min-box)",
     "crossing": "crossing its edge (--boxes drop)",
 }
+
+
+def written_notes(
+    plan: Plan, infos: Sequence[ShardInfo], report: ContentReport | None
+) -> tuple[Note, ...]:
+    """Return the notes that follow from the finished shards. report: on equal contents."""
+    return (
+        *_lost_classes(plan, infos),
+        *depth_notes(infos),
+        *box_notes(infos),
+        *(() if report is None else report.notes),
+    )
+
+
+def _lost_classes(plan: Plan, infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
+    """Return a note on the classes that have planned records in a split, but no written ones."""
+    if any(info.packed is not None for info in infos):
+        return ()  # packed Examples have no class
+    parts = []
+    for name, split in plan.splits.items():
+        written = {label for info in infos if info.split == name for label in info.originals}
+        lost = [label for label in split.after if label is not None and label not in written]
+        if lost:
+            some = ", ".join(map(repr, sorted(lost)[:_SHOWN]))
+            more = ", ..." if len(lost) > _SHOWN else ""
+            parts.append(f"{name} has no record of {some}{more}")
+    if not parts:
+        return ()
+    text = f"{'; '.join(parts)}: all that were planned were rejected or dropped at writing"
+    return (Note("empty-class", text),)
 
 
 def box_notes(infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
@@ -323,15 +354,6 @@ def box_notes(infos: Sequence[ShardInfo]) -> tuple[Note, ...]:
             f"{count:,} of {made:,} boxes, those of copies included, were dropped:"
             f" {'; '.join(parts)}",
         ),
-    )
-
-
-def _notes_on_shards(infos: Sequence[ShardInfo], report: ContentReport | None) -> tuple[Note, ...]:
-    """Return the notes that follow from finished shards."""
-    return (
-        *depth_notes(infos),
-        *box_notes(infos),
-        *(() if report is None else report.notes),
     )
 
 
