@@ -21,6 +21,8 @@ from recordmill.transforms.sources.rows.record_rows import LABELS, RowLayout
 from recordmill.transforms.sources.rows.table_rows import TYPES
 
 _SHOWN = 8  # columns in a line
+# Options of arrays that name the source of classes, and nouns for it.
+_ARRAY_LABELS = {"label_array": "array", "label_input": "file", "label_pattern": "pattern"}
 _KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)
 _GROUPS = re.compile(
     r"(patient|subject|user|person|speaker|session|group|customer|device|author|site)(_?id)?",
@@ -36,7 +38,8 @@ def interpret(
     layout: of the rows of the listing, not of windows.
     """
     roles = layout.roles if isinstance(layout, RowLayout) else None
-    fields = [field for field in user_fields(layout.columns) if field.name != TEXT]
+    main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
+    fields = [field for field in user_fields(layout.columns) if field.name != main]
     columns = [field.name for field in fields]
     files = "" if isinstance(data_type.source, RowSource) else f", {listing.rows:,} files"
     facts = {
@@ -110,6 +113,9 @@ def _classes(config: CommonConfig, layout: Layout, columns: Sequence[str]) -> st
         return "the annotations"
     if config.label_column:
         return f"the column {config.label_column!r}"
+    for option, noun in _ARRAY_LABELS.items():
+        if given := getattr(config, option, None):
+            return f"the {noun} {given!r}"
     if is_listing(Location.parse(config.input[0].path)):
         return "the column 'label' or 'class'"
     return {"top": "the top folders", "parent": "the folders around the files"}.get(
