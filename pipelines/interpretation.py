@@ -24,6 +24,8 @@ from recordmill.transforms.sources.rows.record_rows import LABELS
 from recordmill.transforms.sources.rows.table_rows import TYPES
 
 _SHOWN = 8  # columns in a line
+# Options of arrays that name the source of classes, and nouns for it.
+_ARRAY_LABELS = {"label_array": "array", "label_input": "file", "label_pattern": "pattern"}
 _KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)
 _GROUPS = re.compile(
     r"(patient|subject|user|person|speaker|session|group|customer|device|author|site)(_?id)?",
@@ -45,7 +47,8 @@ def interpret(
     """
     roles = layout.roles if isinstance(layout, RowLayout) else None
     listed = listed_roles(config, data_type.source, layout)
-    fields = [field for field in user_fields(layout.columns) if field.name != TEXT]
+    main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
+    fields = [field for field in user_fields(layout.columns) if field.name != main]
     columns = [field.name for field in fields]
     files = "" if isinstance(data_type.source, RowSource) else f", {listing.rows:,} files"
     facts = {
@@ -139,6 +142,9 @@ def _classes(
         return "the annotations"
     if roles is not None and roles.label is not None:
         return f"the column {roles.label!r}"
+    for option, noun in _ARRAY_LABELS.items():
+        if given := getattr(config, option, None):
+            return f"the {noun} {given!r}"
     below = "the folders below the split" if layout.split_source == FOLDERS else FOLDERS
     return {"top": below, "parent": "the folders around the files"}.get(
         config.label_from, f"--label-from {config.label_from}"

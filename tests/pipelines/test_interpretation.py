@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from recordmill.pipelines.cli import main
@@ -109,6 +110,29 @@ def test_annotations(tmp_path, capsys):
     assert printed(capsys)["classes"] == (
         "the annotations; 3 classes, the smallest 'circle' (16), the largest 'rectangle' (99)"
     )
+
+
+def test_a_column_of_a_table_may_be_named_text(tmp_path, capsys):
+    rows = tmp_path / "a.csv"
+    rows.write_text("text,x,label\n" + "".join(f"t{n},{n},{'ab'[n % 2]}\n" for n in range(20)))
+    argv = ["--input", str(rows), "--output", str(tmp_path / "out"), "--dry-run"]
+    for command, columns in (("table", "text (string), x (int)"), ("text", "x (int)")):
+        assert main([command, *argv]) == 0
+        assert printed(capsys)["columns"] == columns
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--array", "x", "--label-array", "y", "--per-item"), "the array 'y'"),
+        (("--array", "x", "--label-pattern", r"(\w)[.]npz"), r"the pattern '(\\w)[.]npz'"),
+    ],
+)
+def test_classes_of_arrays(options, words, tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", x=np.zeros((20, 2)), y=np.arange(20) % 2)
+    argv = ["--input", str(tmp_path / "a.npz"), "--output", str(tmp_path / "out"), "--dry-run"]
+    assert main(["arrays", *argv, *options]) == 0
+    assert printed(capsys)["classes"] == words
 
 
 def test_classes_that_a_split_lacks_are_noted(tmp_path):
