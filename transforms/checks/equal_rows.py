@@ -89,7 +89,7 @@ def _with_equal(hashes: batch.UInt64Array) -> npt.NDArray[np.int64]:
     order = np.argsort(hashes)
     is_equal = np.append(False, hashes[order][1:] == hashes[order][:-1])
     is_equal[:-1] |= is_equal[1:]
-    equal: np.ndarray = order[is_equal]
+    equal: npt.NDArray[np.int64] = order[is_equal]
     return equal
 
 

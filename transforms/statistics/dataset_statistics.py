@@ -136,13 +136,14 @@ class Statistics:
         cells = [Slice(split_names[n // width], class_names[n % width]) for n in filled.tolist()]
         slices = _spans(cells, edges.tolist())
         texts: dict[str, list[ColumnStatistics]] = {}
-        numbers: dict[pa.DataType, list[NumberTable]] = {}
+        by_type: dict[pa.DataType, list[NumberTable]] = {}
         tops = {}
-        for group in _similar(columns):
+        ordered = dict(sorted(columns.items()))  # parts may have the columns in other orders
+        for group in _similar(ordered):
             column = Columns([columns[name] for name in group], order)
             if column.is_numeric:
                 kind = columns[group[0]].type
-                numbers.setdefault(kind, []).append(column.count_numbers(edges))
+                by_type.setdefault(kind, []).append(column.count_numbers(edges))
                 continue
             texts |= zip(group, column.count_texts(edges), strict=True)
             for place, name in enumerate(group if column.type == "string" else ()):
@@ -150,14 +151,14 @@ class Statistics:
                     most = _OF_SPLIT if key.label is None else _OF_CLASS
                     tops[key, name] = column.top(place, start, end, most=most)
         tables = {
-            tuple(name for name, column in columns.items() if column.type == kind): some
-            for kind, some in numbers.items()
+            tuple(name for name, column in ordered.items() if column.type == kind): some
+            for kind, some in by_type.items()
         }
-        order_of_names = tuple(columns)
+        all_names = tuple(columns)
         counted = [
             SliceStatistics(
                 records=number,
-                names=order_of_names,
+                names=all_names,
                 numbers={
                     names: NumberTable.concat(
                         [one.take(np.arange(place, len(one), len(cells))) for one in some]

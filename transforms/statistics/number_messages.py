@@ -104,7 +104,7 @@ def _equal_widths(bits: HistogramTable, least: Floats, most: Floats) -> Buckets:
     below = np.zeros((len(least), _BUCKETS + 1))
     for column in np.flatnonzero(is_spread).tolist():
         own = slice(bits.edges[column], bits.edges[column + 1])
-        below[column] = np.interp(edges[column], places[own].ravel(), held[own].ravel())
+        below[column] = _interpolate(edges[column], places[own].ravel(), held[own].ravel())
     below[:, 0], below[:, -1] = 0, bits.totals  # the extremes are values themselves
     counts = np.diff(below)
     # A column that cannot be divided has one bucket of all values.
@@ -114,6 +114,16 @@ def _equal_widths(bits: HistogramTable, least: Floats, most: Floats) -> Buckets:
     is_used[~is_spread, 1:] = False
     columns = offsets_of(is_used.sum(axis=1))
     return Buckets(edges[:, :-1][is_used], edges[:, 1:][is_used], counts[is_used], columns)
+
+
+def _interpolate(edges: Floats, places: Floats, held: Floats) -> Floats:
+    """Return the number of values below each edge, by the numbers below ascending places."""
+    below: Floats = np.interp(edges, places, held)
+    # The bin of 0 is so narrow that its slope is infinite; an edge inside is taken as its end.
+    odd = np.flatnonzero(~np.isfinite(below))
+    if len(odd):
+        below[odd] = held[np.searchsorted(places, edges[odd])]
+    return below
 
 
 def _messages(buckets: Buckets) -> list[bytes]:
