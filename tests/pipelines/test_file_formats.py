@@ -353,6 +353,15 @@ def test_a_row_that_is_equal_to_names_that_are_numbers_is_data(tmp_path):
     assert rows_of(tmp_path / "out", *given) == {"written": 9, "rejected": 0}
 
 
+def test_a_line_for_excel_is_an_error_that_names_the_delimiter(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("sep=;\r\nx;label\r\n" + "1;a\r\n" * 9, newline="")
+    assert run("table", "--input", tmp_path / "t.csv", "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert (
+        "begins with a line for Excel, 'sep=;': remove this line, and pass --delimiter ';'" in error
+    )
+
+
 def test_types_reject_the_value_that_makes_a_column_text_or_keep_it_without_a_note(tmp_path):
     rows = [("x", "y"), *((n, n) for n in range(200)), ("hello", 1)]
     given = ("--input", table(tmp_path / "t.csv", rows))
