@@ -1,6 +1,7 @@
 """Headers, delimiters, quotes and encodings of input files, through the command line."""
 
 import itertools
+import json
 import pathlib
 import random
 from collections.abc import Iterator
@@ -354,6 +355,29 @@ def test_a_row_that_is_equal_to_names_that_are_numbers_is_data(tmp_path):
     source = table(tmp_path / "t.csv", [(0, 1, 2), *((n, 1, 2) for n in range(9))])
     given = ("--input", source, "--header", "yes", "--splits", "train=1")
     assert rows_of(tmp_path / "out", *given) == {"written": 9, "rejected": 0}
+
+
+def test_a_note_names_the_json_values_that_make_a_column_text(tmp_path):
+    rows = [{"i": n, "v": [n, 1], "s": n if n % 2 else "a"} for n in range(40)]
+    rows[6] |= {"i": "n/a"}
+    rows[9] |= {"v": "none"}
+    source = tmp_path / "t.jsonl"
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert rows_of(tmp_path / "out", "--input", source)["written"] == 40
+    notes = [str(one) for one in Made(tmp_path / "out").manifest.notes if one.code == "text-column"]
+    assert [note.partition(":")[0] for note in notes] == [
+        "column 'i' is text because of 'n/a' in t.jsonl#7",
+        "column 'v' is text because of values that are no lists, such as 'none' in t.jsonl#10",
+    ]
+
+
+def test_a_line_for_excel_is_an_error_that_names_the_delimiter(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("sep=;\r\nx;label\r\n" + "1;a\r\n" * 9, newline="")
+    assert run("table", "--input", tmp_path / "t.csv", "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert (
+        "begins with a line for Excel, 'sep=;': remove this line, and pass --delimiter ';'" in error
+    )
 
 
 def test_types_reject_the_value_that_makes_a_column_text_or_keep_it_without_a_note(tmp_path):

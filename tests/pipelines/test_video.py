@@ -479,6 +479,15 @@ def test_wrong_usage_is_told_before_anything_is_written(name, tmp_path, capfd) -
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
+def test_a_listing_without_usable_rows_gives_the_reason_of_the_first(tmp_path, capfd) -> None:
+    make_film(tmp_path / "x.mp4", 4)
+    (tmp_path / "l.csv").write_text("file,from,to,action\nx.mp4,0,2,a\nx.mp4,0,2,b\n")
+    where = ("--input", tmp_path / "l.csv", "--output", tmp_path / "out", "--clip-frames", 4)
+    columns = ("--start-column", "from", "--end-column", "to", "--label-column", "action")
+    said = error_of(capfd, *where, *columns)
+    assert "no video can be used; the first: x.mp4: row 1 has the same key as row 2" in said
+
+
 def test_an_input_without_films_and_columns_that_are_none(tmp_path, capfd) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.mp4").write_text("hello")

@@ -356,6 +356,15 @@ def test_normal_path_is_idempotent_and_keeps_the_target(path: str) -> None:
     assert key == "." or "." not in key.split("/")
 
 
+def test_missing_files_with_oddly_written_paths_get_a_hint(folder: pathlib.Path) -> None:
+    _, rejects, _ = scan(write(folder, "l.csv", "path\na.jpg\nin\\b.jpg\n b.jpg\ngone.jpg\n"))
+    assert {r.key: r.detail for r in rejects} == {
+        "in\\b.jpg": "no such file: its path has backslashes, which separate no folders: write /",
+        " b.jpg": "no such file: its path begins or ends with a space (--trim strips spaces)",
+        "gone.jpg": "no such file",
+    }
+
+
 def test_relative_paths_are_resolved_in_the_root(
     folder: pathlib.Path, tmp_path_factory: Any
 ) -> None:

@@ -130,7 +130,22 @@ class StatCache:
             if place.is_local:
                 self._known[path] = _stat_local(place.path)
         self._known.update(_stat_remote({p: at for p, at in remote.items() if not at.is_local}))
-        return [self._known[path] for path in paths]
+        return [_with_hint(path, self._known[path]) for path in paths]
+
+
+def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCause:
+    """Return the problem of a missing file with advice, if its path is oddly written."""
+    if not isinstance(found, RejectCause) or found.reason is not Reason.MISSING:
+        return found
+    if path != path.strip():
+        return found._replace(
+            detail=f"{found.detail}: its path begins or ends with a space (--trim strips spaces)"
+        )
+    if "\\" in path:
+        return found._replace(
+            detail=f"{found.detail}: its path has backslashes, which separate no folders: write /"
+        )
+    return found
 
 
 def _stat_local(path: str) -> FileStat | RejectCause:

@@ -60,8 +60,15 @@ class DelimitedFile:
         """Return the names of the columns, without types.
 
         Raises:
-          ConfigError: the first row looks like data, or does not fit the rows below.
+          ConfigError: the first row is a line for Excel, looks like data, or does not fit the rows
+            below.
         """
+        line = self._first_row[0]
+        if not self._shape.columns and line[:4].lower() == b"sep=" and len(line) == 5:
+            raise ConfigError(
+                f"{self._origin.place} begins with a line for Excel, {ascii(line)[1:]}: remove this"
+                f" line, and pass --delimiter {ascii(line[4:])[1:]} unless it is the default"
+            )
         if self._shape.checks_header and not self._shape.columns:
             self._refuse_data_as_header()
         return {name: ColumnType() for name in self._names}

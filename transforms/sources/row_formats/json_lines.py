@@ -19,6 +19,7 @@ from recordmill.transforms.sources.row_formats.column_types import (
     type_of_values,
     unify,
 )
+from recordmill.transforms.sources.row_formats.odd_values import MOST, OddValue
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
@@ -56,13 +57,23 @@ class JsonLines:
         column_types: ColumnTypes = {}
         for lines in self._file.lines(section):
             found = json_blocks.infer(lines)
+            odd: dict[str, OddValue | None] = {}
             if found is None:
-                _, objects, _ = _objects(lines)
-                found = {
-                    name: type_of_values([item.get(name) for item in objects])
+                rows, objects, _ = _objects(lines)
+                columns = {
+                    name: [item.get(name) for item in objects]
                     for name in dict.fromkeys(name for item in objects for name in item)
                 }
-            named = {name: column_type_of(kind) for name, kind in found.items()}
+                found = {name: type_of_values(values) for name, values in columns.items()}
+                odd = {
+                    name: _odd_value(columns[name], rows)
+                    for name, kind in found.items()
+                    if kind == pa.string()
+                }
+            named = {
+                name: column_type_of(kind)._replace(odd=odd.get(name))
+                for name, kind in found.items()
+            }
             column_types = unify(
                 [column_types, {n: k for n, k in named.items() if names is None or n in names}]
             )
@@ -114,6 +125,20 @@ class PlainLines:
             array = pa.array(lines.rows(), pa.string())
             columns = pa.record_batch([array] * len(wanted), schema=wanted)
             yield Rows(columns=columns, numbers=lines.numbers, bad=lines.bad)
+
+
+def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
+    """Return the first value that makes text of a column of numbers or of lists, None without one.
+
+    rows: the row numbers of the values.
+    """
+    present = [(value, row) for value, row in zip(values, rows, strict=True) if value is not None]
+    for kinds, why in (((int, float), ""), ((list,), "values that are no lists")):
+        others = [(value, row) for value, row in present if type(value) not in kinds]
+        if others and len(others) <= (1 - MOST) * len(present):
+            value, row = others[0]
+            return OddValue(json_text(value) or "", why, row)
+    return None
 
 
 def _objects(lines: LineBlock) -> tuple[list[int], list[dict[str, Any]], list[BadRow]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _SAMPLE = 64  # values that are checked before the whole column
-_MOST = 0.9  # fraction of numbers or dates from which on other values are odd
+MOST = 0.9  # fraction of numbers, dates or lists from which on other values are odd
 _PERCENT = r"^[+-]?[\d.,]+ ?%$"
 _DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,4}", r"^\d{8}$")
 _CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
@@ -47,14 +47,14 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
     grouped = _grouped(other, decimal)
     forms = (number, *(rf"^[+-]?{form}$" for form in (grouped, _fraction(other, decimal))))
     some = column.drop_null().slice(0, _SAMPLE)
-    if not len(some) or pc.mean(pc.match_substring_regex(some, _DIGIT)).as_py() < _MOST / 2:
+    if not len(some) or pc.mean(pc.match_substring_regex(some, _DIGIT)).as_py() < MOST / 2:
         return None
     present = np.asarray(column.is_valid())
     count = int(present.sum())
     plain, thousands, swapped, percent, currency = (
         _matches(column, form) for form in (*forms, _PERCENT, _CURRENCY)
     )
-    if (plain | thousands | swapped | percent | currency).sum() >= _MOST * count:
+    if (plain | thousands | swapped | percent | currency).sum() >= MOST * count:
         odd = np.flatnonzero(present & ~plain)
         if not len(odd):
             return None  # such as '007'
@@ -71,7 +71,7 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
                 return at, words
         return at, ""
     dates = np.array([_matches(column, form) for form in _DATES])  # bool[forms, n]
-    if dates.any(axis=0).sum() >= _MOST * count:
+    if dates.any(axis=0).sum() >= MOST * count:
         first = dates[:, int(np.flatnonzero(dates.any(axis=0))[0])]
         others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
         if len(others):

@@ -148,6 +148,7 @@ class VideoSource:
         first: Reject | None = None
         for listed in self.files.scan():
             rows = listed.rows
+            first = first or next(iter(listed.rejects), None)
             if rows is None:
                 yield listed
                 continue
