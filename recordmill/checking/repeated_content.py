@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
 
 COLUMNS = ("key", "label", "copy", "content")  # of an index, that are needed
-_SHOWN = 100  # records of a content that its line lists
+_SHOWN = 10  # records of a content that its line lists
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -30,7 +30,7 @@ def content_halves(index: pa.Table) -> UInt64Array:
     hashes = _originals(index)["content"].drop_null().combine_chunks()
     if isinstance(hashes, pa.ChunkedArray):  # of no chunks
         return np.zeros(0, np.uint64)
-    return _halves(hashes)
+    return _words(hashes)[0]
 
 
 def repeated_halves(halves: UInt64Array) -> UInt64Array:
@@ -52,7 +52,7 @@ def records_with(index: pa.Table, halves: UInt64Array, *, split: str) -> pa.Tabl
     originals = _originals(index)
     originals = originals.filter(pc.is_valid(originals["content"]))
     if originals.num_rows:
-        found = np.isin(_halves(originals["content"].combine_chunks()), halves)
+        found = np.isin(_words(originals["content"].combine_chunks())[0], halves)
         originals = originals.filter(pa.array(found))
     columns = {
         "content": originals["content"],
@@ -74,59 +74,110 @@ def report_on(
     if not suspects:
         return ContentReport(records=records), []
     found = pa.concat_tables(suspects).combine_chunks()
-    found = found.sort_by([(name, "ascending") for name in ("content", "split", "key")])
-    codes = np.asarray(pc.dictionary_encode(found["content"]).combine_chunks().indices)
+    hashes = found["content"].combine_chunks()
+    first, second = _words(hashes)
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    begins = np.append(True, (first[1:] != first[:-1]) | (second[1:] != second[:-1]))
+    codes = np.cumsum(begins[: len(order)]) - 1  # of the contents, in the order of their hashes
     counts = np.bincount(codes)
-    in_splits = _distinct_values(codes, found["split"])
-    labels = _distinct_values(codes, found["label"])
-    splits: Counter[str] = Counter()
-    lines: list[dict[str, Any]] = []
-    starts = np.cumsum(counts) - counts
-    for code in np.flatnonzero((in_splits > 1) | (labels > 1)).tolist():
-        some = found.slice(int(starts[code]), int(counts[code]))
-        if in_splits[code] > 1:
-            splits["+".join(some["split"].unique().to_pylist())] += 1
-        if len(lines) < LISTED:
-            lines.append(_line(some))
+    in_splits = _distinct_values(codes, found["split"], order)
+    labels = _distinct_values(codes, found["label"], order)
+    reported = np.flatnonzero((in_splits > 1) | (labels > 1))[:LISTED]
+    lines = _lines(found, order, codes, counts, reported)
     report = ContentReport(
         records=records,
         repeated=_counted(counts, counts > 1),
         leaks=_counted(counts, in_splits > 1),
-        splits=dict(sorted(splits.items())),
+        splits=_splits_of_leaks(codes, found["split"], order, in_splits > 1),
         conflicts=_counted(counts, labels > 1),
         examples=tuple(lines[:EXAMPLES]),
     )
     return report, lines
 
 
-def _line(records: pa.Table) -> dict[str, Any]:
-    shown = records.slice(0, _SHOWN)
-    line: dict[str, Any] = {
-        "content": records["content"][0].as_py().hex(),
-        "records": shown.select(["key", "label", "split"]).to_pylist(),
-    }
-    if records.num_rows > _SHOWN:
-        line["more"] = records.num_rows - _SHOWN
-    return line
+def _lines(
+    found: pa.Table,
+    order: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    reported: npt.NDArray[np.int64],
+) -> list[dict[str, Any]]:
+    """Return the lines of some contents: first some record of each split and label, then others.
+
+    order: int64[n], the rows by content. codes: int64[n], of the content of each of these.
+    """
+    at = np.flatnonzero(np.isin(codes, reported))
+    pairs = codes[at]
+    for name in ("split", "label"):
+        encoded = pc.dictionary_encode(found[name]).combine_chunks()
+        numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+        pairs = pairs * (len(encoded.dictionary) + 1) + numbers[order[at]]
+    is_other = np.ones(len(at), np.bool_)
+    is_other[np.unique(pairs, return_index=True)[1]] = False
+    at = at[np.lexsort((at, is_other, codes[at]))]
+    places = np.arange(len(at)) - np.searchsorted(codes[at], codes[at])
+    at = at[places < _SHOWN]
+    shown = found.take(pa.array(order[at]))
+    hashes = shown["content"].to_pylist()
+    records = shown.select(["key", "label", "split"]).to_pylist()
+    lines = []
+    starts = np.searchsorted(codes[at], reported).tolist()
+    for code, start, end in zip(reported.tolist(), starts, [*starts[1:], len(at)], strict=True):
+        line: dict[str, Any] = {"content": hashes[start].hex(), "records": records[start:end]}
+        if counts[code] > end - start:
+            line["more"] = int(counts[code]) - (end - start)
+        lines.append(line)
+    return lines
 
 
 def _originals(index: pa.Table) -> pa.Table:
     return index.filter(pc.equal(index["copy"], 0))
 
 
-def _halves(hashes: pa.Array) -> UInt64Array:
-    """Return the first 8 bytes of hashes of 16 bytes, big-endian, so that the order is the same."""
+def _words(hashes: pa.Array) -> tuple[UInt64Array, UInt64Array]:
+    """Return the halves of hashes of 16 bytes, big-endian, so that the order is the same."""
     words = np.frombuffer(hashes.buffers()[1], ">u8", 2 * len(hashes), 16 * hashes.offset)
-    return words[::2].astype(np.uint64)
+    return words[::2].astype(np.uint64), words[1::2].astype(np.uint64)
 
 
-def _distinct_values(codes: npt.NDArray[Any], values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Return the number of distinct values of each code; null is no value."""
+def _pairs(
+    codes: npt.NDArray[np.int64], values: pa.ChunkedArray, order: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], pa.Array]:
+    """Return the distinct pairs of a code and the index of a value, and the values.
+
+    codes: int64[n], of the rows in the given order. A null is no value.
+    """
     encoded = pc.dictionary_encode(values).combine_chunks()
-    numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    width = len(encoded.dictionary) + 1
-    pairs = np.unique(codes * width + numbers + 1)
-    return np.bincount(pairs[pairs % width > 0] // width, minlength=codes.max(initial=-1) + 1)
+    numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)[order]
+    width = max(len(encoded.dictionary), 1)
+    pairs = np.unique((codes * width + numbers)[numbers >= 0])
+    return pairs // width, pairs % width, encoded.dictionary
+
+
+def _distinct_values(
+    codes: npt.NDArray[np.int64], values: pa.ChunkedArray, order: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the number of distinct values of each code."""
+    of, _, _ = _pairs(codes, values, order)
+    return np.bincount(of, minlength=codes.max(initial=-1) + 1)
+
+
+def _splits_of_leaks(
+    codes: npt.NDArray[np.int64],
+    splits: pa.ChunkedArray,
+    order: npt.NDArray[np.int64],
+    leaks: npt.NDArray[np.bool_],
+) -> dict[str, int]:
+    """Return {names of splits, joined by "+": number of contents that are in all of these}."""
+    of, numbers, values = _pairs(codes, splits, order)
+    names = values.to_pylist()
+    sets: dict[int, list[str]] = {}
+    inside = leaks[of]
+    for code, number in zip(of[inside].tolist(), numbers[inside].tolist(), strict=True):
+        sets.setdefault(code, []).append(names[number])
+    counted = Counter("+".join(sorted(one)) for one in sets.values())
+    return dict(sorted(counted.items()))
 
 
 def _counted(counts: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> ContentCounts:

@@ -8,9 +8,11 @@ left out.
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.pvalue import AsSingleton
 
 from recordmill.checking.repeated_content import (
     COLUMNS,
@@ -24,17 +26,25 @@ from recordmill.format.manifest import index_of
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import ShardInfo, Staging, to_json
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.planning.plan import Plan
+
+_HASHES = ("copy", "content")
 
 Halves = tuple[str, str, bytes]  # (split, name of the index, first halves of hashes as bytes)
 BucketReport = tuple[int, bytes]  # (bucket, its report as JSON); buckets are ordered as the hashes
 
 
-def hash_halves(info: ShardInfo, *, staging: Staging) -> Iterator[tuple[int, Halves]]:
-    """Yield (bucket, halves) for the contents of a shard."""
+def hash_halves(info: ShardInfo, plan: Plan, *, staging: Staging) -> Iterator[tuple[int, Halves]]:
+    """Yield (bucket, halves) for the contents of a shard.
+
+    A bucket reads all indexes again if halves repeat, so there are no more than memory requires.
+    """
     name = index_of(info.shard.file)
-    halves = np.sort(content_halves(read_index(staging.place(name), columns=COLUMNS)))
-    buckets = batch.scale(halves, limits.PARTITIONS)
-    ends = np.searchsorted(buckets, np.arange(limits.PARTITIONS), side="right").tolist()
+    halves = np.sort(content_halves(read_index(staging.place(name), columns=_HASHES)))
+    planned = sum(split.records for split in plan.splits.values())
+    parts = min(-(-planned // limits.CONTENT_ROWS), limits.PARTITIONS)
+    buckets = batch.scale(halves, parts)
+    ends = np.searchsorted(buckets, np.arange(parts), side="right").tolist()
     for bucket in np.unique(buckets).tolist():
         start = ends[bucket - 1] if bucket else 0
         yield bucket, (info.split, name, halves[start : ends[bucket]].tobytes())
@@ -85,18 +95,20 @@ def _lines_file(bucket: int) -> str:
 
 @dataclasses.dataclass(eq=False)
 class CheckContent(beam.PTransform):
-    """Compare the contents of all records: `ShardInfo`s of finished shards in, reports out."""
+    """Compare the contents of all records: `WrittenShards` in, reports out."""
 
     staging: Staging
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, infos: beam.PCollection[ShardInfo]) -> beam.PCollection[BucketReport]:
+    def expand(self, shards: Any) -> beam.PCollection[BucketReport]:  # WrittenShards
         return (
-            infos
+            shards.infos
             | "Halves"
-            >> beam.FlatMap(hash_halves, staging=self.staging).with_output_types(tuple[int, Halves])
+            >> beam.FlatMap(
+                hash_halves, AsSingleton(shards.plan), staging=self.staging
+            ).with_output_types(tuple[int, Halves])
             | "GroupByHalf" >> beam.GroupByKey()
             | "FindRepeated"
             >> beam.Map(find_repeated, staging=self.staging).with_output_types(BucketReport)

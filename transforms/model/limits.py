@@ -29,6 +29,7 @@ TFT_ROWS = 1000  # rows that tensorflow-transform analyzes at a time
 
 # Shuffles and aggregations.
 PARTITIONS = 64  # of what is grouped by a hash
+CONTENT_ROWS = 1 << 22  # records whose contents are compared at a time: 32 MiB of hashes
 INLINE_BYTES = 1 << 20  # rows of up to this many bytes go through the shuffle itself, not files
 CELL_ROWS = 1 << 16  # about the number of rows that are cut into windows together
 SPILL_BYTES = 64 << 20  # that a worker collects before it writes a spill file
