@@ -107,6 +107,8 @@ def _lines(
 
     order: int64[n], the rows by content. codes: int64[n], of the content of each of these.
     """
+    if not len(reported):
+        return []
     at = np.flatnonzero(np.isin(codes, reported))
     pairs = codes[at]
     for name in ("split", "label"):

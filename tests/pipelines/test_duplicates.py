@@ -171,6 +171,18 @@ def test_oversampled_copies_are_no_duplicates(tmp_path) -> None:
     assert (made.manifest.content.records, made.manifest.content.repeated.contents) == (3, 0)
 
 
+def test_equal_records_of_one_split_and_class_are_counted_alone(tmp_path) -> None:
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    for number in range(3):
+        make_picture(tmp_path / "in" / "a" / f"{number}.png", number // 2)
+    made = make(tmp_path / "out", "--input", tmp_path / "in", "--splits", "train=1")
+    report = made.manifest.content
+    assert report is not None
+    assert (report.repeated.contents, report.repeated.records) == (1, 2)
+    assert (report.leaks.contents, report.conflicts.contents) == (0, 0)
+    assert not (made.folder / "leaks.jsonl").exists()
+
+
 def test_a_leak_can_be_an_error(tmp_path, capsys) -> None:
     source = write("images", tmp_path / "in")
     assert run("images", "--input", source, "--output", tmp_path / "out", "--fail-on", "leak") == 1
