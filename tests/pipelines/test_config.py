@@ -101,5 +101,6 @@ def test_what_shapes_bytes() -> None:
         "runner", "spill_above", "workers", "infer_schema", "compare_with",
         "flink_master", "environment", "environment_config", "parallelism", "job_name", "detach",
         "stall_timeout", "flink_job_server_jar", "fail_on", "json",
-        "exclude_keys", "label_map",  # their content counts, not their path
+        "exclude_keys",
+        "exclude_like", "label_map",  # their content counts, not their path
     }  # fmt: skip
