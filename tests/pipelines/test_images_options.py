@@ -23,6 +23,7 @@ from recordmill.pipelines.options.annotations import ANNOTATIONS
 from recordmill.pipelines.options.declaration import options_of
 from recordmill.pipelines.options.flink import FLINK
 from recordmill.pipelines.options.rows import ROWS
+from recordmill.pipelines.options.duplicates import DUPLICATES
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.processes import pool
 from tests.folders import make_folder, make_picture
@@ -398,10 +399,12 @@ def test_every_option_is_shown(capsys):
     elsewhere = {  # tests/flink, tests/transforms/encoders/test_boxes.py
         one.key for one in options_of(ImagesConfig).values() if one.group in (FLINK, ANNOTATIONS)
     }
-    elsewhere |= {  # test_selection.py, test_file_formats.py
-        one.key for one in options_of(ImagesConfig).values() if one.group in (SELECTION, ROWS)
+    elsewhere |= {  # test_selection.py, test_duplicates.py, test_file_formats.py
+        one.key
+        for one in options_of(ImagesConfig).values()
+        if one.group in (SELECTION, DUPLICATES, ROWS)
     }
     # test_notes.py, test_input_splits.py, test_repeated_rows.py, tests/transforms/imaging
     elsewhere |= {"fail-on", "label-from", "split-from", "conflicts", "intensity-window"}
-    elsewhere |= {"depth"}  # test_image_depth.py
+    elsewhere |= {"depth", "json"}  # test_image_depth.py, test_interpretation.py
     assert flags == SHOWN | elsewhere
