@@ -80,6 +80,9 @@ class Job:
         if self.labels is not None:
             self.shaping["labels_file"] = list(self.labels)
         self.shaping |= config.selection_shaping()
+        for option, rule in (("dedup", data_type.duplicates), ("near-duplicates", data_type.near)):
+            if rule is None and getattr(config, option.replace("-", "_")) != "none":
+                raise ConfigError(f"--{option}: {data_type.name} has no rule to compare records by")
         self.known_contents = KnownDatasets.open(config.exclude_like)
         self.shaping |= self.known_contents.shaping
         self.rules = LabelRules(

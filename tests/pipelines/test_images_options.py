@@ -21,9 +21,9 @@ from recordmill.pipelines.cli import main
 from recordmill.pipelines.images import ImagesConfig
 from recordmill.pipelines.options.annotations import ANNOTATIONS
 from recordmill.pipelines.options.declaration import options_of
+from recordmill.pipelines.options.duplicates import DUPLICATES
 from recordmill.pipelines.options.flink import FLINK
 from recordmill.pipelines.options.rows import ROWS
-from recordmill.pipelines.options.duplicates import DUPLICATES
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.processes import pool
 from tests.folders import make_folder, make_picture

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 
@@ -61,6 +62,8 @@ def without_known(
     """
     if known is None or not len(rows):
         return rows, []
+    if batch.CONTENT not in rows.schema.names:
+        raise ConfigError("--exclude-like: the source does not give the content of records")
     found = known.contains(rows[batch.CONTENT])
     if not found.any():
         return rows, []
