@@ -114,5 +114,7 @@ class Road:
 
     @property
     def _remedy(self) -> str:
-        by_content = self.duplicates is not None and self.duplicates.mode == "group"
-        return "take --dedup drop" if by_content else "leave --group-column out"
+        for option, rule in (("dedup", self.duplicates), ("near-duplicates", self.near)):
+            if rule is not None and rule.mode == "group":
+                return f"take --{option} drop"
+        return "leave --group-column out"

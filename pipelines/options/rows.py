@@ -77,7 +77,8 @@ class DelimitedConfig(CommonConfig):
         group=MEANING,
         shapes_bytes=True,
         help="If rows of a listing, or rows with --key-column, differ but have the same key: reject"
-        " all of them, keep the first, or stop with an error. Equal rows count once.",
+        " all of them, keep the first, or stop with an error. Equal rows count once. With --dedup"
+        " drop, first also keeps one of equal records with several labels.",
     )
 
     def __post_init__(self) -> None:
@@ -136,8 +137,11 @@ class RowsConfig(DelimitedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.conflicts != "reject" and self.key_column is None:
+        drops = "drop" in (self.dedup, self.near_duplicates)
+        decides = self.key_column is not None or (drops and self.conflicts == "first")
+        if self.conflicts != "reject" and not decides:
+            remedy = " or --dedup drop" if self.conflicts == "first" else ""
             raise ConfigError(
-                f"--conflicts {self.conflicts}: has no effect without --key-column, because keys by"
-                " content do not repeat"
+                f"--conflicts {self.conflicts}: has no effect without --key-column{remedy}, because"
+                " keys by content do not repeat"
             )

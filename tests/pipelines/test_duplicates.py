@@ -159,6 +159,21 @@ def test_the_first_of_contradicting_images_stays_if_asked(tmp_path) -> None:
     assert names(made, "train") == {"k2", "k3", "k5"}
 
 
+def test_the_first_of_contradicting_texts_without_keys_stays_if_asked(tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\none text,a\none text,b\nanother,a\n")
+    argv = ("--splits", "train=1", "--dedup", "drop", "--conflicts", "first")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    assert len(made.keys("train")) == 2
+    assert [one["reason"] for one in lines(made, "duplicates.jsonl")] == ["duplicate"]
+
+
+@pytest.mark.parametrize("option", ["--dedup", "--near-duplicates"])
+def test_groups_cannot_cross_given_splits(option, tmp_path, capsys) -> None:
+    source = write("images", tmp_path / "in")
+    assert run("images", "--input", source, "--output", tmp_path / "out", option, "group") == 1
+    assert f"name one split for each group, or take {option} drop" in capsys.readouterr().err
+
+
 def test_oversampled_copies_are_no_duplicates(tmp_path) -> None:
     root = tmp_path / "in"
     for number, label in enumerate("aab"):
