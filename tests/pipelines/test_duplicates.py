@@ -253,9 +253,10 @@ def photos(root: pathlib.Path) -> pathlib.Path:
     return root
 
 
-def test_similar_images_are_dropped(tmp_path) -> None:
+def test_similar_images_are_dropped(tmp_path, caplog) -> None:
     argv = ("--splits", "train=1", "--size", "32", "--near-duplicates", "drop")
     made = make(tmp_path / "out", "--input", photos(tmp_path / "in"), *argv)
+    assert "type hint" not in caplog.text
     assert names(made, "train") == {"1", "2", "3"}
     left_out = {name_of(one["key"]): one["reason"] for one in lines(made, "duplicates.jsonl")}
     assert left_out == {

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.typehints.decorators import no_annotations
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
@@ -114,6 +115,7 @@ class WriteMatches(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
+    @no_annotations  # type: ignore[untyped-decorator]  # Beam cannot use them, and would warn
     def expand(
         self, inputs: tuple[beam.PCollection[StagedPart], beam.PCollection[tuple[int, Piece]]]
     ) -> beam.PCollection[int]:
