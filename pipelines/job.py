@@ -83,7 +83,7 @@ class Job:
         for option, rule in (("dedup", data_type.duplicates), ("near-duplicates", data_type.near)):
             if rule is None and getattr(config, option.replace("-", "_")) != "none":
                 raise ConfigError(f"--{option}: {data_type.name} has no rule to compare records by")
-        self.known_contents = KnownDatasets.open(config.exclude_like)
+        self.known_contents = KnownDatasets.open(config.exclude_like, kind=data_type.name)
         self.shaping |= self.known_contents.shaping
         self.rules = LabelRules(
             fold=config.fold_labels,

@@ -20,6 +20,15 @@ from recordmill.transforms.model.known_content import KnownContents, pairs_of
 
 _FLAG = "--exclude-like"
 
+# What the hash of a record covers, by data type.
+_CONTENTS = {
+    "images": "file",
+    "arrays": "numbers",
+    "video": "frames",
+    "table": "columns",
+    "text": "columns",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class KnownDatasets:
@@ -28,11 +37,12 @@ class KnownDatasets:
     datasets: tuple[tuple[Location, Manifest], ...]
 
     @classmethod
-    def open(cls, paths: Sequence[str]) -> KnownDatasets:
-        """Read the manifests of datasets.
+    def open(cls, paths: Sequence[str], *, kind: str) -> KnownDatasets:
+        """Read the manifests of datasets, to be compared with records of a data type.
 
         Raises:
-          ConfigError: a path is not a dataset, or its indexes have no hashes of contents.
+          ConfigError: a path is not a dataset, its indexes have no hashes of contents, or its data
+            type cannot have equal contents.
         """
         found = []
         for path in paths:
@@ -45,6 +55,13 @@ class KnownDatasets:
                 raise ConfigError(
                     f"{_FLAG} {path}: its indexes have no hashes of contents: expected a dataset"
                     " that recordmill wrote, not one that it adopted or that has packed texts"
+                )
+            other = str(manifest.options.get("kind"))
+            compared = {_CONTENTS.get(name) for name in (kind, other)}
+            if len(compared) > 1 and None not in compared:
+                raise ConfigError(
+                    f"{_FLAG} {path}: expected a dataset that recordmill {kind} wrote, got one of"
+                    f" {other}: their contents are never equal"
                 )
             found.append((place, manifest))
         return cls(tuple(found))

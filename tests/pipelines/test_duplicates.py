@@ -152,6 +152,16 @@ def test_records_of_another_dataset_are_left_out(kind, tmp_path) -> None:
     assert made.manifest.ledger.records.filtered == 4
 
 
+def test_a_dataset_of_another_data_type_cannot_be_compared(tmp_path, capsys) -> None:
+    known = build("images", write("images", tmp_path / "known"), tmp_path / "other").folder
+    source, out = write("text", tmp_path / "in"), tmp_path / "out"
+    assert run("text", "--input", source, "--output", out, "--exclude-like", known) == 2
+    assert (
+        "expected a dataset that recordmill text wrote, got one of images"
+        in capsys.readouterr().err
+    )
+
+
 def test_the_first_of_contradicting_images_stays_if_asked(tmp_path) -> None:
     source = write("images", tmp_path / "in")
     argv = ("--dedup", "drop", "--conflicts", "first")
