@@ -88,8 +88,14 @@ def repeats_many_times(records: int, originals: int) -> bool:
 
 
 def first_failing(notes: Iterable[Note], codes: Collection[str]) -> str | None:
-    """Return the message for the first note whose code is in `codes`, None if there is none."""
-    for note in notes:
-        if note.code in codes:
-            return f"{note} (an error because of --fail-on {note.code})"
-    return None
+    """Return the message for the first note whose code is in `codes`, None if there is none.
+
+    It also names the other codes that have notes.
+    """
+    failing = [note for note in notes if note.code in codes]
+    if not failing:
+        return None
+    first = failing[0]
+    others = sorted({note.code for note in failing} - {first.code})
+    also = f"; there are also notes on {', '.join(others)}" if others else ""
+    return f"{first} (an error because of --fail-on {first.code}){also}; nothing was published"

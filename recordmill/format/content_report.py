@@ -81,12 +81,12 @@ class ContentReport:
         notes = []
         if self.leaks.contents:
             where = ", ".join(
-                f"{count:,} in {names.replace('+', ' and ')}"
-                for names, count in self.splits.items()
+                f"{count:,} in {_listed(names.split('+'))}" for names, count in self.splits.items()
             )
             text = (
                 f"{_records(self.leaks)} in several splits ({where}){self._example('split')}:"
-                f" {LEAKS} lists them, --dedup drop or --dedup group prevents it"
+                f" {LEAKS} lists them, --dedup drop prevents it, and so does --dedup group if the"
+                " input names no splits"
             )
             notes.append(Note("leak", text))
         if self.conflicts.contents:
@@ -124,4 +124,10 @@ class ContentReport:
 
 
 def _records(counts: ContentCounts) -> str:
-    return f"{counts.records:,} records share {counts.contents:,} contents"
+    contents = "content" if counts.contents == 1 else "contents"
+    return f"{counts.records:,} records share {counts.contents:,} {contents}"
+
+
+def _listed(names: list[str]) -> str:
+    """Return names as text: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

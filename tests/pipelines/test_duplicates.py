@@ -177,6 +177,17 @@ def test_the_first_of_contradicting_texts_without_keys_stays_if_asked(tmp_path) 
     assert [one["reason"] for one in lines(made, "duplicates.jsonl")] == ["duplicate"]
 
 
+def test_one_duplicate_is_noted_in_the_singular(tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,label\nk1,one text,a\nk2,one text,a\n")
+    argv = ("--key-column", "id", "--splits", "train=1", "--dedup", "drop")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    [note] = [note for note in made.manifest.notes if note.code == "duplicates"]
+    assert note == (
+        "1 record was left out: duplicate 1; of the duplicates, 'k1' stays; by class: a 1;"
+        " duplicates.jsonl lists them"
+    )
+
+
 @pytest.mark.parametrize("option", ["--dedup", "--near-duplicates"])
 def test_groups_cannot_cross_given_splits(option, tmp_path, capsys) -> None:
     source = write("images", tmp_path / "in")

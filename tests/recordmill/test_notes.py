@@ -35,7 +35,10 @@ def test_the_codes_are_documented():
 
 def test_the_first_note_with_a_code_fails():
     notes = [*notes_of("quotes", ["a", "b"]), Note("schema", "c")]
-    assert first_failing(notes, ("schema",)) == "c (an error because of --fail-on schema)"
-    assert first_failing(notes, ("quotes", "schema")).startswith("a (")
+    because = "(an error because of --fail-on"
+    assert first_failing(notes, ("schema",)) == f"c {because} schema); nothing was published"
+    assert first_failing(notes, ("quotes", "schema")) == (
+        f"a {because} quotes); there are also notes on schema; nothing was published"
+    )
     assert first_failing(notes, ("audio",)) is None
     assert set(FAILABLE) < set(CODES)

@@ -29,10 +29,15 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
                 classes[line["label"]] += 1
     if not reasons:
         return
-    text = f"{reasons.total():,} records were left out: {_counted(reasons, len(reasons))}"
+    were = "record was" if reasons.total() == 1 else "records were"
+    text = f"{reasons.total():,} {were} left out: {_counted(reasons, len(reasons))}"
     if repeated:
         [(key, most)] = sorted(repeated.items(), key=lambda item: (-item[1], item[0]))[:1]
-        text += f"; they repeat {len(repeated):,} records that stay, {key!r} most often ({most:,})"
+        if len(repeated) == 1:
+            text += f"; of the duplicates, {key!r} stays"
+        else:
+            kept = f"{len(repeated):,} records that stay"
+            text += f"; they repeat {kept}, {key!r} most often ({most:,})"
     for what, counts in (("split", splits), ("class", classes)):
         if counts:
             text += f"; by {what}: {_counted(counts, _SHOWN)}"
