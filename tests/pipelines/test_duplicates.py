@@ -177,6 +177,15 @@ def test_the_first_of_contradicting_texts_without_keys_stays_if_asked(tmp_path) 
     assert [one["reason"] for one in lines(made, "duplicates.jsonl")] == ["duplicate"]
 
 
+def test_a_label_is_kept_rather_than_the_smallest_key(tmp_path) -> None:
+    rows = "id,text,label\nk1,one text,\nk2,one text,b\nk3,one text,b\nk4,another,\n"
+    (tmp_path / "a.csv").write_text(rows)
+    argv = ("--key-column", "id", "--splits", "train=1", "--unlabelled", "keep", "--dedup", "drop")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, command="text")
+    assert set(made.keys("train")) == {"k2", "k4"}
+    assert {one["same_as"] for one in lines(made, "duplicates.jsonl")} == {"k2"}
+
+
 def test_one_duplicate_is_noted_in_the_singular(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("id,text,label\nk1,one text,a\nk2,one text,a\n")
     argv = ("--key-column", "id", "--splits", "train=1", "--dedup", "drop")

@@ -28,7 +28,8 @@ OPTION = "dedup"  # the option that filters duplicates
 REPEATED, CONFLICT = "duplicate", "conflicting labels"  # reasons in duplicates.jsonl
 
 _PART = "part"  # the column of the bucket of parts, which comes after all buckets of rows
-_ORDER = [("same", "ascending"), ("train", "ascending"), ("key", "ascending")]
+# The first of equal rows stays.
+_ORDER = [(name, "ascending") for name in ("same", "train", "unlabelled", "key")]
 
 # A message to a part: (True, the part as JSON), or (False, rows to drop as an Arrow IPC stream).
 BucketMessage = tuple[bool, bytes]
@@ -72,6 +73,7 @@ def find_duplicates(
         for part in found[_PART].to_pylist():
             yield json.loads(part)["name"], (True, part)
         return
+    found = found.append_column("unlabelled", pc.is_null(found["label"]))
     rows = found.sort_by(_ORDER)
     same = rows["same"]
     begins = np.ones(len(rows), np.bool_)
@@ -141,8 +143,8 @@ def keep_distinct(
 class DropDuplicates(beam.PTransform):
     """Drop duplicates: parts of rows in, the same parts without duplicates out.
 
-    Of equal rows the one with the smallest key stays, and one of train only if the input assigns
-    all of them to train.
+    Of equal rows one stays: one of train only if the input assigns all of them to train; of the
+    others one with a label, if any has one; of these the one with the smallest key.
 
     conflicts: as in `find_duplicates`.
     """
