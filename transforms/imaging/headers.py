@@ -154,6 +154,10 @@ def open_image(file: BinaryIO, options: ImageOptions) -> ImageFile:
         if name == "TIFF" and is_unknown_type(error) and (pixels := tiff_pixels(file)):
             raise RecordError(Reason.UNSUPPORTED, f"a TIFF of {pixels}") from error
         raise decode_error(name, error, options, opened=False) from error
+    except RuntimeError as error:
+        if name != "AVIF":  # libavif alone reports bad bytes so
+            raise
+        raise decode_error(name, error, options, opened=False) from error
     _check_size(image.size, options)
     if min(image.size) < options.min_size:
         raise Filtered("min-size")

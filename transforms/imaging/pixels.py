@@ -346,6 +346,10 @@ def _load(image: ImageFile, options: ImageOptions) -> None:
         image.load()
     except DECODE_ERRORS as error:
         raise decode_error(format_name(image), error, options) from error
+    except RuntimeError as error:
+        if format_name(image) != "AVIF":  # libavif alone reports bad bytes so
+            raise
+        raise decode_error("AVIF", error, options) from error
 
 
 def _resize(

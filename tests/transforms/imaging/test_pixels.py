@@ -275,3 +275,20 @@ def test_quality_matters(jpeg):
     ]
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 3
+
+
+def test_broken_avif_is_an_image_or_a_reject() -> None:
+    """libavif reports some broken bytes as a RuntimeError."""
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8), (200, 30, 90)).save(out, "AVIF")
+    sound = out.getvalue()
+    assert process(sound, ImageOptions()).width == 8
+    rejected = 0
+    for place in range(len(sound)):
+        broken = bytearray(sound)
+        broken[place] ^= 0xFF
+        try:
+            process(bytes(broken), ImageOptions())
+        except RecordError:
+            rejected += 1
+    assert rejected > 50
