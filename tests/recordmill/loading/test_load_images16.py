@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import recordmill
 from recordmill.loading.options import AUGMENTATIONS
@@ -24,8 +25,9 @@ def write(folder: pathlib.Path, kind: str, pixels: np.ndarray) -> pathlib.Path:
 
 
 def loaded(folder: pathlib.Path, **options: object) -> np.ndarray:
-    (batch,) = [x.numpy() for x, _ in recordmill.load(folder, **{"batch_size": 2} | options)]
-    return batch
+    (batch,) = [x for x, _ in recordmill.load(folder, **{"batch_size": 2} | options)]
+    assert isinstance(batch, tf.Tensor)
+    return batch.numpy()
 
 
 @pytest.mark.parametrize("kind", ["image", "raw"])
