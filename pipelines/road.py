@@ -8,7 +8,6 @@ step up to Analyze; after it the plan, pieces of shards, and facts on finished s
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Literal
 
 import apache_beam as beam
 
@@ -31,6 +30,7 @@ from recordmill.transforms.model import data_type
 from recordmill.transforms.model.data_type import Artifact, Duplicates, Preprocessing
 from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.planning.profiling import Profiling
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.row_reader import RowReader
 from recordmill.transforms.windowing.window_tasks import Windowing
 
@@ -53,7 +53,7 @@ class Road:
     content: data_type.ContentReader | None = None
     known: KnownContents | None = None
     near: data_type.NearDuplicates | None = None
-    conflicts: Literal["reject", "first", "error"] = "reject"
+    conflicts: Conflicts = "reject"
     windowing: Windowing | None = None
     selection: RecordSelection = RecordSelection()  # noqa: RUF009, it is frozen
     label_bins: LabelBins | None = None

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Literal
 
 import apache_beam as beam
 
@@ -14,6 +13,7 @@ from recordmill.transforms.model import data_type
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.batches import Element, StagedBatch, part_of
 
 _COUNTERS = RecordCounters("Check")
@@ -63,7 +63,7 @@ class Check(beam.PTransform):
     content: data_type.ContentReader | None = None
     known: KnownContents | None = None
     near: data_type.NearDuplicates | None = None
-    conflicts: Literal["reject", "first", "error"] = "reject"
+    conflicts: Conflicts = "reject"
 
     def __post_init__(self) -> None:
         super().__init__()

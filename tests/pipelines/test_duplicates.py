@@ -308,7 +308,7 @@ def test_similar_images_stay_together(tmp_path) -> None:
 
 
 def test_similar_texts_stay_together(tmp_path) -> None:
-    """Of 60 words each, one is changed: 5 of 56 shingles."""
+    """Each copy changes one of 60 words, and so 5 of 56 shingles."""
     rows = ["id,text,label"]
     for number in range(6):
         words = [f"w{number * 100 + place}" for place in range(60)]

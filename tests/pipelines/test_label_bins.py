@@ -57,7 +57,7 @@ def test_a_table_is_stratified_and_balanced_by_exact_bins(tmp_path):
 
 @pytest.mark.parametrize("command", ["text", "arrays"])
 def test_other_data_types_and_numbers_that_are_equal(command, tmp_path):
-    """Of 20 numbers 14 are equal: two of the four bins have no records of their own."""
+    """14 of the 20 numbers are equal, so two of the four bins stay empty."""
     numbers = [*range(3), *[7] * 14, *range(8, 11)]
     if command == "text":
         source = write_labelled(tmp_path / "in", command, [str(one) for one in numbers])

@@ -9,7 +9,6 @@ on Flink.
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 import apache_beam as beam
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 from recordmill.transforms.staged.row_reader import SAME
@@ -61,7 +61,7 @@ def find_duplicates(
     bucket: tuple[int, Iterable[Piece]],
     *,
     staging: Staging,
-    conflicts: Literal["reject", "first", "error"],
+    conflicts: Conflicts,
 ) -> Iterator[tuple[str, BucketMessage]]:
     """Yield (name of a part, message): the rows to drop from it, or the part itself.
 
@@ -151,7 +151,7 @@ class DropDuplicates(beam.PTransform):
 
     staging: Staging
     _: dataclasses.KW_ONLY
-    conflicts: Literal["reject", "first", "error"] = "reject"
+    conflicts: Conflicts = "reject"
 
     def __post_init__(self) -> None:
         super().__init__()

@@ -95,7 +95,8 @@ class RowReader:
         filtered.update(selected.filtered)
         rows = selected.rows
         if self.rules.excluded_keys is not None:
-            keys = self._with_keys(rows)[batch.KEY]
+            by_content = keyed_by_content(self.source)
+            keys = (self._with_keys(rows) if by_content else rows)[batch.KEY]
             rows, filtered["exclude-keys"] = self.rules.leave_out_keys(rows, keys)
         if listed.inputs is None:
             rejects += selected.rejects
