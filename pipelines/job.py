@@ -106,6 +106,7 @@ class Job:
         self.staging = Staging.of(self.output, self.id)
         self._interpretation: Mapping[str, str] = {}
         self._name_notes: tuple[Note, ...] = ()
+        self._listed_classes: Mapping[str, int] = {}
 
     def check_output(self) -> None:
         """Check that a dataset can be written to the output.
@@ -181,7 +182,8 @@ class Job:
                 " replaces the dataset, another --output keeps it"
             )
         layout = self._layout(listing)
-        counts = {} if isinstance(source, RowSource) else class_counts(listing, self.staging)
+        self._listed_classes = class_counts(listing, self.staging)
+        counts = {} if isinstance(source, RowSource) else self._listed_classes
         self._interpretation = interpret(self.config, self.data_type, listing, layout, counts)
         self._name_notes = name_notes(self.config, layout)
         on_interpreted(self._interpretation)
@@ -352,6 +354,7 @@ class Job:
             unit=data_type.unit,
             notes=self._notes(),
             fail_on=config.fail_on,
+            listed_classes=self.rules.renamed(self._listed_classes),
             rules=self.rules,
             job_id=self.id,
             options=self.shaping,

@@ -88,6 +88,25 @@ def test_a_class_whose_files_are_all_rejected_is_noted(tmp_path, capsys):
     assert found.startswith(note)
 
 
+def test_a_class_of_bad_files_that_are_rejected_before_balancing_is_noted(tmp_path, capsys):
+    for number in range(4):
+        make_picture(tmp_path / "in" / "good" / f"{number}.png", number)
+        for label in ("bad", "worse"):
+            (tmp_path / "in" / label).mkdir(exist_ok=True)
+            (tmp_path / "in" / label / f"{number}.png").write_bytes(b"no image")
+    given = ["images", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"),
+             "--splits", "train=1", "--max-reject-fraction", "0.9", "--balance", "oversample",
+             "--dry-run", "--fail-on", "empty-class"]  # fmt: skip
+    note = "no record is left of {}: all files of {} were rejected or left out"
+    assert main(given) == 1
+    expected = note.format("'bad' (4), 'worse' (4)", "these classes")
+    assert f"error: {expected}" in capsys.readouterr().err
+    assert main([*given, "--label-map", "worse=good"]) == 1
+    expected = note.format("'bad' (4)", "this class")
+    assert f"error: {expected}" in capsys.readouterr().err
+    assert main([*given, "--exclude-labels", "bad,worse"]) == 0, "left out by an option"
+
+
 @pytest.mark.parametrize(
     ("renaming", "unused"),
     [("A=b", "'A=b'"), ("a=b,z=", "'z='"), ("a=b,c=d", "'c=d'"), ("a=b", None), ("a=", None)],

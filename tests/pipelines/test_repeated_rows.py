@@ -199,7 +199,19 @@ def test_rows_of_a_file_that_contradict_each_other_are_an_error_on_request(table
         ("text", ("--key-column", "id", "--tokenizer", "words", "--chunk", 4), "cannot be"),
     ],
 )
-def test_conflicts_without_keys_that_repeat(command, argv, said, tables, capsys):
+def test_conflicts_between_rows_without_keys_that_repeat(command, argv, said, tables, capsys):
     fixed = ("--input", tables, "--output", tables.parent / "out", "--conflicts", "first")
     assert run(command, *fixed, *argv) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "needed"),
+    [(("first",), "a listing or --dedup drop"), (("error", "--dedup", "drop"), "a listing")],
+)
+def test_conflicts_between_files_of_a_folder(argv, needed, listing, capsys):
+    fixed = ("--input", listing.parent / "1.png", "--output", listing.parent / "out")
+    for command in ("images", "arrays", "video"):
+        assert run(command, *fixed, "--conflicts", *argv) == 2
+        said = f"--conflicts {argv[0]}: has no effect without {needed}, because"
+        assert said in capsys.readouterr().err

@@ -104,6 +104,15 @@ class LabelRules:
         known = pc.is_in(keys, value_set=read_keys(self.excluded_keys))
         return rows.filter(pc.invert(known)), int(pc.sum(known).as_py() or 0)
 
+    def renamed(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """Return {class: number of files} by the new names of classes, without those left out."""
+        found: Counter[str] = Counter()
+        outcomes = self._outcomes(pa.array([*counts], pa.string()))
+        for name, why, count in zip(*outcomes, counts.values(), strict=True):
+            if name is not None and why is None:
+                found[name] += count
+        return dict(found)
+
     @property
     def _without_label(self) -> str | None:
         """The option that leaves out rows without a label; None if they are kept."""

@@ -62,6 +62,7 @@ class RunSpec:
     layout: layout of the records, if it is known before the run. windows: options of a run that
       cuts series into windows. unit: name of a record in the ledger. notes: remarks on the input
       for the manifest. fail_on: codes of the notes that refuse the run.
+    listed_classes: {class: number of files} of the listing, if it has classes.
     rules: rules for labels and keys. The plan checks that the classes that they name exist.
     job_id: name of the staging folder. options, versions: content of the manifest. job: content of
       job.json. All four are derived from the rest unless given.
@@ -94,6 +95,7 @@ class RunSpec:
     unit: str = INPUT
     notes: tuple[Note, ...] = ()
     fail_on: tuple[str, ...] = ()
+    listed_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     rules: LabelRules = LabelRules()  # noqa: RUF009, it is frozen
     job_id: str | None = None
     options: Mapping[str, Any] | None = None

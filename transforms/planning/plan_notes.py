@@ -9,7 +9,7 @@ import pyarrow as pa
 from recordmill.format.split_names import TRAIN, in_order
 from recordmill.notes import MANY_COPIES, Note, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
-from recordmill.transforms.model.label_rules import fold_labels, read_keys
+from recordmill.transforms.model.label_rules import class_order, fold_labels, read_keys
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.windowing.series_report import SeriesReport
@@ -40,6 +40,7 @@ def plan_notes(
     yield from _unknown_keys(left_out, run)
     yield from _empty_splits(survey, run)
     yield from _empty_classes(survey, labels)
+    yield from _lost_classes(labels, left_out, run)
     yield from _many_copies(survey, quotas)
 
 
@@ -128,6 +129,23 @@ def _empty_classes(survey: Survey, labels: Sequence[str]) -> Iterator[Note]:
     if lacking:
         text = f"of {len(labels)} classes, {'; '.join(lacking)}"
         yield Note("empty-class", text)
+
+
+def _lost_classes(
+    labels: Sequence[str], left_out: Mapping[str, int], run: RunSpec
+) -> Iterator[Note]:
+    """Yield a note on classes of the listing of which no file is left, such as undecodable ones."""
+    if "limit" in left_out:
+        return  # it may have left out a class
+    lost = class_order({*run.listed_classes}.difference(labels))
+    if lost:
+        some = ", ".join(f"{name!r} ({run.listed_classes[name]:,})" for name in lost[:_SHOWN])
+        more = ", ..." if len(lost) > _SHOWN else ""
+        yield Note(
+            "empty-class",
+            f"no record is left of {some}{more}: all files of"
+            f" {'this class' if len(lost) == 1 else 'these classes'} were rejected or left out",
+        )
 
 
 def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
