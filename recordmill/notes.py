@@ -21,6 +21,7 @@ CODES: Mapping[str, str] = {
     "many-copies": "balancing repeats the records of a class very often",
     "no-window": "series are too short for a window, or have gaps",
     "quotes": "quotes in CSV or TSV may be data",
+    "same-file": "a listing names a file by several paths",
     "schema": "records violate the schema, or a part of it was not checked",
     "splits": "folders or files have names of splits, but their records are divided by --splits",
     "steps": "steps at the ends of arrays fill no chunk and were dropped",
@@ -77,6 +78,11 @@ class Note(str):
 def notes_of(code: str, texts: Iterable[str]) -> tuple[Note, ...]:
     """Return notes of one code."""
     return tuple(Note(code, text) for text in texts)
+
+
+def count_of(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a count with its noun: `1 file`, `2,000 files`. plural: by default the noun and s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def repeats_many_times(records: int, originals: int) -> bool:

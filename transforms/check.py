@@ -91,6 +91,8 @@ class Check(beam.PTransform):
         if self.near is not None:
             parts |= GroupNearDuplicates(staging, bands_of(self.near), self.near.mode)
             if self.near.mode == "drop":
-                parts |= "DropNearDuplicates" >> DropDuplicates(staging, conflicts=self.conflicts)
+                parts |= "DropNearDuplicates" >> DropDuplicates(
+                    staging, conflicts=self.conflicts, option="near-duplicates"
+                )
         checked = parts | "Batches" >> beam.Map(_checked).with_output_types(Element)
         return (checked, others) | "WithOthers" >> beam.Flatten()

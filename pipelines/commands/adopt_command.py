@@ -85,8 +85,9 @@ class _Counted:
 
 
 def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float) -> None:
+    from recordmill.notes import count_of
     from recordmill.pipelines.terminal import report
-    from recordmill.pipelines.terminal.tables import count_of, stack
+    from recordmill.pipelines.terminal.tables import stack
 
     if outcome.status == "unchanged":
         if outcome.resumed:

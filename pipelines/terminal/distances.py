@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from recordmill.pipelines.terminal.tables import clean, count_of, name_of, new_table, stack
+from recordmill.notes import count_of
+from recordmill.pipelines.terminal.tables import clean, name_of, new_table, stack
 from recordmill.profile.drift import Comparison, Distance
 
 _SHOWN = 5

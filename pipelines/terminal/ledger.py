@@ -9,7 +9,7 @@ from rich.text import Text
 from recordmill.format.content_report import ContentReport
 from recordmill.format.ledger import INPUT
 from recordmill.format.manifest import Manifest
-from recordmill.pipelines.terminal.tables import count_of
+from recordmill.notes import count_of
 
 
 def ledger(manifest: Manifest) -> Text:

@@ -21,7 +21,7 @@ from recordmill.checking.verify import VerificationReport
 from recordmill.errors import Reject
 from recordmill.format.manifest import Manifest
 from recordmill.format.split_names import in_order
-from recordmill.notes import repeats_many_times
+from recordmill.notes import count_of, repeats_many_times
 from recordmill.pipelines.terminal.classes import (
     Label,
     classes_table,
@@ -30,7 +30,7 @@ from recordmill.pipelines.terminal.classes import (
     with_unlabelled,
 )
 from recordmill.pipelines.terminal.ledger import ledger
-from recordmill.pipelines.terminal.tables import clean, count_of, line, name_of, new_table, stack
+from recordmill.pipelines.terminal.tables import clean, line, name_of, new_table, stack
 from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import duration
 

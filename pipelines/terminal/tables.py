@@ -19,11 +19,6 @@ _NAME_WIDTH = 40
 _JOINERS = "\u200c\u200d"  # not printable by themselves, but used within words of many scripts
 
 
-def count_of(count: int, what: str) -> str:
-    """Return a count with its noun: `1 record`, `2,000 records`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def new_table(name: str, *numbers: str, words: Sequence[str] = ()) -> Table:
     """Return an empty table: a column of names, then columns of numbers, then columns of words."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)

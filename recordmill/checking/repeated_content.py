@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.format.content_report import EXAMPLES, LISTED, ContentCounts, ContentReport
 
-COLUMNS = ("key", "label", "copy", "content")  # of an index, that are needed
+COLUMNS = ("key", "label", "copy", "content", "source")  # of an index, that are needed
 _SHOWN = 10  # records of a content that its line lists
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -45,7 +45,8 @@ def records_with(index: pa.Table, halves: UInt64Array, *, split: str) -> pa.Tabl
     halves: uint64[m], sorted.
 
     Returns:
-      A table with the columns content, split, key and label.
+      A table with the columns content, split, key, label and source; the source is null if the key
+      names the place of the record.
     """
     if "content" not in index.column_names:
         index = index.slice(0, 0).append_column("content", pa.array([], pa.binary(16)))
@@ -59,6 +60,9 @@ def records_with(index: pa.Table, halves: UInt64Array, *, split: str) -> pa.Tabl
         "split": pa.repeat(split, originals.num_rows),
         "key": originals["key"],
         "label": originals["label"],
+        "source": originals["source"]
+        if "source" in originals.column_names
+        else pa.nulls(originals.num_rows, pa.string()),
     }
     return pa.table(columns)
 
@@ -122,7 +126,10 @@ def _lines(
     at = at[places < _SHOWN]
     shown = found.take(pa.array(order[at]))
     hashes = shown["content"].to_pylist()
-    records = shown.select(["key", "label", "split"]).to_pylist()
+    records = shown.select(["key", "label", "split", "source"]).to_pylist()
+    for record in records:
+        if record["source"] is None:
+            del record["source"]
     lines = []
     starts = np.searchsorted(codes[at], reported).tolist()
     for code, start, end in zip(reported.tolist(), starts, [*starts[1:], len(at)], strict=True):

@@ -43,7 +43,7 @@ class ContentReport:
     leaks: contents in several splits. splits: {names of these splits, joined by "+": contents}.
     conflicts: contents with several labels.
     examples: the first lines of leaks.jsonl, as data: the hash of a content in hex, and the
-      records that have it, with key, label and split.
+      records that have it, with key, label, split and, if the key is a hash, source (file and row).
     """
 
     records: int = 0
@@ -103,9 +103,8 @@ class ContentReport:
             one, *others = example["records"]
             for other in others:
                 if other[field] != one[field] and None not in (other[field], one[field]):
-                    return (
-                        f", such as {one['key']} ({one[field]}) and {other['key']} ({other[field]})"
-                    )
+                    names = [f"{each.get('source', each['key'])}" for each in (one, other)]
+                    return f", such as {names[0]} ({one[field]}) and {names[1]} ({other[field]})"
         return ""
 
     def to_json(self) -> dict[str, Any]:

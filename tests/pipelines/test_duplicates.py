@@ -288,14 +288,53 @@ def test_similar_images_are_dropped(tmp_path, caplog) -> None:
     made = make(tmp_path / "out", "--input", photos(tmp_path / "in"), *argv)
     assert "type hint" not in caplog.text
     assert names(made, "train") == {"1", "2", "3"}
-    left_out = {name_of(one["key"]): one["reason"] for one in lines(made, "duplicates.jsonl")}
-    assert left_out == {
-        "0": "conflicting labels",
-        "0small": "conflicting labels",
-        **dict.fromkeys(("1small", "2small", "3small"), "duplicate"),
+    pairs = {
+        tuple(sorted(map(name_of, one["keys"]))): one["distance"]
+        for one in lines(made, "near_duplicates.jsonl")
     }
-    pairs = [list(map(name_of, one["keys"])) for one in lines(made, "near_duplicates.jsonl")]
-    assert sorted(map(sorted, pairs)) == [[f"{number}", f"{number}small"] for number in range(4)]
+    assert sorted(pairs) == [(f"{number}", f"{number}small") for number in range(4)]
+    left_out = {
+        name_of(one["key"]): (one["reason"], one.get("distance"))
+        for one in lines(made, "duplicates.jsonl")
+    }
+    assert left_out == {
+        "0": ("conflicting labels", None),
+        "0small": ("conflicting labels", None),
+        **{f"{n}small": ("near duplicate", pairs[f"{n}", f"{n}small"]) for n in range(1, 4)},
+    }
+
+
+def test_equal_and_similar_images_are_dropped_and_named_as_what_they_are(tmp_path) -> None:
+    """The third image is an equal copy of the first; the second is a smaller copy."""
+    root = tmp_path / "in" / "a"
+    root.mkdir(parents=True)
+    image = Image.open(sorted(DEMO.glob("*/*.jpg"))[0]).convert("RGB")
+    image.save(root / "1.png")
+    image.resize((image.width // 2, image.height // 2)).save(root / "2.png")
+    (root / "3.png").write_bytes((root / "1.png").read_bytes())
+    argv = ("--splits", "train=1", "--dedup", "drop", "--near-duplicates", "drop")
+    made = make(tmp_path / "out", "--input", tmp_path / "in", *argv)
+    found = {name_of(one["key"]): one["reason"] for one in lines(made, "duplicates.jsonl")}
+    assert found == {"2": "near duplicate", "3": "duplicate"}
+    assert made.manifest.ledger.records.filtered == 2
+
+
+def test_lines_on_rows_with_keys_by_content_name_file_and_row(tmp_path) -> None:
+    header = "text,label\n"
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "train.csv").write_text(f"{header}one text,a\nanother,a\n")
+    (source / "test.csv").write_text(f"{header}more,a\none text,b\n")
+    made = make(tmp_path / "out", "--input", source, command="table")
+    [line] = lines(made, "leaks.jsonl")
+    assert {one["source"] for one in line["records"]} == {"train.csv#1", "test.csv#2"}
+    notes = {note.code: note for note in made.manifest.notes}
+    assert "such as test.csv#2 (test) and train.csv#1 (train)" in notes["leak"]
+    assert verify(Location.parse(str(made.folder))).ok
+    argv = ("--dedup", "drop", "--conflicts", "first", "--overwrite")
+    made = make(tmp_path / "out", "--input", source, *argv, command="table")
+    [line] = lines(made, "duplicates.jsonl")
+    assert (line["source"], line["reason"]) == ("train.csv#1", "duplicate")
 
 
 def test_similar_images_stay_together(tmp_path) -> None:

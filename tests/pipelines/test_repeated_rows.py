@@ -215,3 +215,23 @@ def test_conflicts_between_files_of_a_folder(argv, needed, listing, capsys):
         assert run(command, *fixed, "--conflicts", *argv) == 2
         said = f"--conflicts {argv[0]}: has no effect without {needed}, because"
         assert said in capsys.readouterr().err
+
+
+def test_a_file_that_is_named_by_several_paths_is_noted(listing):
+    paths = ["1.png", "./2.png", "sub/../2.png", listing.parent / "1.png", "3.png",
+             f"../{listing.parent.name}/3.png"]  # fmt: skip
+    (listing.parent / "sub").mkdir()
+    listing.write_text("\n".join(["path,label", *(f"{path},a" for path in paths)]))
+    dataset = made(listing)
+    assert dataset.keys("train") == {"1.png", "2.png", "3.png", str(paths[3]), str(paths[5])}
+    (note,) = [str(note) for note in dataset.manifest.notes if note.code == "same-file"]
+    assert note.startswith(f"2 files of list.csv have several paths, such as 1.png and {paths[3]}:")
+    assert dataset.manifest.content.repeated.contents == 2
+    paths = ["1.png", listing.parent / "1.png", "2.png"]
+    splits = ["train", "test", "train"]
+    rows = [f"{path},a,{split}" for path, split in zip(paths, splits, strict=True)]
+    listing.write_text("\n".join(["path,label,split", *rows]))
+    dataset = Made(listing.parent / "leaks")
+    assert run("images", "--input", listing, "--output", dataset.folder) == 0
+    (line,) = (dataset.folder / "leaks.jsonl").read_text().splitlines()
+    assert {one["key"] for one in json.loads(line)["records"]} == {"1.png", str(paths[1])}

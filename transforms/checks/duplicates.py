@@ -18,14 +18,16 @@ import pyarrow.compute as pc
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.known_content import left_out_lines
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 from recordmill.transforms.staged.row_reader import SAME
 from recordmill.transforms.staged.spill import Piece
 
-OPTION = "dedup"  # the option that filters duplicates
-REPEATED, CONFLICT = "duplicate", "conflicting labels"  # reasons in duplicates.jsonl
+# The options that filter duplicates, and the reason of each in duplicates.jsonl.
+REASONS = {"dedup": "duplicate", "near-duplicates": "near duplicate"}
+CONFLICT = "conflicting labels"  # another reason there
 
 _PART = "part"  # the column of the bucket of parts, which comes after all buckets of rows
 # The first of equal rows stays.
@@ -110,9 +112,12 @@ def _contradict(firsts: np.ndarray, labels: pa.Array) -> np.ndarray:
 
 
 def keep_distinct(
-    part_messages: tuple[str, Iterable[BucketMessage]], *, staging: Staging
+    part_messages: tuple[str, Iterable[BucketMessage]], *, staging: Staging, option: str
 ) -> StagedPart:
-    """Write a part without its duplicates; a part without any is returned unchanged."""
+    """Write a part without its duplicates; a part without any is returned unchanged.
+
+    option: the one that filters them, of `REASONS`.
+    """
     messages = list(part_messages[1])
     part = StagedPart(**json.loads(next(data for is_part, data in messages if is_part)))
     found = [batch.from_bytes(data) for is_part, data in messages if not is_part]
@@ -123,19 +128,13 @@ def keep_distinct(
     distinct = np.ones(len(rows), np.bool_)
     distinct[np.asarray(dropped["row"])] = False
     kept, others = rows.filter(pa.array(distinct)), rows.filter(pa.array(~distinct))
-    columns = (others[batch.KEY], others[batch.LABEL], others[batch.SPLIT], dropped["same_as"])
+    same = dropped["same_as"].to_pylist()
     left_out: list[dict[str, str | None]] = [
-        {
-            "key": key,
-            "label": label,
-            "split": split,
-            "reason": CONFLICT if same_as is None else REPEATED,
-            "same_as": same_as,
-        }
-        for key, label, split, same_as in zip(*(one.to_pylist() for one in columns), strict=True)
+        {**line, "reason": CONFLICT if same_as is None else REASONS[option], "same_as": same_as}
+        for line, same_as in zip(left_out_lines(others), same, strict=True)
     ]
     return rewrite_part(
-        part, kept, staging, "distinct", filtered={OPTION: len(others)}, left_out=left_out
+        part, kept, staging, "distinct", filtered={option: len(others)}, left_out=left_out
     )
 
 
@@ -146,12 +145,13 @@ class DropDuplicates(beam.PTransform):
     Of equal rows one stays: one of train only if the input assigns all of them to train; of the
     others one with a label, if any has one; of these the one with the smallest key.
 
-    conflicts: as in `find_duplicates`.
+    conflicts: as in `find_duplicates`. option: as in `keep_distinct`.
     """
 
     staging: Staging
     _: dataclasses.KW_ONLY
     conflicts: Conflicts = "reject"
+    option: str = "dedup"
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -170,5 +170,7 @@ class DropDuplicates(beam.PTransform):
             ).with_output_types(tuple[str, BucketMessage])
             | "GroupByPart" >> beam.GroupByKey()
             | "KeepDistinct"
-            >> beam.Map(keep_distinct, staging=self.staging).with_output_types(StagedPart)
+            >> beam.Map(keep_distinct, staging=self.staging, option=self.option).with_output_types(
+                StagedPart
+            )
         )

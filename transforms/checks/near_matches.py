@@ -5,7 +5,8 @@ record, then of the second. The lines are written into staging, in a file per bu
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 
 import apache_beam as beam
 import numpy as np
@@ -13,15 +14,17 @@ import pyarrow as pa
 from apache_beam.typehints.decorators import no_annotations
 
 from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.transforms.checks.duplicates import REASONS
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.near_duplicates.components import ID, A, B, bucket_of
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import read_part
+from recordmill.transforms.staged.listing import LeftOut, read_part
 from recordmill.transforms.staged.spill import Piece
 
 FOLDER = "similar"
 
 _KEY, _FIRST = "key", "first"
+_NEAR = REASONS["near-duplicates"]
 
 
 def keys_of(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, tuple[str, Piece]]]:
@@ -81,6 +84,27 @@ def read_lines(staging: Staging) -> bytes:
         if place.exists():
             lines += place.read_bytes().splitlines(keepends=True)
     return b"".join(sorted(lines))
+
+
+def with_distances(left_out: Iterable[LeftOut], lines: bytes) -> Iterator[Mapping[str, object]]:
+    """Yield lines of duplicates.jsonl, with the distance or similarity of near duplicates.
+
+    It is null if a record is similar to the one that stays only through others. lines: those of
+    near_duplicates.jsonl.
+    """
+    left_out = list(left_out)
+    near = {one["key"]: one["same_as"] for one in left_out if one["reason"] == _NEAR}
+    found: dict[str, float] = {}
+    measure = "distance"
+    for line in lines.splitlines() if near else ():
+        pair = json.loads(line)
+        [measure] = pair.keys() - {"keys"}
+        for key, other in (pair["keys"], pair["keys"][::-1]):
+            if near.get(key) == other:
+                found[key] = pair[measure]
+    for one in left_out:
+        is_near = one["reason"] == _NEAR
+        yield {**one, measure: found.get(str(one["key"]))} if is_near else one
 
 
 def _split(

@@ -67,13 +67,20 @@ def without_known(
     found = known.contains(rows[batch.CONTENT])
     if not found.any():
         return rows, []
-    left_out = rows.filter(pa.array(found))
-    columns = (left_out[name].to_pylist() for name in (batch.KEY, batch.LABEL, batch.SPLIT))
-    lines = [
-        {"key": key, "label": label, "split": split, "reason": OPTION, "same_as": None}
-        for key, label, split in zip(*columns, strict=True)
+    lines = left_out_lines(rows.filter(pa.array(found)))
+    return rows.filter(pa.array(~found)), [
+        {**line, "reason": OPTION, "same_as": None} for line in lines
     ]
-    return rows.filter(pa.array(~found)), lines
+
+
+def left_out_lines(rows: pa.RecordBatch) -> list[dict[str, str | None]]:
+    """Return the key, label and split of each row, and its file and row if the key is a hash."""
+    names = [batch.KEY, batch.LABEL, batch.SPLIT]
+    names += [batch.SOURCE] if batch.SOURCE in rows.schema.names else []
+    found: list[dict[str, str | None]] = (
+        rows.select(names).rename_columns([name.strip("_") for name in names]).to_pylist()
+    )
+    return found
 
 
 @functools.lru_cache(maxsize=1)

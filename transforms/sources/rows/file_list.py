@@ -241,7 +241,7 @@ class FileList:
             column_types[roles.target] = ColumnType()  # as text, of which numbers are parsed
         wanted = wanted_columns(sorted(roles.named()), others, column_types)
         stats = StatCache(root)
-        named = ListedPaths()
+        named = ListedPaths(root)
         segments = [name for name in self.segment_columns if name in user_columns]
         keyed = wanted_columns(sorted(roles.named()), segments, column_types)
         repeated = self._find_repeated(file, sections, keyed, roles, segments)
@@ -274,7 +274,7 @@ class FileList:
             yield _with_rows(decided, decided.rows)
         if not kept:
             raise ConfigError(no_rows_message(place, root, rejected, first))
-        self._notes[:] = named.note(root, place.name)
+        self._notes[:] = named.notes(place.name)
 
     def _check_target(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:
         """Raise ConfigError if the column of numbers to predict has no numbers by its type."""

@@ -1,4 +1,4 @@
-"""Files in the folders of the files of a listing that no row of the listing names."""
+"""Notes on the paths of a listing: files that no row names, and files that have several names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import xxhash
 
-from recordmill.notes import Note
+from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.sources.files.folders import skip_reason
 
@@ -17,35 +17,70 @@ _SHOWN = 3  # files in a note
 
 
 class ListedPaths:
-    """The relative paths that a listing names, as hashes; none if there are too many."""
+    """The relative paths that a listing names, as hashes; none if there are too many.
 
-    def __init__(self) -> None:
+    Of paths that are absolute or begin with `..` it holds those that lead into `root`, the folder
+    of relative paths.
+    """
+
+    def __init__(self, root: Location) -> None:
+        self._root = root
         self._hashes: set[int] = set()
+        self._detours: dict[str, str] = {}  # by the relative path of the same file
         self._folders: set[str] = set()
         self._extensions: set[str] = set()
 
     def add(self, paths: Iterable[str]) -> None:
-        """Add normalized paths; those that are absolute or URIs are ignored."""
+        """Add normalized paths; URIs are ignored."""
         for path in paths:
-            if path.startswith(("/", "../")) or is_uri(path) or len(self._hashes) > _MOST:
+            if is_uri(path) or len(self._hashes) + len(self._detours) > _MOST:
+                continue
+            if path.startswith(("/", "../")):
+                base = os.path.abspath(self._root.path)
+                inside = os.path.relpath(os.path.join(base, path), base)
+                if self._root.is_local and not inside.startswith("../"):
+                    self._detours.setdefault(inside, path)
                 continue
             self._hashes.add(_hash(path))
             folder, slash, _ = path.partition("/")
             self._folders.add(folder if slash else "")
             self._extensions.add(_extension(path))
 
-    def note(self, root: Location, name: str) -> tuple[Note, ...]:
+    def notes(self, name: str) -> tuple[Note, ...]:
+        """Return the notes. name: of the listing."""
+        return (*self._several_names(name), *self._not_named(name))
+
+    def _several_names(self, name: str) -> tuple[Note, ...]:
+        """Return a note on the files that have several names."""
+        found = [
+            (inside, path)
+            for inside, path in sorted(self._detours.items())
+            if _hash(inside) in self._hashes
+        ]
+        if not found:
+            return ()
+        inside, path = found[0]
+        text = (
+            f"{count_of(len(found), 'file')} of {name} {'has' if len(found) == 1 else 'have'}"
+            f" several paths, such as {inside} and {path}: each path is a record; write the paths"
+            " in one way, and equal rows count once"
+        )
+        return (Note("same-file", text),)
+
+    def _not_named(self, name: str) -> tuple[Note, ...]:
         """Return a note on the files of the same folders and extensions that are not named.
 
-        Folders of object stores are not listed for it. root: folder of the paths. name: of the
-        listing.
+        Folders of object stores are not listed for it.
         """
+        root = self._root
         if not root.is_local or not self._hashes or len(self._hashes) > _MOST:
             return ()
         found: list[str] = []
         count = 0
         for key in itertools.islice(_files(root.local_path, self._folders), _MOST):
             if _extension(key) in self._extensions and _hash(key) not in self._hashes:
+                if key in self._detours:
+                    continue
                 count += 1
                 found += [key] if len(found) < _SHOWN else []
         if not count:
