@@ -104,7 +104,9 @@ class Read(beam.PTransform):
             read = functools.partial(read_rows_of, reader=self.reader, workers=workers)
             parts |= "ReadRows" >> PrepareParts(read, at_once=workers)
             if keyed_by_content(self.reader.source):
-                parts |= "NumberEqualRows" >> NumberEqualRows(self.run.staging)
+                duplicates = self.reader.duplicates
+                by_group = duplicates is None or duplicates.mode != "group"
+                parts |= "NumberEqualRows" >> NumberEqualRows(self.run.staging, by_group=by_group)
             if self.reader.conflicts is not None:
                 parts |= "DecideRepeatedRows" >> DecideRepeatedRows(
                     self.run.staging, conflicts=self.reader.conflicts

@@ -152,6 +152,18 @@ def test_equal_rows_get_their_numbers_by_label(tmp_path):
     assert labels[0] == labels[1]
 
 
+def test_dedup_group_changes_no_numbers(tmp_path):
+    labels = "abcdefgh"
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"one,{one}\n" for one in labels))
+    found = []
+    for dedup in ("none", "group"):
+        argv = ("--input", tmp_path / "a.csv", "--splits", "train=1", "--dedup", dedup)
+        index = make(tmp_path / dedup, *argv, command="text").index("train")
+        found.append({row["label"]: row["key"] for row in index})
+    assert len(found[0]) == len(labels)
+    assert found[0] == found[1]
+
+
 def test_texts_have_keys_by_content_and_rejects_their_line(tmp_path):
     texts = ["one", "two", "", "one", "three"]
     (tmp_path / "t.csv").write_text("\n".join(["text,n", *(f"{text},7" for text in texts)]))

@@ -29,10 +29,18 @@ _NUMBERED = np.dtype([("row", "<u4"), ("number", "<u4")])
 _COLUMNS = (batch.HASH, batch.LABEL, batch.GROUP, batch.SPLIT)
 
 
-def equal_row_candidates(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, Candidates]]:
-    """Yield (partition, candidates) for the rows of a part, and for the part itself."""
+def equal_row_candidates(
+    part: StagedPart, *, staging: Staging, by_group: bool = True
+) -> Iterator[tuple[int, Candidates]]:
+    """Yield (partition, candidates) for the rows of a part, and for the part itself.
+
+    by_group: whether groups order equal rows; those that --dedup group makes must not, as numbers
+      do not depend on it.
+    """
     yield limits.PARTITIONS, (part.name, to_json(part))
     rows = read_part(part.name, staging=staging, columns=_COLUMNS)
+    if not by_group:
+        rows = batch.set_column(rows, batch.GROUP, pa.nulls(len(rows), pa.string()))
     found = np.empty(len(rows), _CANDIDATE)
     found["hash"] = batch.hashes(rows)
     found["tie"] = _ties(rows)
@@ -119,9 +127,13 @@ def write_numbered(
 
 @dataclasses.dataclass(eq=False)
 class NumberEqualRows(beam.PTransform):
-    """Give equal rows distinct keys: parts of rows in, the same parts with unique keys out."""
+    """Give equal rows distinct keys: parts of rows in, the same parts with unique keys out.
+
+    by_group: as in `equal_row_candidates`.
+    """
 
     staging: Staging
+    by_group: bool = True
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -130,9 +142,9 @@ class NumberEqualRows(beam.PTransform):
         return (
             parts
             | "HashRows"
-            >> beam.FlatMap(equal_row_candidates, staging=self.staging).with_output_types(
-                tuple[int, Candidates]
-            )
+            >> beam.FlatMap(
+                equal_row_candidates, staging=self.staging, by_group=self.by_group
+            ).with_output_types(tuple[int, Candidates])
             | "GroupByHash" >> beam.GroupByKey()
             | "Number" >> beam.FlatMap(number_equal_rows).with_output_types(tuple[str, PartMessage])
             | "GroupByPart" >> beam.GroupByKey()
