@@ -55,7 +55,7 @@ class StagedPart:
     unread: inputs that a worker could not read.
     invalid: rejected records (not inputs), where a record combines several inputs.
     skipped: files that are not inputs, such as hidden ones.
-    windowless: time series that yield no window.
+    reported: whether a report on time series is beside it.
     """
 
     name: str
@@ -68,7 +68,7 @@ class StagedPart:
     unread: int = 0
     invalid: int = 0
     skipped: int = 0
-    windowless: int = 0
+    reported: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -233,3 +233,20 @@ def test_parts_of_timestamps_of_a_table_by_the_clock_of_a_zone(tmp_path, capsys)
         == 2
     )
     assert "--time-zone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["1min", "10min", "auto"])
+def test_readings_that_share_a_step_and_zones_of_some_times_are_noted(step, tmp_path, capsys):
+    """Readings about every minute: with --step 1min, two of them meet in one step."""
+    times = [datetime.timedelta(minutes=n, seconds=-0.3 if n == 5 else 0.2) for n in range(40)]
+    begin = datetime.datetime(2026, 1, 1)
+    lines = [f"{begin + at}{'Z' * (n == 3)},{n}" for n, at in enumerate(times)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,v", *lines]))
+    argv = ("--input", tmp_path / "a.csv", "--output", tmp_path / "out", "--time-column", "time")
+    more = ("--window", "2", "--step", step, "--splits", "train=1", "--dry-run")
+    assert main(["sensor", *map(str, (*argv, *more))]) == 0
+    said = capsys.readouterr().err
+    assert "only some times in 'time' have a time zone; those without are read as UTC" in said
+    shared = "1 of 39 steps of 1min hold several rows, of which --resample mean makes one"
+    assert (shared in said) == (step == "1min")
+    assert ("hold several rows" in said) == (step == "1min")

@@ -32,8 +32,8 @@ def plan_notes(
     """
     if not survey.counts:
         return  # nothing is left to remark on
-    if run.windows is not None and (found := series.note(run.windows)):
-        yield found
+    if run.windows is not None:
+        yield from series.notes(run.windows)
     yield from _unknown_class(labels, run)
     yield from _unused_renamings(labels, left_out, run)
     yield from _alike_classes(labels)

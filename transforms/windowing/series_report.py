@@ -1,16 +1,17 @@
-"""Report on series that yield no window: the number of them, and the longest runs of some."""
+"""Report on time series: those that yield no window, with their longest runs, and --step."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from recordmill.job.staging import StagedPart, Staging, to_json
-from recordmill.notes import Note
+from recordmill.notes import Note, count_of
 from recordmill.transforms.model.durations import show_duration
 from recordmill.transforms.model.window_options import WindowOptions
 
 _NAMED = 3
+_MOST = 0.5  # of the steps: if more hold several rows, rows are meant to be combined
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,16 +36,19 @@ class SeriesRuns:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeriesReport:
-    """Series that yield no window.
+    """Series that yield no window, and the steps of resampled ones.
 
     named: {series: its runs} of the first ones by name. longest: the longest run of all series. of:
-    the series with that run.
+    the series with that run. steps: number of steps that hold rows, if rows were resampled;
+    combined: number of those that hold several.
     """
 
     count: int = 0
     named: Mapping[str, SeriesRuns] = dataclasses.field(default_factory=dict)
     longest: SeriesRuns = SeriesRuns()
     of: str = ""
+    steps: int = 0
+    combined: int = 0
 
     @classmethod
     def of_series(cls, series: Mapping[str, SeriesRuns]) -> SeriesReport:
@@ -63,36 +67,47 @@ class SeriesReport:
     @classmethod
     def sum(cls, reports: Iterable[SeriesReport]) -> SeriesReport:
         """Return the sum of reports that have no series in common."""
-        count = 0
+        count = steps = combined = 0
         series: dict[str, SeriesRuns] = {}
         for report in reports:
             count += report.count
+            steps += report.steps
+            combined += report.combined
             series |= {**report.named, report.of: report.longest} if report.count else {}
-        return dataclasses.replace(cls.of_series(series), count=count)
+        found = cls.of_series(series)
+        return dataclasses.replace(found, count=count, steps=steps, combined=combined)
 
     def write(self, part: StagedPart, staging: Staging) -> StagedPart:
-        """Write the report beside a part; return the part with the number of these series."""
-        if not self.count:
+        """Write the report beside a part, if it has anything to report; return the part."""
+        if not self.count and not self.steps:
             return part
         staging.place(_name(part)).write_bytes(to_json(self))
-        return dataclasses.replace(part, windowless=self.count)
+        return dataclasses.replace(part, reported=True)
 
     @classmethod
     def read(cls, parts: Iterable[StagedPart], staging: Staging) -> SeriesReport:
         """Read the reports beside all parts that have one."""
         found = []
         for part in parts:
-            if part.windowless:
+            if part.reported:
                 data = staging.read_json(_name(part))
                 named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
                 longest = SeriesRuns(**data["longest"])
                 found.append(cls(**{**data, "named": named, "longest": longest}))
         return cls.sum(found)
 
-    def note(self, options: WindowOptions) -> Note | None:
-        """Return the note on these series, None if there are none."""
+    def notes(self, options: WindowOptions) -> Iterator[Note]:
+        """Yield the notes on series."""
+        if 0 < self.combined < _MOST * self.steps:
+            yield Note(
+                "resampled",
+                f"{self.combined:,} of {count_of(self.steps, 'step')} of {_step(options)} hold"
+                f" several rows, of which --resample {options.resample} makes one, as if times were"
+                " not exact; a step without a row is a gap. Without --step all rows stay as they"
+                " are, and --resample first or last takes one of the rows",
+            )
         if not self.count:
-            return None
+            return
         shown = [
             f"{name!r} ({why_none(runs, options)})" for name, runs in sorted(self.named.items())
         ]
@@ -102,7 +117,7 @@ class SeriesReport:
             f" {', '.join(shown)}{more}; a window needs {options.reach} rows without a gap: lower"
             " --window, or raise --max-gap"
         )
-        return Note("no-window", text)
+        yield Note("no-window", text)
 
     def remedy(self, options: WindowOptions) -> str | None:
         """Return a sentence on the longest run if no series has a window, without full stop."""
@@ -123,6 +138,11 @@ def why_none(runs: SeriesRuns, options: WindowOptions) -> str:
     if runs.rows < options.reach:
         return f"too short: {rows}{_within(runs)}"
     return f"gaps: the longest run has {runs.longest:,} of its {rows}{_within(runs)}"
+
+
+def _step(options: WindowOptions) -> str:
+    step = options.step
+    return show_duration(step) if isinstance(step, int) else f"--step {step}"
 
 
 def _within(runs: SeriesRuns) -> str:

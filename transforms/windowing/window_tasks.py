@@ -39,6 +39,7 @@ from recordmill.transforms.windowing.time_survey import (
     buckets_of,
 )
 from recordmill.transforms.windowing.windows import (
+    INPUTS,
     Timeline,
     WindowCutter,
     gaps,
@@ -174,7 +175,7 @@ def cut_bucket(
     rejects: list[Reject] = []
     groups: dict[str, tuple[Any, str]] = {}
     steps: dict[str, tuple[Any, str]] = {}
-    total = used = 0
+    total = used = held = combined = 0
     for cell in in_order:
         rows = read_part(cell.name, staging=windowing.staging)
         total += len(rows)
@@ -184,6 +185,9 @@ def cut_bucket(
             _check_constant(rows, STEP, steps, _STEPS_DIFFER)
         rows, new_rejects = _prepare(rows, rejected_series, windowing.options)
         rejects += new_rejects
+        if windowing.options.step is not None:
+            held += len(rows)
+            combined += int((np.asarray(rows[INPUTS]) > 1).sum())
         for one in cutter.cut(rows):
             used += one.used
             name = f"{bucket:02d}-{len(parts):05d}.arrow"
@@ -195,7 +199,8 @@ def cut_bucket(
     last = _write(windowing, rest, rejects=rejects, unread=len(rejects), skipped=skipped)
     reach = windowing.options.reach
     short = {name: runs for name, runs in cutter.runs.items() if runs.longest < reach}
-    return [*parts, SeriesReport.of_series(short).write(last, windowing.staging)]
+    report = dataclasses.replace(SeriesReport.of_series(short), steps=held, combined=combined)
+    return [*parts, report.write(last, windowing.staging)]
 
 
 def _prepare(

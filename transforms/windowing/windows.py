@@ -25,7 +25,7 @@ from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME, Ints
 from recordmill.transforms.windowing.window_layout import OF_SERIES, START
 
-_INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
+INPUTS = "__inputs__"  # int64: number of input rows that a row is made of
 _GROUP = "__step__"  # int64: number of the (series, step) of a row, for resampling
 _PLACE = "__place__"  # int64: index in its run of a row carried over; -1 for other rows
 _BEGIN = "__begin__"  # int64: time at which the run of a row begins, if it is known
@@ -107,11 +107,11 @@ def resampled(rows: pa.RecordBatch, options: WindowOptions) -> pa.RecordBatch:
 
     The column `__inputs__` counts the rows that each row is made of.
     """
-    rows = rows.append_column(_INPUTS, pa.array(np.ones(len(rows), np.int64)))
+    rows = rows.append_column(INPUTS, pa.array(np.ones(len(rows), np.int64)))
     if options.step is None:
         return rows
     rows = batch.set_column(rows, TIME, pa.array(on_grid(rows, options)))
-    how = {_INPUTS: "sum", batch.KEY: "first"}
+    how = {INPUTS: "sum", batch.KEY: "first"}
     for field in user_fields(rows.schema):
         numeric = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
         how[field.name] = options.resample if numeric else "last"
@@ -265,7 +265,7 @@ class WindowCutter:
         filled = rows.take(pa.array(of))
         filled = batch.set_column(filled, TIME, pa.array(_times(filled) + nth * steps[of]))
         filled = batch.set_column(filled, _PLACE, pc.if_else(made, -1, filled[_PLACE]))
-        filled = batch.set_column(filled, _INPUTS, pc.if_else(made, 0, filled[_INPUTS]))
+        filled = batch.set_column(filled, INPUTS, pc.if_else(made, 0, filled[INPUTS]))
         if options.fill == "missing":
             for field in user_fields(rows.schema):
                 filled = batch.set_column(
@@ -339,7 +339,7 @@ class WindowCutter:
         """Return the number of input rows that are in these windows and in no earlier window."""
         window, stride = self._options.window, self._options.stride
         before = np.where(places[starts] > 0, max(window - stride, 0), 0)
-        sums = np.append(0, np.cumsum(np.asarray(rows[_INPUTS])))
+        sums = np.append(0, np.cumsum(np.asarray(rows[INPUTS])))
         return int((sums[starts + window] - sums[starts + before]).sum())
 
 

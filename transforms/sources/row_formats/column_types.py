@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.transforms.sources.row_formats.odd_values import OddValue
 
+_TIME = r"\d[-:]\d"
+_ZONED = r"\d:\d.*([Zz]|[+-]\d\d(:?\d\d)?)$"
 NARROW = (pa.int64(), pa.float64(), pa.bool_())
 
 
@@ -50,6 +53,20 @@ def as_nullable(column_types: ColumnTypes) -> ColumnTypes:
 def has_nan(kind: ColumnType) -> bool:
     """Return whether values may be NaN."""
     return any(pa.types.is_floating(one) for one in kind.types)
+
+
+def zones_of(times: pa.Array) -> ColumnType:
+    """Return the type of times by their zones: timestamps, or string if only some have a zone.
+
+    times: string[n]. Numbers do not count.
+    """
+    parts = pc.match_substring_regex(times, _TIME)
+    zoned = pc.any(pc.and_(parts, pc.match_substring_regex(times, _ZONED))).as_py()
+    others = pc.any(pc.and_not(parts, pc.match_substring_regex(times, _ZONED))).as_py()
+    if zoned and others:
+        return ColumnType((pa.string(),))
+    kinds = (pa.timestamp("us", "UTC"),) if zoned else (pa.timestamp("us"),)
+    return ColumnType(kinds if zoned or others else ())
 
 
 def type_of_values(values: list[Any]) -> pa.DataType:

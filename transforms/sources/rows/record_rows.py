@@ -254,6 +254,11 @@ class RecordRows:
                 self._notes[f"text {field.name}"] = Note("text-column", text)
 
     @property
+    def _zoned_column(self) -> str | None:
+        """Column of times of which some may have a time zone, if it is to be checked."""
+        return None
+
+    @property
     def _declared(self) -> Collection[str]:
         """Columns whose types are declared by options."""
         return ()
@@ -276,7 +281,7 @@ class RecordRows:
     ) -> ColumnTypes:
         """Return the types that the header does not declare."""
         if self._infers_nullability:
-            return infer_columns(parts, self._rows, names, keep)
+            return infer_columns(parts, self._rows, names, keep, self._zoned_column)
         if not all(header[name].types for name in names):
             return as_nullable(infer_columns(parts, self._rows, names, keep))
         # A NaN is always a missing value.

@@ -21,7 +21,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
-from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes, unify, zones_of
 from recordmill.transforms.sources.row_formats.columnar import split_rows
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
@@ -107,6 +107,7 @@ def infer_columns(
     rows: RowInput,
     names: Collection[str] | None,
     keep: RowCache | None = None,
+    times: str | None = None,
 ) -> ColumnTypes:
     """Infer column types from all rows, in encoder processes with a task per part.
 
@@ -115,16 +116,18 @@ def infer_columns(
       rows: the input.
       names: columns to infer; None for all.
       keep: cache for the rows that are parsed on the way.
+      times: a column of times, read as text, whose type is inferred from their time zones: string
+        if only some have one.
     """
     batches = iter(parts)
     first = list(itertools.islice(batches, 2))
     if len(first) < 2:
-        return unify(_infer_part(part, rows, names, keep) for part in first)
+        return unify(_infer_part(part, rows, names, keep, times) for part in first)
     pool = shared_pool()
     waiting: collections.deque[Future[ColumnTypes]] = collections.deque()
     column_types: ColumnTypes = {}
     for part in itertools.chain(first, batches):
-        waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names, keep))
+        waiting.append(pool.submit(_task, batch.to_bytes(part), rows, names, keep, times))
         if len(waiting) > 2 * pool.workers:
             column_types = unify([column_types, waiting.popleft().result()])
     return unify([column_types, *(task.result() for task in waiting)])
@@ -177,13 +180,21 @@ def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
 
 
 def _task(
-    part: bytes, rows: RowInput, names: Collection[str] | None, keep: RowCache | None
+    part: bytes,
+    rows: RowInput,
+    names: Collection[str] | None,
+    keep: RowCache | None,
+    times: str | None,
 ) -> ColumnTypes:
-    return _infer_part(batch.from_bytes(part), rows, names, keep)
+    return _infer_part(batch.from_bytes(part), rows, names, keep, times)
 
 
 def _infer_part(
-    part: pa.RecordBatch, rows: RowInput, names: Collection[str] | None, keep: RowCache | None
+    part: pa.RecordBatch,
+    rows: RowInput,
+    names: Collection[str] | None,
+    keep: RowCache | None,
+    times: str | None,
 ) -> ColumnTypes:
     column_types: list[ColumnTypes] = []
     kept: list[list[Rows]] = []
@@ -194,6 +205,8 @@ def _infer_part(
             continue
         kept.append([])
         for found, of in opened.typed_rows(section, names, keep.text):
+            if times is not None:
+                found = {**found, times: zones_of(of.columns[times])}
             column_types.append(_located(found, file))
             kept[-1].append(of)
     if keep is not None and kept:  # the files of an input are of one format

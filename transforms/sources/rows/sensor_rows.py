@@ -19,11 +19,13 @@ from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.durations import duration
 from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
 from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.table_rows import TableRows
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
@@ -143,6 +145,27 @@ class SensorRows(TableRows):
                     f"--time-unit: {read}; pass --time-unit {name}, which gives {_shown(found)}"
                 )
         self._notes["times"] = Note("times", f"{read}; --time-unit sets the unit")
+
+    @property
+    def _zoned_column(self) -> str | None:
+        return self.time_columns[-1] if self.time_format is None else None
+
+    def _infer_remaining(
+        self,
+        header: ColumnTypes,
+        names: Sequence[str],
+        parts: Iterable[pa.RecordBatch],
+        keep: RowCache | None,
+    ) -> ColumnTypes:
+        found = super()._infer_remaining(header, names, parts, keep)
+        zoned = self._zoned_column
+        if zoned in found and found[zoned].types == (pa.string(),):
+            text = (
+                f"only some times in {zoned!r} have a time zone; those without are read as UTC:"
+                " write the zone of all, or of none"
+            )
+            self._notes["zones"] = Note("times", text)
+        return found
 
     @property
     def _consumed_columns(self) -> tuple[str, ...]:
