@@ -6,6 +6,8 @@ import pathlib
 import random
 from collections.abc import Iterator
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipelines.cli import main
@@ -390,3 +392,47 @@ def test_types_reject_the_value_that_makes_a_column_text_or_keep_it_without_a_no
     for folder in ("a", "b"):
         notes = Made(tmp_path / folder).manifest.notes
         assert not [one for one in notes if one.code == "text-column"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('[{"text": "a", "path": "b"}, {"text": "c", "path": "d"}]', "one JSON array, not one"),
+        ('\n[\n {"text": "a", "path": "b"},\n {"text": "c", "path": "d"}\n]', "one JSON array"),
+        ('{\n "text": "a",\n "path": "b"\n}', "a JSON object over several lines, not one"),
+    ],
+)
+def test_a_json_document_is_no_json_lines(text, found, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.jsonl").write_text('{"text": "a", "path": "b"}\n')
+    (tmp_path / "in" / "2.jsonl").write_text(text)
+    (tmp_path / "in.json").write_text(text)
+    for command in ("table", "text", "images"):
+        for given in (
+            ("--input", tmp_path / "in" / "2.jsonl"),
+            ("--input", tmp_path / "in" / "*.jsonl"),
+            ("--input", tmp_path / "in.json", "--format", "jsonl"),
+        ):
+            if command != "images" or (given[1].suffix == ".jsonl" and given[1].stem == "2"):
+                assert run(command, *given, "--output", tmp_path / "out") == 2
+                assert f" holds {found}" in capsys.readouterr().err
+    assert run("table", "--input", tmp_path / "in.json", "--output", tmp_path / "out") == 2
+    assert "is a JSON document" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["table", "text", "images"])
+def test_all_columns_of_unsupported_types_are_named_at_once(command, tmp_path, capsys):
+    columns = {
+        "path": ["a", "b"],
+        "x": [1, 2],
+        "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+        "struct": [{"q": 1}, {"q": 2}],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    given = ("--input", tmp_path / "a.parquet", "--output", tmp_path / "out")
+    more = ("--text-column", "path") if command == "text" else ()
+    assert run(command, *given, *more) == 2
+    said = capsys.readouterr().err
+    assert "the types of 2 columns are not supported: 'map' (map<string, int64 ('map')>)" in said
+    assert "'struct' (struct<q: int64>); expected integers" in said
+    assert said.rstrip().endswith("or drop them with --drop-columns map,struct")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,17 +74,42 @@ def user_feature(field: pa.Field) -> Feature:
     listed = is_list(field.type)
     one = _feature_of(field.type.value_type if listed else field.type)
     if one is None:
-        raise ConfigError(
-            f"column {field.name!r} has type {field.type}: expected integers "
-            "(except uint64), bools, floats, strings, bytes, dates, timestamps, or lists of those; "
-            "cast it, or drop it with --drop-columns"
-        )
+        raise _unsupported([field])
     shape: tuple[int | None, ...] = ()
     if pa.types.is_fixed_size_list(field.type):
         shape = (field.type.list_size,)
     if field.nullable or (listed and not shape):
         shape = (None,)
     return dataclasses.replace(one, shape=shape)
+
+
+def check_types(fields: Iterable[pa.Field]) -> None:
+    """Raise ConfigError that names all columns whose types an Example cannot hold."""
+    unsupported = [
+        field
+        for field in fields
+        if _feature_of(field.type.value_type if is_list(field.type) else field.type) is None
+    ]
+    if unsupported:
+        raise _unsupported(unsupported)
+
+
+def _unsupported(fields: Sequence[pa.Field]) -> ConfigError:
+    expected = (
+        "expected integers (except uint64), bools, floats, strings, bytes, dates, timestamps, or"
+        " lists of those"
+    )
+    if len(fields) == 1:
+        return ConfigError(
+            f"column {fields[0].name!r} has type {fields[0].type}: {expected}; cast it, or drop it"
+            " with --drop-columns"
+        )
+    shown = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
+    names = ",".join(field.name for field in fields)
+    return ConfigError(
+        f"the types of {len(fields)} columns are not supported: {shown}; {expected}; cast them, or"
+        f" drop them with --drop-columns {names}"
+    )
 
 
 def _feature_of(kind: pa.DataType) -> Feature | None:

@@ -652,7 +652,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         ({"in/a.csv": "", "in/.b.csv": ""}, {}, "(1 left out as hidden, 1 rejected as empty)"),
         ({"in/a.csv": "text\n"}, {}, "found no rows in {}/in: expected a file of rows"),
         ({"in/a.jsonl": "\n\n"}, {}, "no line of {}/in is a JSON object with a value"),
-        ({"in/a.jsonl": "[1]\n{"}, {}, "no line of {}/in is a JSON object with a value"),
+        ({"in/a.jsonl": "1\n[2]"}, {}, "no line of {}/in is a JSON object with a value"),
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "found no column of texts in {}/in: expected one of"),
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; name the column with --text-column"),
         (

@@ -29,6 +29,6 @@ def other_kind(name: str) -> str | None:
     if _JSON.search(name):
         return (
             "is a JSON document: pass annotations as --annotations, and a table or listing with one"
-            " JSON object per line, as .jsonl"
+            " JSON object per line, as .jsonl (jq -c '.[]' FILE > FILE.jsonl makes it of an array)"
         )
     return None

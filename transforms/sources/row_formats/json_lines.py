@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import Reason
+from recordmill.errors import ConfigError, Reason
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -51,7 +51,19 @@ class JsonLines:
         return None
 
     def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
+        self._refuse_document()
         return self._file.sections(self._file.begin, size)
+
+    def _refuse_document(self) -> None:
+        """Raise ConfigError if the file is a single array or object over several lines."""
+        text = self._file.first_text.lstrip(_SPACE)
+        found = "one JSON array" if text.startswith("[") else "a JSON object over several lines"
+        if text.startswith("[") or text.partition("\n")[0].rstrip() == "{":
+            every = " '.[]'" if text.startswith("[") else " ."
+            raise ConfigError(
+                f"{self._origin.place} holds {found}, not one JSON object per line: write each"
+                f" record into a line of its own, for example by jq -c{every} FILE > FILE.jsonl"
+            )
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         column_types: ColumnTypes = {}

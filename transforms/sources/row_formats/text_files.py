@@ -284,6 +284,11 @@ class TextFile:
             )
         return head
 
+    @property
+    def first_text(self) -> str:
+        """The beginning of the file, without the bytes that cannot be decoded."""
+        return self._head.decode(self.file_format.encoding, "ignore")
+
     @functools.cached_property
     def _has_cr_line_ends(self) -> bool:
         """True if lines of a table end with CR alone, as in files of old Mac programs."""

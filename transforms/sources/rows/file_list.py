@@ -20,6 +20,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.file_stat import (
     FileStat,
     RejectCause,
@@ -233,6 +234,7 @@ class FileList:
         self._found_roles[:] = [roles]
         user_columns = roles.user_columns(list(column_types))
         self._check_target(column_types, roles)
+        check_types(kind.field(n) for n, kind in column_types.items() if n in user_columns)
         others = [*user_columns, *([""] if "" in column_types else [])]
         sections = list(file.sections())
         if not all(column_types[name].types for name in others):

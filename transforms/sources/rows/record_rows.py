@@ -15,6 +15,7 @@ from recordmill.notes import Note
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.references import Unlabelled, check_unlabelled
@@ -229,6 +230,7 @@ class RecordRows:
     ) -> list[pa.Field]:
         """Return the fields of the user columns in the records. Raises ConfigError."""
         fields = {name: column_types[name].field(name) for name in user_columns}
+        check_types(field for name, field in fields.items() if name != roles.target)
         return [
             self._number_field(field) if name == roles.target else user_field(field)
             for name, field in fields.items()

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.rows.column_roles import ColumnRoles, quoted
 from recordmill.transforms.sources.rows.label_types import with_target
@@ -74,6 +75,8 @@ class TableRows(RecordRows):
                     f"column {name!r} of {self.input} has no value in any row: no feature can be"
                     " made of it"
                 )
+        others = [name for name in user_columns if name not in declared and name != roles.target]
+        check_types(column_types[name].field(name) for name in others)
         fields = []
         for name in user_columns:
             field = column_types[name].field(name)
