@@ -343,6 +343,11 @@ def test_names_of_any_kind(tmp_path):
     (photos / "any" / "up").symlink_to("..")
     for name in (".hidden.jpg", "Thumbs.db", "notes.txt", "a.jpg~"):
         (photos / "any" / name).write_bytes(b"left out")
+    for name in (".git/objects/1", ".git/2", "any/__MACOSX/._a.jpg", ".ipynb_checkpoints/"):
+        folder, _, file = name.rpartition("/")
+        (photos / folder).mkdir(parents=True, exist_ok=True)
+        if file:
+            (photos / name).write_bytes(b"in a folder that is left out")
     made = make(
         tmp_path / "out",
         *("--input", photos, "--splits", "train=1", "--max-reject-fraction", 1),
@@ -354,5 +359,5 @@ def test_names_of_any_kind(tmp_path):
         "any/up": "symlink_loop",
     }
     inputs = made.manifest.ledger.inputs
-    assert (inputs.read, inputs.rejected, inputs.filtered) == (len(usable), 3, 4)
+    assert (inputs.read, inputs.rejected, inputs.filtered) == (len(usable), 3, 4 + 3)
     assert main(["verify", "--dataset", os.fspath(made.folder), "--deep", "--quiet"]) == 0

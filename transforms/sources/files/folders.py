@@ -214,7 +214,7 @@ class FileTree:
             if isinstance(one, LabelledFile):
                 found.add(*one.file, label=one.label, split=one.split)
             elif isinstance(one, SkippedPath):
-                found.filter(one.reason)
+                found.filter(one)
             else:
                 found.rejects.append(one)
             if found.full:

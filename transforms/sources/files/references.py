@@ -13,7 +13,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.file_stat import RejectCause
-from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.row_file import FileSection
 
 Unlabelled = Literal["reject", "keep"]
@@ -93,9 +93,10 @@ class ReferenceCollector:
         """Add a reject."""
         self.rejects.append(Reject(key, "read", problem.reason, problem.detail))
 
-    def filter(self, reason: str) -> None:
-        """Count a filtered input."""
-        self.filtered[reason] = self.filtered.get(reason, 0) + 1
+    def filter(self, skipped: SkippedPath) -> None:
+        """Count the files of a skipped path."""
+        if skipped.files:
+            self.filtered[skipped.reason] = self.filtered.get(skipped.reason, 0) + skipped.files
 
     @property
     def full(self) -> bool:

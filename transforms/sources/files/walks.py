@@ -40,9 +40,10 @@ class File(NamedTuple):
 
 
 class SkippedPath(NamedTuple):
-    """A file or a whole folder that is skipped because of its name."""
+    """A file or a whole folder that is skipped because of its name. files: number of its files."""
 
     reason: str
+    files: int = 1
 
 
 WalkItem = File | SkippedPath | Reject
@@ -133,11 +134,11 @@ def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkIte
         if name is None:
             folders.pop()
             continue
-        if reason := leave_out(name):
-            yield SkippedPath(reason)
-            continue
         key = prefix + name
         path = base + key
+        if reason := leave_out(name):
+            yield SkippedPath(reason, _count_files(path))
+            continue
         try:
             status = os.stat(path)
             if modes.S_ISDIR(status.st_mode):
@@ -157,6 +158,13 @@ def _walk_local(top: str, leave_out: SkipRule, enter: Enter) -> Iterator[WalkIte
             yield File(key, path, status.st_size, status.st_mtime_ns)
 
 
+def _count_files(path: str) -> int:
+    """Return the number of files in a folder, 1 for a file; symbolic links are files."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        return 1
+    return sum(len(names) for _, _, names in os.walk(path))
+
+
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
@@ -171,7 +179,6 @@ def _walk_store(
     store = root.store
     assert isinstance(store, ArrowFiles)
     base = store.path(root.path)
-    hidden: set[str] = set()
     pending = collections.deque([(base, 0)])
     while pending:
         folder, level = pending.popleft()
@@ -180,12 +187,12 @@ def _walk_store(
             infos = sorted(_select(store, folder, recursive=level >= depth), key=_path)
         for info in infos:
             key = info.path[len(base) :].strip("/")
-            if skipped := _skipped_part(key, leave_out):
-                part, reason = skipped
-                # Count a skipped folder once, as the local walk does.
-                if part not in hidden:
-                    hidden.add(part)
+            if reason := _skip_reason(key, leave_out):
+                if info.type == fs.FileType.File:
                     yield SkippedPath(reason)
+                elif level < depth:  # otherwise its files are listed with it
+                    below = _select(store, info.path, recursive=True)
+                    yield SkippedPath(reason, sum(one.type == fs.FileType.File for one in below))
             elif info.type == fs.FileType.Directory:
                 if level < depth and enter(key):
                     pending.append((info.path, level + 1))
@@ -202,10 +209,6 @@ def _path(info: Any) -> str:
     return str(info.path)
 
 
-def _skipped_part(key: str, leave_out: SkipRule) -> tuple[str, str] | None:
-    """Return the outermost skipped part of a path and the reason, None if nothing is skipped."""
-    parts = key.split("/")
-    for n, name in enumerate(parts, 1):
-        if reason := leave_out(name):
-            return "/".join(parts[:n]), reason
-    return None
+def _skip_reason(key: str, leave_out: SkipRule) -> str | None:
+    """Return why the outermost skipped part of a path is skipped, None if nothing is skipped."""
+    return next(filter(None, map(leave_out, key.split("/"))), None)

@@ -46,7 +46,7 @@ def list_sections(rows: RowInput, notes: dict[str, Note]) -> Iterator[ListingPar
     anomalies: list[tuple[str, QuoteAnomalies]] = []
     for one in rows.find():
         if isinstance(one, SkippedPath):
-            found.filter(one.reason)
+            found.filter(one)
         elif isinstance(one, Reject):
             found.rejects.append(one)
         else:

@@ -138,7 +138,7 @@ class TextFolder:
         files = named = 0
         for one in walk_files(self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out):
             if isinstance(one, SkippedPath):
-                found.filter(one.reason)
+                found.filter(one)
             elif isinstance(one, Reject):
                 found.rejects.append(one)
             else:
