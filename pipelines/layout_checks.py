@@ -48,6 +48,9 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
     for flag, wanted in (
         (f"--window-label {rule}", rule not in (None, "last")),
         (f"--balance {config.balance}", config.balance != "none"),
+        ("--limit-per-class", config.limit_per_class is not None),
+        ("--label-offset", config.label_offset != 0),
+        ("--fold-labels", config.fold_labels),
         ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
     ):
         if wanted and not layout.labelled and config.label_bins is None:

@@ -168,6 +168,11 @@ class SensorConfig(ColumnsConfig):
         for flag, given in (("--time-column", self.time_column or None), ("--window", self.window)):
             if given is None:
                 raise ConfigError(f"{flag} is required; see recordmill sensor --help")
+        if self.time_format is not None and self.time_unit != "s":
+            raise ConfigError(
+                f"--time-unit {self.time_unit}: is the unit of times that are numbers, and"
+                " --time-format reads text: leave one of them out"
+            )
         if self.label_type in ("int", "float"):
             raise ConfigError(
                 f"--label-type {self.label_type}: the label of a window is a class; --label-type"

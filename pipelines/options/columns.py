@@ -121,6 +121,13 @@ class ColumnsConfig(RowsConfig):
         for column, name in self.types.items():
             if name not in TYPES:
                 raise ConfigError(f"--types {column}={name}: expected one of {', '.join(TYPES)}")
+        self.refuse_label_from()
+        for name in ("vocab_size", "min_frequency", "oov_buckets"):
+            learning = ("vocabulary",) if name == "oov_buckets" else ("vocabulary", "one_hot")
+            is_given = getattr(self, name) != getattr(_DEFAULT, name)
+            if is_given and not any(getattr(self, other) for other in learning):
+                needed = " or ".join(f"--{other.replace('_', '-')}" for other in learning)
+                raise ConfigError(f"--{name.replace('_', '-')}: has no effect without {needed}")
         self.table_options()
         if self.preprocessing_fn is not None:
             refuse_features(self, _SHAPES)

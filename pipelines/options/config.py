@@ -29,7 +29,7 @@ OUTPUT = Group(60, "Dataset files")
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", "drop_columns")
 
 DEFAULT_FRACTIONS: Mapping[str, float] = {TRAIN: 0.8, "validation": 0.1, "test": 0.1}
-_NOT_GIVEN = (None, False, (), "none")
+_NOT_GIVEN = (None, False, (), "", "none")
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 

@@ -85,6 +85,14 @@ class DelimitedConfig(CommonConfig):
         super().__post_init__()
         self.row_format()
 
+    def refuse_label_from(self) -> None:
+        """Raise ConfigError if --label-from is given, because a column gives the classes."""
+        if self.label_from != "top":
+            raise ConfigError(
+                f"--label-from {self.label_from}: applies to files in folders, and a column gives"
+                " the classes of rows: leave it out, or use --label-column"
+            )
+
     def row_format(self) -> RowFormat:
         """Return the format of the rows. Raises ConfigError if options contradict each other."""
         names = [field.name for field in dataclasses.fields(RowFormat)]

@@ -23,10 +23,16 @@ def texts_of(config: RowsConfig, *, documents: Documents, text_column: str | Non
     columns = {name: getattr(config, name) for name in (*COLUMNS, "label_type")}
     columns["text_column"] = text_column
     if rows.format != "auto" or _hold_rows(inputs):
+        config.refuse_label_from()
+        if documents != "file":
+            raise ConfigError(
+                f"--documents {documents}: applies to folders of text files, and --input {inputs}"
+                " holds rows, of which each is a record: leave it out"
+            )
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
     refuse_given(
         config,
-        (*columns, "delimiter", "columns"),
+        (*columns, "delimiter", "columns", "trim", "missing", "comment"),
         f"applies to tables, and --input {inputs} holds text files: leave the option out, or add"
         " --format",
     )

@@ -64,6 +64,10 @@ class ImageOptions:
         _expect_one_of("--depth", self.depth, Depth)
         _expect_one_of("--normalize", self.normalize, Normalize)
         _expect_between("--quality", self.quality, 1, 95)
+        if self.quality != ImageOptions.quality and self.image_format != "jpeg":
+            raise ConfigError(
+                f"--quality: has no effect with --image-format {self.image_format}, only with jpeg"
+            )
         _expect_between("--max-pixels", self.max_pixels, 1, 2**31 - 1)
         _expect_between("--min-size", self.min_size, 0, 2**31 - 1)
         if isinstance(self.intensity_window, str):
@@ -81,6 +85,13 @@ class ImageOptions:
                 f"got {self.background!r}"
             )
         self._check_size()
+        if self.background != ImageOptions.background and (
+            self.mode == "rgba" and self.resize_mode != "pad"
+        ):
+            raise ConfigError(
+                "--background: has no effect with --mode rgba, which keeps transparency, except for"
+                " the padding of --resize-mode pad"
+            )
         if self.mode == "rgba" and self.image_format == "jpeg":
             raise ConfigError(
                 "--mode rgba: JPEG has no alpha channel; use --image-format png or raw, or --mode "

@@ -192,6 +192,8 @@ class RowFormat:
             ("--quoting", self.quoting != "auto", DELIMITED),
             ("--comment", bool(self.comment), DELIMITED),
             ("--decimal", self.decimal != ".", DELIMITED),
+            ("--trim", self.trim, DELIMITED),
+            ("--max-row-bytes", self.max_row_bytes != RowFormat.max_row_bytes, TEXT),
             ("--encoding", _codec(self.encoding) != UTF8, TEXT),
         ):
             if given and found not in formats:
