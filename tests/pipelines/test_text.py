@@ -311,3 +311,32 @@ def test_equal_texts_that_the_input_puts_into_two_splits_are_told(tmp_path, caps
         "(test: in.csv#3, train: in.csv#1); name one split for each group, or take --dedup drop"
         in told
     )
+
+
+def test_texts_of_white_space_are_rejected_and_utf_16_names_its_option(tmp_path):
+    texts = {"1": b"one", "2": b" \r\n\t", "3": "\u00a0\u2003".encode(), "4": b"\n" * 99 + b"four",
+             "5": "five".encode("utf-16"), "6": "six".encode("utf-16-le"), "7": b"se\0ven",
+             "8": b"caf\xe9"}  # fmt: skip
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, data in texts.items():
+        (folder / f"{name}.txt").write_bytes(data)
+    argv = ("--splits", "train=1", "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", "--input", folder, *argv)
+    assert made.keys("train") == {"1.txt", "4.txt"}
+    lines = (made.folder / "rejects.jsonl").read_text().splitlines()
+    found = {one["key"][0]: (one["reason"], one["detail"]) for one in map(json.loads, lines)}
+    utf_16 = ("bad_value", "not UTF-8: it looks like UTF-16, which --encoding utf-16 reads")
+    assert found == {
+        **dict.fromkeys("23", ("empty", "only white space")),
+        **dict.fromkeys("56", utf_16),
+        "7": ("bad_value", "a zero byte: expected text"),
+        "8": ("bad_value", "not UTF-8: name it with --encoding"),
+    }
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "1.txt").write_text("one\n\u00a0\n\ntwo\n")
+    (tmp_path / "rows.csv").write_text("text,label\none,a\n\u00a0 ,a\ntwo,b\n")
+    for given, more in (("lines", ("--documents", "line")), ("rows.csv", ())):
+        made = make(tmp_path / f"of-{given}", "--input", tmp_path / given, *argv, *more)
+        assert made.manifest.ledger.records.written == 2
+        assert list(made.rejects.values()) == ["empty"]

@@ -31,6 +31,8 @@ TEXT = "text"  # column of the records that holds the document
 SYSTEM_FIELDS = tuple(pa.field(name, pa.string()) for name in SYSTEM_COLUMNS)
 TEXT_FIELDS = (*SYSTEM_FIELDS, pa.field(TEXT, pa.string(), False))
 
+ONLY_SPACE = RejectCause(Reason.EMPTY, "only white space")
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -79,6 +81,11 @@ def join_keys(columns: Sequence[pa.Array]) -> pa.Array:
         for column in columns
     )
     return pc.binary_join_element_wise(*escaped, ",")
+
+
+def is_only_space(texts: pa.Array) -> pa.BooleanArray:
+    """Return whether each text is white space alone, bool[n]; false for a null."""
+    return pc.utf8_is_space(texts).fill_null(False)
 
 
 def user_field(field: pa.Field) -> pa.Field:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import Note
@@ -48,8 +50,10 @@ from recordmill.transforms.sources.row_formats.text_files import is_utf8, to_utf
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 from recordmill.transforms.sources.rows import content_keys
 from recordmill.transforms.sources.rows.record_columns import (
+    ONLY_SPACE,
     SYSTEM_COLUMNS,
     TEXT_FIELDS,
+    is_only_space,
     unreadable_rejects,
 )
 from recordmill.transforms.sources.rows.row_sections import (
@@ -74,6 +78,7 @@ NOT_TEXTS = tuple(
 )
 
 _BOM = b"\xef\xbb\xbf"
+_BEGIN = 64  # bytes of a document that are looked at first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -251,10 +256,16 @@ class TextFolder:
                         pa.repeat(pa.scalar(listed[name], pa.string()), count)
                         for name in SYSTEM_COLUMNS[1:]
                     ]
-                    arrays = [numbered_keys(file.key, rows.numbers), *given, rows.columns[LINE]]
+                    keys = numbered_keys(file.key, rows.numbers)
+                    arrays = [keys, *given, rows.columns[LINE]]
+                    found = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
+                    blank = is_only_space(rows.columns[LINE])
+                    rejects = [
+                        Reject(key, "read", *ONLY_SPACE) for key in keys.filter(blank).to_pylist()
+                    ]
                     yield ListingPart(
-                        rows=pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS)),
-                        rejects=unreadable_rejects(rows, file.key),
+                        rows=found.filter(pc.invert(blank)) if rejects else found,
+                        rejects=[*unreadable_rejects(rows, file.key), *rejects],
                     )
 
     def _text(self, data: bytes) -> bytes:
@@ -265,13 +276,26 @@ class TextFolder:
         data = data.removeprefix(_BOM)
         if not data:
             raise RecordError(*EMPTY)
-        if not is_utf8(data):
-            why = f"not {encoding.upper()}: name the encoding with --encoding"
+        utf_16 = encoding == UTF8 and _looks_like_utf_16(data)
+        if not is_utf8(data) or utf_16:
+            other = "it looks like UTF-16, which --encoding utf-16 reads"
+            why = f"not {encoding.upper()}: {other if utf_16 else 'name it with --encoding'}"
             raise RecordError(Reason.BAD_VALUE, why)
         if b"\0" in data:
             raise RecordError(Reason.BAD_VALUE, "a zero byte: expected text")
+        # A copy of a whole document is decoded only if its beginning is white space.
+        if not data[:_BEGIN].decode(errors="ignore").strip() and not data.decode().strip():
+            raise RecordError(*ONLY_SPACE)
         return data
 
     def _too_large(self, size: int) -> RejectCause:
         why = f"a document of {size} bytes, more than --max-row-bytes {self.max_row_bytes}"
         return RejectCause(Reason.TOO_LARGE, why)
+
+
+def _looks_like_utf_16(data: bytes) -> bool:
+    """Return whether text is UTF-16: by its byte order mark, or by zeros in every other byte."""
+    some = data[: 2 * _BEGIN]
+    return data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or (
+        len(some) > 1 and 0 in (max(some[::2]), max(some[1::2]))
+    )

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
@@ -20,6 +21,7 @@ from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,
     empty_as_null,
     is_null,
+    is_only_space,
 )
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 
@@ -73,7 +75,14 @@ class TextRows(RecordRows):
             detail = f"row {rows.numbers[row]}: no text in column {roles.main!r}"
             return RejectCause(Reason.EMPTY, detail)
 
-        faults = [InvalidRows(is_null(text), no_text)]
+        def blank(row: int) -> RejectCause:
+            detail = f"row {rows.numbers[row]}: only white space in column {roles.main!r}"
+            return RejectCause(Reason.EMPTY, detail)
+
+        faults = [
+            InvalidRows(is_null(text), no_text),
+            InvalidRows(np.asarray(is_only_space(text)), blank),
+        ]
         if roles.target is not None:
             faults.append(rows_out_of_range(rows, roles.target))
         return [text], faults
