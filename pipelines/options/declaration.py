@@ -123,9 +123,13 @@ def option(
     return dataclasses.field(default=default, metadata={_METADATA_KEY: declared})
 
 
-@functools.cache
 def options_of(config_class: type) -> Mapping[str, Option]:
     """Return {field: option} of a config class, in the order of the help."""
+    return _options_of(config_class)
+
+
+@functools.cache
+def _options_of(config_class: Any) -> Mapping[str, Option]:
     hints = typing.get_type_hints(config_class)
     fields = dataclasses.fields(config_class)
     found = [_declared(field, hint=hints[field.name]) for field in fields]
