@@ -19,7 +19,7 @@ PEERS := build/peers/stamp
 TFT := build/tft/stamp
 TORCH := build/torch/stamp
 
-.PHONY: help setup demo test test-fast test-flink test-tft test-torch test-airflow flink flink-job-server peers \
+.PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow flink flink-job-server peers \
     coverage lint bench soak clean
 .DELETE_ON_ERROR:
 
@@ -42,6 +42,9 @@ help:
 	@echo 'VENV=...: where to install instead of .venv, such as for a second Python'
 
 setup: $(DEV)
+
+# What `make test-fast` needs.
+setup-fast: $(FAST)
 
 demo: $(CORE)
 	rm -rf demo-out

@@ -270,6 +270,62 @@ def sample_state_often(statesampler: ModuleType) -> None:
         init.__defaults__ = (_SAMPLING_PERIOD_MS,)
 
 
+def measure_cached_state_alone(statecache: ModuleType) -> None:
+    """Measure the size of cached state without listing the globals of all modules first.
+
+    Beam lists them to leave them out, for each side input of each bundle, though what it measures
+    reaches no module: it follows neither modules nor functions nor classes. Saves 0.06 s, and
+    more where TensorFlow is imported too. Checked with Beam 2.77.0.
+    """
+    objsize: Any = statecache.objsize
+    referents, size, is_measured = (
+        getattr(statecache, name) for name in ("_get_referents_func", "_size_func", "_filter_func")
+    )
+
+    @functools.wraps(statecache.get_deep_size)
+    def get_deep_size(*objects: Any) -> int:
+        size_in_bytes: int = objsize.get_deep_size(
+            *objects,
+            get_size_func=size,
+            get_referents_func=referents,
+            filter_func=is_measured,
+            exclude_modules_globals=False,
+        )
+        return size_in_bytes
+
+    statecache.get_deep_size = get_deep_size  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def uncompressed_pickles() -> Iterator[None]:
+    """Pickle without compression inside the block: for pipelines that stay in this process.
+
+    Beam compresses each function by bzip2, which takes longer than pickling it, and a pipeline of
+    the in-process runner has about a hundred. Pickles that were compressed before are read as
+    well. Saves 0.04 s. Checked with Beam 2.77.0.
+    """
+    pickler: Any = sys.modules.get("apache_beam.internal.cloudpickle_pickler")
+    if not enabled() or not hasattr(pickler, "bz2"):
+        yield
+        return
+    bz2 = pickler.bz2
+    stored = ModuleType("bz2")
+
+    def compress(data: bytes, compresslevel: int = 9) -> bytes:
+        return data
+
+    def decompress(data: bytes) -> bytes:
+        is_compressed = data.startswith(b"BZh")  # pickles start with 0x80
+        return bz2.decompress(data) if is_compressed else data
+
+    stored.compress, stored.decompress = compress, decompress  # type: ignore[attr-defined]
+    pickler.bz2 = stored
+    try:
+        yield
+    finally:
+        pickler.bz2 = bz2
+
+
 _REPLACEMENTS: tuple[Callable[[], dict[str, Any]], ...] = (
     omit_s3,
     omit_bigquery,
@@ -283,6 +339,7 @@ _PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "apache_beam.transforms.core": cache_argument_defaults,
     "apache_beam.transforms.userstate": cache_state_specs,
     "apache_beam.runners.portability.fn_api_runner.fn_runner": skip_empty_bundles,
+    "apache_beam.runners.worker.statecache": measure_cached_state_alone,
     "apache_beam.runners.worker.statesampler": sample_state_often,
 }
 _applied: set[Callable[[ModuleType], None]] = set()

@@ -51,7 +51,8 @@ def run(
     pipeline = beam.Pipeline(runner=runner, options=options)
     # Only cross-language transforms use this folder, and a killed process would leave it behind.
     shutil.rmtree(pipeline.local_tempdir)
-    build(pipeline)
-    result = pipeline.run()
-    result.wait_until_finish()
+    with beam_patches.uncompressed_pickles():
+        build(pipeline)
+        result = pipeline.run()
+        result.wait_until_finish()
     return result

@@ -54,7 +54,9 @@ def make_film(
     with av.open(str(path), "w", format=container, container_options=muxer) as out:
         stream = out.add_stream(codec, rate=rate)
         stream.width, stream.height, stream.pix_fmt = width, height, pixels
-        stream.options = {"crf": "12", **(options or {})} if codec == "libx264" else options or {}
+        # x264's macroblock tree depends on where its memory lies: equal films would differ.
+        exact = {"crf": "12", "mbtree": "0"} if codec == "libx264" else {}
+        stream.options = {**exact, **(options or {})}
         stream.codec_context.gop_size = 12
         if codec != "libx264":
             stream.codec_context.max_b_frames = b_frames

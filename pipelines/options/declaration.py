@@ -125,10 +125,18 @@ def option(
 
 def options_of(config_class: type) -> Mapping[str, Option]:
     """Return {field: option} of a config class, in the order of the help."""
+    return _options_of(config_class)
+
+
+@functools.cache
+def _options_of(config_class: Any) -> Mapping[str, Option]:
     hints = typing.get_type_hints(config_class)
     fields = dataclasses.fields(config_class)
     found = [_declared(field, hint=hints[field.name]) for field in fields]
-    return {one.name: one for one in sorted(found, key=lambda one: one.group)}
+    # Read-only, because all callers share it.
+    return types.MappingProxyType(
+        {one.name: one for one in sorted(found, key=lambda one: one.group)}
+    )
 
 
 def parse(

@@ -11,9 +11,11 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.internal import pickler
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.worker import statecache
 from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
 from apache_beam.transforms import core, userstate
 from apache_beam.utils.counters import CounterFactory
@@ -29,6 +31,7 @@ PATCHED = {
         fn_runner.ParallelBundleManager,
         "process_bundle",
     ),
+    "apache_beam.runners.worker.statecache": (statecache, "get_deep_size"),
     "apache_beam.runners.worker.statesampler": (StateSampler.__init__, "__defaults__"),
 }
 """Module of Beam: (object, attribute) that a patch changes."""
@@ -227,6 +230,26 @@ def test_beam_finds_the_states_of_dofns(unpatched):
         found = [userstate.get_dofn_specs(dofn) for dofn in dofns]
         assert found == expected
         found[0][0].clear()
+
+
+def test_cached_state_has_the_size_that_beam_measures(unpatched):
+    values = [b"x" * 1000, {"a": ["b", 2.5]}, os, os.path.join, core]
+    expected = [statecache.get_deep_size(value) for value in values]
+    beam_patches.measure_cached_state_alone(statecache)
+    assert [statecache.get_deep_size(value) for value in values] == expected
+    assert expected[0] > 1000
+
+
+@pytest.mark.parametrize("value", "01")
+def test_pickles_are_compressed_for_other_runners_alone(unpatched, monkeypatch, value):
+    monkeypatch.setenv(beam_patches.SWITCH, value)
+    text = "recordmill " * 1000
+    before = pickler.dumps(text)
+    with beam_patches.uncompressed_pickles():
+        inside = pickler.dumps(text)
+        assert [pickler.loads(one) for one in (before, inside)] == [text] * 2
+    assert (len(inside) > len(text)) == (value == "1")
+    assert pickler.dumps(text) == before
 
 
 def test_the_state_of_a_bundle_is_sampled_often(unpatched):

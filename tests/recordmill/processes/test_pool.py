@@ -16,7 +16,14 @@ import pytest
 from recordmill.errors import Reason, RecordError, RunError
 from recordmill.processes.pool import ProcessPool, WorkerDied, close_shared_pool, shared_pool
 from recordmill.processes.shared_memory import CAPACITY
+from tests.encoder_reuse import fresh_encoders
 from tests.paths import ROOT
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _fresh():
+    with fresh_encoders():
+        yield
 
 
 class NotUnpicklableError(Exception):
