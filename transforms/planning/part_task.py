@@ -113,7 +113,7 @@ class PartTask:
 
         part: name of a staged part. splits: string[n], the splits of its rows.
         """
-        rows = read_part(part, staging=self.staging)
+        rows = read_part(part, staging=self.staging, keys=False)
         rows = batch.set_column(rows, batch.SPLIT, splits)
         with rows_in_tracebacks(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
@@ -129,6 +129,6 @@ def run_part_task(
 
 
 def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:
-    columns = rows.select([batch.KEY, *analysis.columns])
+    columns = rows.select([*analysis.columns] or [batch.KEY])  # without a column it has no rows
     train = columns.filter(pc.equal(rows[batch.SPLIT], TRAIN))
     return AnalysisCounts(len(train), batch.to_bytes(analysis.count(train)))

@@ -75,7 +75,7 @@ class PlanningPass:
         if isinstance(element, Remark):
             return PartSummary(survey=Survey(notes=(element.note,)))
         part = element.part
-        rows = element.read(self.staging)
+        rows = element.read(self.staging, keys=False)
         if element.role == "source":
             if self.source is None:
                 return PartSummary()
