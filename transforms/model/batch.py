@@ -160,8 +160,8 @@ def sort_order(ranks: UInt64Array, rows: pa.RecordBatch) -> npt.NDArray[np.int64
     names = [name for name in (KEY, CONTENT) if name in rows.schema.names]
     named = concat(pa.table(rows.select(names)).combine_chunks().to_batches())
     columns = {"rank": ranks, "key": keys(named), "copy": copies(rows)}
-    keys = [(name, "ascending") for name in columns]
-    return np.asarray(pc.sort_indices(pa.table(columns), sort_keys=keys)).astype(np.int64)
+    by = [(name, "ascending") for name in columns]
+    return np.asarray(pc.sort_indices(pa.table(columns), sort_keys=by)).astype(np.int64)
 
 
 def encode(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:

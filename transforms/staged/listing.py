@@ -35,7 +35,7 @@ LeftOut = dict[str, str | None]
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
-    *("decided", "binned", "strata", "spill"),
+    *("decided", "binned", "strata", "spill", "profiles"),
 )
 
 # The listing of a custom pipeline that passes its own batches.
