@@ -113,6 +113,7 @@ class SchemaRequest:
             windows = dataclasses.replace(profiler, rules=None, inside=inside)
         return Profiling(
             staging=staging,
+            workers=config.workers,
             profiler=profiler,
             windows=windows,
             on_violation=config.on_violation,

@@ -11,6 +11,7 @@ windows/00-00000.arrow                           windows of these series
 artifacts/SHA256/NAME                            files for encoders: given, or learned from train
 batches/ANYNAME.arrow                            rows that a custom pipeline passed
 plan.json                                        the plan of shards
+profiles/                                        statistics of groups of columns, by part
 spill/                                           spilled pieces of the shuffle
 shards/FILE  info/FILE.json  index/FILE          finished shards
 similar/00000.jsonl                              pairs of near duplicates
@@ -208,7 +209,7 @@ class Staging:
         """Delete the files that a new run cannot reuse; finished shards and the listing stay."""
         for name in ("verdict.json", "plan.json", "rejects.jsonl"):
             self.place(name).delete(missing_ok=True)
-        for folder in ("spill", "leaks", "similar"):
+        for folder in ("spill", "profiles", "leaks", "similar"):
             self.place(folder).delete_tree()
         shards = self.place("shards")
         for entry in shards.list_dir() if shards.exists() else ():

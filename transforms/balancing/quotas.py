@@ -116,7 +116,7 @@ def balance_ranks(rows: pa.RecordBatch, *, seed: int) -> batch.UInt64Array:
 def balance_rows(rows: pa.RecordBatch, *, seed: int) -> pa.RecordBatch:
     """Return the columns (label, rank, key) of the labelled records of train."""
     ranks = pa.array(balance_ranks(rows, seed=seed))
-    table = {"label": rows[batch.LABEL], "rank": ranks, "key": rows[batch.KEY]}
+    table = {"label": rows[batch.LABEL], "rank": ranks, "key": batch.keys(rows)}
     return pa.RecordBatch.from_pydict(table).filter(pa.array(_balanced(rows)))
 
 
@@ -146,7 +146,8 @@ def replicate(
     per_class = [quotas.get(name, Quota(1)) for name in names.to_pylist()] + [Quota(1)]
     times = np.array([quota.repeats for quota in per_class])[codes]
     ranks = balance_ranks(rows, seed=seed)
-    times += within(codes, ranks, rows[batch.KEY], [quota.last for quota in per_class])
+    if quotas:
+        times += within(codes, ranks, batch.keys(rows), [quota.last for quota in per_class])
     times[~_balanced(rows)] = 1
     if (times == 1).all():  # such as without balancing: no row has to be copied
         yield batch.set_column(rows, batch.COPY, pa.array(np.zeros(len(rows), np.int32)))

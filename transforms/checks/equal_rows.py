@@ -111,15 +111,17 @@ def write_numbered(
     if not found:
         return part
     numbers = np.concatenate(found)
-    rows = read_part(part.name, staging=staging)
-    suffixes = np.zeros(len(rows), np.int64)
-    suffixes[numbers["row"]] = numbers["number"]
-    is_numbered = suffixes > 0
-    texts = pc.binary_join_element_wise("", pa.array(suffixes).cast(pa.string()), "#")
-    texts = pc.if_else(pa.array(is_numbered), texts, "")
-    keys = pc.binary_join_element_wise(rows[batch.KEY], texts, "")
+    numbers.sort(order="row")
+    rows = read_part(part.name, staging=staging, keys=False)
+    equal = batch.keys(rows.take(pa.array(numbers["row"])))
+    keys = pc.binary_join_element_wise(equal, pa.array(numbers["number"]).cast(pa.string()), "#")
+    is_numbered = np.zeros(len(rows), np.bool_)
+    is_numbered[numbers["row"]] = True
     hashes = batch.hashes(rows).copy()
-    hashes[is_numbered] = batch.hash_strings(keys.filter(pa.array(is_numbered)))
+    hashes[numbers["row"]] = batch.hash_strings(keys)
+    if batch.UNIT not in rows.schema.names:
+        rows = rows.append_column(batch.UNIT, rows[batch.HASH])
+    keys = pc.replace_with_mask(rows[batch.KEY], pa.array(is_numbered), keys)
     rows = batch.set_column(rows, batch.KEY, keys)
     rows = batch.set_column(rows, batch.HASH, pa.array(hashes))
     return rewrite_part(part, rows, staging, "numbered")

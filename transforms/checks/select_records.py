@@ -52,7 +52,7 @@ def limit_rows(rows: pa.RecordBatch, *, per_class: bool) -> pa.RecordBatch:
         labels = pa.repeat(_ALL, len(rows))
     ranks = batch.mix(batch.hashes(rows), _SALT)
     return pa.RecordBatch.from_pydict(
-        {"label": labels, "rank": pa.array(ranks), "key": rows[batch.KEY]}
+        {"label": labels, "rank": pa.array(ranks), "key": batch.keys(rows)}
     )
 
 

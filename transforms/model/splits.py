@@ -70,7 +70,7 @@ def strata_rows(rows: pa.RecordBatch, *, grouped: bool, seed: int) -> pa.RecordB
       a bijection of its hash, so that no key is needed to order units.
     """
     ranks = pa.array(split_ranks(rows, seed=seed))
-    keys = pa.repeat(UNIT_KEY, len(rows)) if grouped else rows[batch.KEY]
+    keys = pa.repeat(UNIT_KEY, len(rows)) if grouped else batch.keys(rows)
     return pa.RecordBatch.from_pydict({"label": batch.strata(rows), "rank": ranks, "key": keys})
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,10 +14,11 @@ from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import Staging
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.transforms.checks.violations import Violations
-from recordmill.transforms.model import batch
+from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Analysis, Headers
 from recordmill.transforms.staged.encoder_tasks import rows_in_tracebacks
 from recordmill.transforms.staged.listing import read_part
+from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics import array_pickle
 from recordmill.transforms.statistics.dataset_statistics import Statistics, columns_of
 from recordmill.transforms.windowing.window_layout import rows_of
@@ -24,10 +26,14 @@ from recordmill.transforms.windowing.window_layout import rows_of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataProfile:
-    """Statistics and schema violations of rows."""
+    """Statistics and schema violations of rows, or of a group of their columns.
+
+    columns: names of all columns, and violations are of all columns; the first group has both.
+    """
 
     statistics: Statistics = Statistics()  # noqa: RUF009, it is frozen
     violations: Violations = Violations()  # noqa: RUF009
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def sum(cls, several: Iterable[DataProfile]) -> DataProfile:
@@ -36,6 +42,7 @@ class DataProfile:
         return cls(
             statistics=Statistics.sum(part.statistics for part in parts),
             violations=Violations.sum(part.violations for part in parts),
+            columns=max(part.columns for part in parts) if parts else (),
         )
 
     def pack(self) -> bytes:
@@ -59,6 +66,27 @@ class DataProfile:
         if len(parts) == 1:
             return parts[0]
         return cls.sum(map(cls.unpack, parts)).pack()
+
+
+def write_pieces(profiles: Iterable[DataProfile], staging: Staging) -> tuple[Piece, ...]:
+    """Return the profiles as pieces: a single one inline, several in a file of staging."""
+    packed = [profile.pack() for profile in profiles]
+    if len(packed) < 2:
+        return tuple((one, "", 0, 0) for one in packed)
+    return write_profiles(packed, staging)
+
+
+def write_profiles(packed: Sequence[bytes], staging: Staging) -> tuple[Piece, ...]:
+    """Write packed profiles into a new file of staging, and return a piece for each."""
+    name = f"profiles/{uuid.uuid4().hex}.pickles"
+    place = staging.place(name)
+    place.parent.make_dirs()
+    pieces = []
+    with place.open_output() as sink:
+        for one in packed:
+            pieces.append((b"", name, sink.tell(), len(one)))
+            sink.write(one)
+    return tuple(pieces)
 
 
 class AnalysisCounts(NamedTuple):
@@ -85,8 +113,11 @@ class DataProfiler:
     rules: SchemaRules | None = None
     inside: pa.Schema | None = None
 
-    def profile(self, rows: pa.RecordBatch) -> DataProfile:
-        """Return the profile of rows that have their splits."""
+    def profile(self, rows: pa.RecordBatch) -> Iterator[DataProfile]:
+        """Yield the profile of rows that have their splits, for each group of columns.
+
+        Groups are ranges of the sorted names, so that they are the same for all parts.
+        """
         if self.inside is not None:
             rows = rows_of(rows, self.inside)
         made = None
@@ -97,7 +128,16 @@ class DataProfiler:
         violations = Violations()
         if self.rules is not None:
             violations = Violations.of(batch.lineage(rows), columns, self.rules)
-        return DataProfile(statistics=Statistics.of(rows, columns), violations=violations)
+        names = sorted(columns)
+        for start in range(0, max(len(names), 1), limits.PROFILED_COLUMNS):
+            group = names[start : start + limits.PROFILED_COLUMNS]
+            statistics = Statistics.of(rows, {name: columns[name] for name in group})
+            if start:
+                yield DataProfile(statistics=statistics)
+            else:
+                yield DataProfile(
+                    statistics=statistics, violations=violations, columns=tuple(columns)
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,27 +148,27 @@ class PartTask:
     analysis: Analysis | None
     profiler: DataProfiler | None
 
-    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, bytes | None]:
-        """Run the task, and return the counts and the packed profile.
+    def run(self, part: str, splits: pa.Array) -> tuple[AnalysisCounts | None, tuple[Piece, ...]]:
+        """Run the task, and return the counts, and a piece for the profile of each group.
 
         part: name of a staged part. splits: string[n], the splits of its rows.
         """
-        rows = read_part(part, staging=self.staging)
+        rows = read_part(part, staging=self.staging, keys=False)
         rows = batch.set_column(rows, batch.SPLIT, splits)
         with rows_in_tracebacks(rows):
             counts = None if self.analysis is None else _count(self.analysis, rows)
-            profile = None if self.profiler is None else self.profiler.profile(rows).pack()
-        return counts, profile
+            profiles = () if self.profiler is None else self.profiler.profile(rows)
+            return counts, write_pieces(profiles, self.staging)
 
 
 def run_part_task(
     task: PartTask, part: str, splits: bytes
-) -> tuple[AnalysisCounts | None, bytes | None]:
+) -> tuple[AnalysisCounts | None, tuple[Piece, ...]]:
     """Run a task. splits: an Arrow IPC stream with the column `__split__`."""
     return task.run(part, batch.from_bytes(splits)[batch.SPLIT])
 
 
 def _count(analysis: Analysis, rows: pa.RecordBatch) -> AnalysisCounts:
-    columns = rows.select([batch.KEY, *analysis.columns])
+    columns = rows.select([*analysis.columns] or [batch.KEY])  # without a column it has no rows
     train = columns.filter(pc.equal(rows[batch.SPLIT], TRAIN))
     return AnalysisCounts(len(train), batch.to_bytes(analysis.count(train)))

@@ -25,6 +25,7 @@ from recordmill.transforms.planning.part_task import (
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.staged.batches import Element, Problem, Remark
 from recordmill.transforms.staged.listing import described_columns
+from recordmill.transforms.staged.spill import Piece
 
 _COUNTERS = RecordCounters("Analyze")
 
@@ -36,15 +37,16 @@ class PartSummary:
     survey: numbers of records by split and class, and samples.
     hashes: hashes of keys, from `partition_hashes`, if keys may repeat.
     counts: counts of an analysis over the records of train.
-    profile, source: packed profiles of the records, and of the rows that windows were cut from.
+    profile, source: profiles of the records, and of the rows that windows were cut from, for each
+      group of columns.
     problems: messages of `Problem`s among the batches.
     """
 
     survey: Survey = Survey()  # noqa: RUF009, it is frozen
     hashes: tuple[tuple[int, bytes], ...] = ()
     counts: AnalysisCounts | None = None
-    profile: bytes | None = None
-    source: bytes | None = None
+    profile: tuple[Piece, ...] = ()
+    source: tuple[Piece, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -75,7 +77,7 @@ class PlanningPass:
         if isinstance(element, Remark):
             return PartSummary(survey=Survey(notes=(element.note,)))
         part = element.part
-        rows = element.read(self.staging)
+        rows = element.read(self.staging, keys=False)
         if element.role == "source":
             if self.source is None:
                 return PartSummary()
@@ -103,10 +105,10 @@ class PlanningPass:
         *,
         analysis: Analysis | None,
         profiler: DataProfiler | None,
-    ) -> Callable[[], tuple[AnalysisCounts | None, bytes | None]]:
+    ) -> Callable[[], tuple[AnalysisCounts | None, tuple[Piece, ...]]]:
         """Submit the task to an encoder process, and return a function that waits for it."""
         if analysis is None and profiler is None:
-            return lambda: (None, None)
+            return lambda: (None, ())
         task = PartTask(staging=self.staging, analysis=analysis, profiler=profiler)
         splits = batch.to_bytes(rows.select([batch.SPLIT]))
         return shared_pool(self.workers).submit(run_part_task, task, name, splits).result

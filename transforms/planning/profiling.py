@@ -15,11 +15,12 @@ from recordmill.profile.statistics_file import STATISTICS
 from recordmill.transforms.checks.violations import dataset_violations, drift_violations
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.planning.learning import store_artifacts
-from recordmill.transforms.planning.part_task import DataProfile, DataProfiler
+from recordmill.transforms.planning.part_task import DataProfiler
 from recordmill.transforms.planning.planning_pass import PartSummary
-from recordmill.transforms.statistics.dataset_statistics import Statistics
+from recordmill.transforms.planning.profile_sums import Profile, conclude_groups
+from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics.infer_schema import infer_schema
-from recordmill.transforms.statistics.statistics_proto import to_bytes
+from recordmill.transforms.statistics.statistics_proto import join_messages
 
 INFERRED = "inferred.pbtxt"  # file of the inferred schema in staging
 
@@ -46,12 +47,14 @@ class Profiling:
     profiler: profiles the rows that the schema covers: records, or the rows that windows are cut
       from. windows: profiles windows, if the records are windows; statistics cover their rows.
     on_violation: `reject` rejects records, `fail` refuses the input, `keep` adds notes.
+    workers: encoder processes; 0 is one per core.
     published: whether the statistics become part of the dataset.
     compared: the statistics file of another dataset, if too much drift from it refuses the input.
     infer: whether the run only infers a schema.
     """
 
     staging: Staging
+    workers: int
     profiler: DataProfiler
     windows: DataProfiler | None = None
     on_violation: OnViolation = "reject"
@@ -69,14 +72,19 @@ class Profiling:
         """True if the schema covers the rows that windows are cut from."""
         return self.windows is not None and self.profiler.rules is not None
 
-    def conclude(self, profile: DataProfile, counted: Statistics) -> ProfileOutcome:
+    @property
+    def is_judged(self) -> bool:
+        """True if the schema needs the statistics of all records."""
+        return self.infer or self.profiler.rules is not None
+
+    def conclude(self, profile: Profile, counted: Profile) -> ProfileOutcome:
         """Return the conclusions; they are empty without records.
 
-        profile: profile of the rows that the schema covers. counted: statistics of the records.
+        profile: profile of the rows that the schema covers. counted: that of the records.
         """
-        if not counted.cells:
+        if not counted.messages:
             return ProfileOutcome()
-        content = to_bytes(counted)
+        content = join_messages(counted.messages)
         files = store_artifacts({STATISTICS: content}, self.staging) if self.published else {}
         rules = self.profiler.rules
         if rules is None:
@@ -87,14 +95,16 @@ class Profiling:
         )
 
     def _judge(
-        self, rules: SchemaRules, profile: DataProfile, content: bytes
+        self, rules: SchemaRules, profile: Profile, content: bytes
     ) -> tuple[list[str], list[str]]:
         """Return (problems, notes)."""
         problems: list[str] = []
-        summary = profile.violations.summary()
+        violations = profile.profile.violations
+        summary = violations.summary()
         if summary is not None:
             problems.append(summary)
-        problems += dataset_violations(profile.statistics.whole(), profile.violations, rules)
+        assert profile.whole is not None
+        problems += dataset_violations(profile.whole, violations, rules)
         slices = statistics_file.parse(content)
         skewed = list(drift_violations(drift.skew(slices), rules))
         match self.on_violation:
@@ -109,60 +119,68 @@ class Profiling:
             drifted = list(drift_violations(comparison, rules))
         return [*problems, *skewed, *drifted], []
 
-    def write_schema(self, profile: DataProfile) -> None:
+    def write_schema(self, profile: Profile) -> None:
         """Write the inferred schema into staging, or a verdict if there are no records."""
-        if not profile.statistics.cells:
+        if profile.whole is None:
             message = "no record is left to infer a schema from: check the input"
             self.staging.write_verdict(Verdict(message))
             return
-        schema = infer_schema(profile.statistics.whole())
+        schema = infer_schema(profile.whole)
         self.staging.place(INFERRED).write_bytes(schema.encode())
 
 
-def _of_records(summary: PartSummary) -> Iterable[bytes]:
-    return () if summary.profile is None else (summary.profile,)
+def _of_records(summary: PartSummary) -> Iterable[tuple[int, Piece]]:
+    return enumerate(summary.profile)
 
 
-def _of_source(summary: PartSummary) -> Iterable[bytes]:
-    return () if summary.source is None else (summary.source,)
+def _of_source(summary: PartSummary) -> Iterable[tuple[int, Piece]]:
+    return enumerate(summary.source)
 
 
-def _write_schema(_: bytes, profile: bytes, *, profiling: Profiling) -> None:
-    profiling.write_schema(DataProfile.unpack(profile))
+def _write_schema(_: bytes, profile: Iterable[tuple[int, Piece]], *, profiling: Profiling) -> None:
+    profiling.write_schema(Profile.join(profile, profiling.staging))
 
 
 def _conclude(
     _: bytes,
-    records: bytes,
-    source: bytes | None = None,
+    records: Iterable[tuple[int, Piece]],
+    source: Iterable[tuple[int, Piece]] | None = None,
     *,
     profiling: Profiling,
 ) -> ProfileOutcome:
-    of_records = DataProfile.unpack(records)
-    profile = of_records if source is None else DataProfile.unpack(source)
-    return profiling.conclude(profile, of_records.statistics)
+    of_records = Profile.join(records, profiling.staging)
+    profile = of_records if source is None else Profile.join(source, profiling.staging)
+    return profiling.conclude(profile, of_records)
 
 
 def _sum(
     summaries: beam.PCollection[PartSummary],
-    profile: Callable[[PartSummary], Iterable[bytes]],
+    profile: Callable[[PartSummary], Iterable[tuple[int, Piece]]],
     label: str,
-) -> beam.pvalue.AsSingleton:
-    total = (
-        summaries
-        | f"{label}Findings" >> beam.FlatMap(profile).with_output_types(bytes)
-        | f"{label}Sum" >> beam.CombineGlobally(DataProfile.sum_packed).without_defaults()
+    *,
+    profiling: Profiling,
+) -> beam.pvalue.AsIter:
+    pieces = summaries | f"{label}Findings" >> beam.FlatMap(profile).with_output_types(
+        tuple[int, Piece]
     )
-    return beam.pvalue.AsSingleton(total, default_value=DataProfile().pack())
+    return beam.pvalue.AsIter(
+        conclude_groups(
+            pieces,
+            label,
+            staging=profiling.staging,
+            workers=profiling.workers,
+            whole=profiling.is_judged,
+        )
+    )
 
 
 def conclude_profiles(
     summaries: beam.PCollection[PartSummary], *, profiling: Profiling
 ) -> beam.PCollection[ProfileOutcome]:
     """Return the conclusions from all records as the only element of a PCollection."""
-    found = [_sum(summaries, _of_records, "Statistics")]
+    found = [_sum(summaries, _of_records, "Statistics", profiling=profiling)]
     if profiling.profiles_source:
-        found.append(_sum(summaries, _of_source, "Schema"))
+        found.append(_sum(summaries, _of_source, "Schema", profiling=profiling))
     conclude = functools.partial(_conclude, profiling=profiling)
     once = summaries.pipeline | "OnceToProfile" >> beam.Impulse()
     return once | "Conclude" >> beam.Map(conclude, *found).with_output_types(ProfileOutcome)
@@ -170,7 +188,7 @@ def conclude_profiles(
 
 def infer_dataset_schema(summaries: beam.PCollection[PartSummary], *, profiling: Profiling) -> None:
     """Infer a schema from all records, and write it into staging."""
-    profile = _sum(summaries, _of_records, "Schema")
+    profile = _sum(summaries, _of_records, "Schema", profiling=profiling)
     write = functools.partial(_write_schema, profiling=profiling)
     once = summaries.pipeline | "OnceToInfer" >> beam.Impulse()
     once | "InferSchema" >> beam.Map(write, profile)

@@ -55,7 +55,7 @@ class Survey:
             samples[split] = pa.RecordBatch.from_pydict(
                 {
                     "rank": pa.array(ranks[at]),
-                    "key": rows[batch.KEY].take(pa.array(at)),
+                    "key": batch.keys(rows.take(pa.array(at))),
                     "part": pa.repeat(part.name, len(at)),
                     "row": pa.array(at),
                 }

@@ -38,13 +38,15 @@ class StagedBatch:
     steps: tuple[Step, ...] = ()
     role: Literal["records", "source"] = "records"
 
-    def read(self, staging: Staging, columns: Sequence[str] | None = SYSTEM) -> pa.RecordBatch:
+    def read(
+        self, staging: Staging, columns: Sequence[str] | None = SYSTEM, *, keys: bool = True
+    ) -> pa.RecordBatch:
         """Read the rows and apply the pending steps.
 
         columns: names of the columns to read; None reads all. The default is the system columns,
-          which planning needs.
+          which planning needs. keys: as in `read_part`.
         """
-        rows = read_part(self.part.name, staging=staging, columns=columns)
+        rows = read_part(self.part.name, staging=staging, columns=columns, keys=keys)
         for step in self.steps:
             rows = step(rows, staging)
         return rows

@@ -75,7 +75,7 @@ def encode_chunk(packed: bytes, rows: bytes, compression: str) -> EncodedChunk:
     packed: result of `pack_encoder`. rows: an Arrow IPC stream. compression: `none` or `gzip`.
     """
     encoder, context = _unpack_encoder(packed)
-    table = batch.from_bytes(rows)
+    table = batch.with_keys(batch.from_bytes(rows))
     with rows_in_tracebacks(table):
         encoded = encoder.encode(table, context)
         names = [context.name(feature) for feature in encoded.columns.schema.names]
@@ -151,6 +151,6 @@ def rows_in_tracebacks(rows: pa.RecordBatch) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        keys = rows[batch.KEY].to_pylist()
+        keys = batch.keys(rows).to_pylist()
         error.add_note(f"in {len(keys)} rows, from {keys[:1]} to {keys[-1:]}")
         raise

@@ -35,7 +35,7 @@ LeftOut = dict[str, str | None]
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
-    *("decided", "binned", "strata", "spill"),
+    *("decided", "binned", "strata", "spill", "profiles"),
 )
 
 # The listing of a custom pipeline that passes its own batches.
@@ -276,20 +276,37 @@ def read_left_out(part: StagedPart, *, staging: Staging) -> list[LeftOut]:
 
 
 def read_part(
-    name: str, *, staging: Staging, columns: Sequence[str] | None = None
+    name: str, *, staging: Staging, columns: Sequence[str] | None = None, keys: bool = True
 ) -> pa.RecordBatch:
     """Read a part by its name.
 
     columns: names of the columns to read, if the part has them; None reads all.
+    keys: whether `__key__` and `__unit__` have all their values. Without them, keys that follow
+      from the content of rows are null, and `__unit__` may be missing if it equals `__hash__`.
     """
     source = open_arrow(staging.place(name))
     reader = pa.ipc.open_file(source)
     if columns is not None:
-        there = [name for name in columns if name in reader.schema.names]
+        wanted = {*columns}
+        if not keys or batch.KEY in wanted:  # the content gives the key
+            wanted.add(batch.CONTENT)
+        there = [name for name in reader.schema.names if name in wanted]
         fields = [reader.schema.get_field_index(name) for name in there]
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         reader = pa.ipc.open_file(source, options=options)
-    return reader.get_batch(0)
+    rows = reader.get_batch(0)
+    return _with_all_keys(rows, columns) if keys else rows
+
+
+def _with_all_keys(rows: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
+    names = rows.schema.names
+    if batch.KEY in names and batch.CONTENT in names and rows[batch.KEY].null_count:
+        rows = batch.with_keys(rows)
+        if batch.UNIT not in names and (columns is None or batch.UNIT in columns):
+            rows = rows.append_column(batch.UNIT, rows[batch.HASH])
+    if columns is not None and batch.CONTENT in names and batch.CONTENT not in columns:
+        rows = rows.drop_columns([batch.CONTENT])
+    return rows
 
 
 def described_columns(part: StagedPart, staging: Staging) -> str:

@@ -123,7 +123,10 @@ class RowReader:
         rows = with_duplicate_ids(keyed, self.duplicates)
         chunks = batch.with_hash(self._chunk(rows))
         if keyed_by_content(self.source):
-            chunks = chunks.append_column(batch.UNIT, chunks[batch.HASH])
+            if self.chunker is None:
+                chunks = batch.without_keys(chunks)
+            else:
+                chunks = chunks.append_column(batch.UNIT, chunks[batch.HASH])
         return write_checked_part(
             chunks,
             self.staging,

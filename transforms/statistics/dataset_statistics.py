@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +93,24 @@ class SliceStatistics:
                 for name in first.texts
             },
         )
+
+    @classmethod
+    def join(cls, several: Sequence[SliceStatistics], names: Sequence[str]) -> SliceStatistics:
+        """Join the statistics of the same records over groups of columns, at least one.
+
+        names: of all columns, in order.
+        """
+        return cls(
+            records=several[0].records,
+            names=tuple(names),
+            numbers={key: table for one in several for key, table in one.numbers.items()},
+            texts={name: column for one in several for name, column in one.texts.items()},
+        )
+
+    def without_histograms(self) -> SliceStatistics:
+        """Return the statistics without the histograms, which take most of the memory."""
+        numbers = {names: table.without_histograms() for names, table in self.numbers.items()}
+        return dataclasses.replace(self, numbers=numbers)
 
     @functools.cached_property
     def columns(self) -> Mapping[str, ColumnStatistics]:

@@ -62,6 +62,13 @@ class HistogramTable:
         return cls(prefixes=keys, counts=counts, edges=edges, dropped=dropped)._limited()
 
     @classmethod
+    def empty(cls, columns: int) -> HistogramTable:
+        """Return histograms without bins."""
+        none = np.zeros(0, np.int64)
+        edges, dropped = np.zeros(columns + 1, np.int64), np.zeros(columns, np.int64)
+        return cls(prefixes=none, counts=none, edges=edges, dropped=dropped)
+
+    @classmethod
     def sum(cls, several: Sequence[HistogramTable]) -> HistogramTable:
         """Add tables of the same columns; each column drops as many bits as any of them, or more.
 

@@ -151,6 +151,10 @@ class NumberTable:
             **{name: getattr(self, name)[columns] for name in (*_SUMS, *_LEAST, *_MOST)},
         )
 
+    def without_histograms(self) -> NumberTable:
+        """Return the statistics with histograms without bins."""
+        return dataclasses.replace(self, bits=HistogramTable.empty(len(self)))
+
     def __len__(self) -> int:
         return len(self.records)
 

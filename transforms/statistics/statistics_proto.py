@@ -6,7 +6,7 @@ Source: tensorflow_metadata/proto/v0/statistics.proto, and the output of TFDV's 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.profile.statistics_file import ALL_EXAMPLES
 from recordmill.transforms.statistics.column_statistics import ColumnStatistics
@@ -15,25 +15,59 @@ from recordmill.transforms.statistics.number_messages import fill_numbers
 from recordmill.transforms.statistics.number_table import NumberTable
 
 _TOP = 20  # values
+_DATASETS = b"\n"  # tag of the field of the list of datasets: number 1, of a length
 _RANKED = 1000
 
 
 def to_bytes(statistics: Statistics) -> bytes:
     """Return the serialized message, which is deterministic; without records it is empty."""
+    return join_messages([slice_messages(statistics)])
+
+
+class SliceMessage(NamedTuple):
+    """A DatasetFeatureStatistics in two parts: its name and number of records, and its features."""
+
+    head: bytes
+    features: bytes
+
+
+def join_messages(groups: Sequence[Sequence[SliceMessage]]) -> bytes:
+    """Return the serialized message of all columns.
+
+    groups: the messages of each group of columns; groups are in the order of their names.
+    """
+    contents = []
+    for several in zip(*groups, strict=True):
+        dataset = several[0].head + b"".join(one.features for one in several)
+        contents += [_DATASETS, _varint(len(dataset)), dataset]
+    return b"".join(contents)
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def slice_messages(statistics: Statistics) -> list[SliceMessage]:
+    """Return a message for each slice; without records there is none."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
-    contents: list[bytes] = []
+    contents = []
     for name, one, fine in _slices(statistics):
-        # Messages of one slice each: their concatenation is the message of all of them.
-        message = statistics_pb2.DatasetFeatureStatisticsList()
-        dataset = message.datasets.add(name=name, num_examples=one.records)
+        head = statistics_pb2.DatasetFeatureStatistics(name=name, num_examples=one.records)
+        dataset = statistics_pb2.DatasetFeatureStatistics()
         features = {column: dataset.features.add(name=column) for column in sorted(one.names)}
         for names, table in one.numbers.items():
             _fill_tables([features[column] for column in names], table, one.records, fine=fine)
         for column, found in one.texts.items():
             _fill_feature(features[column], found, records=one.records)
-        contents.append(message.SerializeToString(deterministic=True))
-    return b"".join(contents)
+        parts = (part.SerializeToString(deterministic=True) for part in (head, dataset))
+        contents.append(SliceMessage(*parts))
+    return contents
 
 
 def _slices(statistics: Statistics) -> Iterator[tuple[str, SliceStatistics, bool]]:

@@ -51,7 +51,8 @@ class ShardOutcome:
             return
         end = start + len(chunk.kept) + len(chunk.rejects) + len(chunk.filtered)
         left_out = np.setdiff1d(np.arange(start, end), chunk.kept + start)
-        originals = {self._rows[batch.KEY][i].as_py() for i in left_out if not self.copies[i]}
+        excluded = self._rows.take(pa.array(left_out[self.copies[left_out] == 0]))
+        originals = set(batch.keys(excluded).to_pylist())
         self.rejected += len(originals.intersection(reject.key for reject in chunk.rejects))
         self.filtered.update(o for key, o in dict(chunk.filtered).items() if key in originals)
 
@@ -102,7 +103,7 @@ class ShardOutcome:
         if batch.SOURCE not in self._rows.schema.names:
             indexed = {**_INDEXED, "source": batch.PLACE}
         present = [name for name in indexed.values() if name in self._rows.schema.names]
-        kept = batch.choose(self._rows.select(present), self.kept)
+        kept = batch.with_keys(batch.choose(self._rows.select(present), self.kept))
         columns = {name: kept[column] for name, column in indexed.items() if column in present}
         columns["copy"] = pa.array(self.copies[self.kept])
         if self._content:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import apache_beam as beam
 import pyarrow as pa
+import xxhash
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -212,7 +213,7 @@ class ShardWriter:
             name: dataclasses.replace(a, path="") for name, a in plan.context.artifacts.items()
         }
         context = dataclasses.replace(plan.context, artifacts=artifacts)
-        digest = hashlib.sha256(to_json([context, plan.splits[split].task_rows, self.groups]))
+        digest = xxhash.xxh3_128(to_json([context, plan.splits[split].task_rows, self.groups]))
         if rows is not None:
             # In slices, because serializing all rows at once would double their memory.
             fitting = limits.DIGEST_BYTES * len(rows) // max(rows.nbytes, 1)
@@ -232,6 +233,8 @@ class ShardWriter:
         """Write the Examples of rows, and return the size in bytes and the sha256 of the file."""
         sha256 = hashlib.sha256()
         size = 0
+        lineage = [n for n in (batch.SOURCE, batch.PLACE) if n in rows.schema.names]
+        rows = rows.drop_columns(lineage)  # only the index has it
         for start, chunk in encode_in_order(
             with_staged_paths(rows, self.staging),
             packed=pack_encoder(self.encoder, plan.context),

@@ -46,15 +46,16 @@ def shard_indices(rows: pa.RecordBatch, *, plan: Plan) -> npt.NDArray[np.int64]:
 
 
 def balanced_rows(
-    element: Element, plan: Plan, staging: Staging, *, grouped: bool
+    element: Element, plan: Plan, staging: Staging, *, grouped: bool, keys: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch, each as often as the plan says, with the column `__copy__`.
 
-    grouped: whether records have groups; otherwise the column `__group__` is dropped.
+    grouped: whether records have groups; otherwise the column `__group__` is dropped. keys: as in
+      `read_part`.
     """
     if not isinstance(element, StagedBatch) or element.role != "records":
         return
-    rows = element.read(staging, columns=None)
+    rows = element.read(staging, columns=None, keys=keys)
     if not grouped and batch.GROUP in rows.schema.names:  # it is all null
         rows = rows.drop_columns([batch.GROUP])
     done = (batch.UNIT, batch.NEAR)
@@ -82,7 +83,10 @@ class CutIntoPieces(beam.DoFn):
         if plan.verdict is not None:
             return
         self._plan = plan
-        for rows in balanced_rows(element, plan, self._staging, grouped=self._grouped):
+        element_rows = balanced_rows(
+            element, plan, self._staging, grouped=self._grouped, keys=False
+        )
+        for rows in element_rows:
             if len(rows):
                 self._counters.add(read=len(rows), out=len(rows))
                 yield from self._cut(rows, plan)
@@ -125,6 +129,8 @@ def empty_pieces(_: bytes, plan: Plan) -> Iterator[tuple[ShardId, Piece]]:
 def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch | None:
     """Return the rows of a shard in their final order, without hashes; None if it has no rows.
 
+    Their keys are complete only after `batch.with_keys`.
+
     Raises:
       RunError: two records have the same key. Their ranks are equal, so both are in this shard.
     """
@@ -138,8 +144,9 @@ def sort_pieces(pieces: Iterable[Piece], *, seed: int, staging: Staging) -> pa.R
     if batch.HASH in unordered.schema.names:
         unordered = unordered.drop_columns([batch.HASH])
     rows, ranks = batch.take(unordered, order), ranks[order]
-    keys, copies = rows[batch.KEY], batch.copies(rows)
+    copies = batch.copies(rows)
     for at in np.flatnonzero(ranks[1:] == ranks[:-1]):
-        if keys[at] == keys[at + 1] and copies[at] == copies[at + 1]:
-            raise RunError(f"two records have the key {keys[at].as_py()!r}: keys must be unique")
+        key, other = batch.keys(rows.slice(at, 2)).to_pylist()
+        if key == other and copies[at] == copies[at + 1]:
+            raise RunError(f"two records have the key {key!r}: keys must be unique")
     return rows
