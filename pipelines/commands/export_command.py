@@ -6,7 +6,6 @@ import dataclasses
 import io
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.declaration import Group, option, parse_command
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, shown, sync_folders
 from recordmill.transforms.encoders.table_learning import vocabulary_file
 from recordmill.transforms.encoders.table_numbers import (
     NUMBERS_FILE,
@@ -79,8 +78,11 @@ def export_transform_main(argv: Sequence[str]) -> int:
             " a SavedModel of it"
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no messages about missing GPUs
-    place = pathlib.Path(output.local_path)
-    with tempfile.TemporaryDirectory(prefix="recordmill-export-") as name:
+    output.parent.make_dirs()
+    # Beside its place, so that it gets its name at once, when it is complete.
+    with tempfile.TemporaryDirectory(
+        prefix=f".{output.name}-", dir=output.parent.local_path
+    ) as name:
         folder = pathlib.Path(name)
         try:
             what = export(dataset, manifest, folder)
@@ -88,8 +90,13 @@ def export_transform_main(argv: Sequence[str]) -> int:
             raise ConfigError(
                 f"a SavedModel needs TensorFlow, which is not installed: {install_extra('train')}"
             ) from error
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(folder / "model", place)
+        model = Location.parse(str(folder / "model"))
+        files = [Location.parse(str(path)) for path in folder.rglob("*") if path.is_file()]
+        for file in files:
+            file.sync_file()
+        sync_folders(files, top=model.parent)
+        model.rename_to(output)
+        output.parent.sync_folder()
     print(f"a SavedModel of {what} written to {shown(output)}")
     return 0
 

@@ -133,12 +133,14 @@ def scan_file(task: ScanTask) -> Scan:
     info = staging.place(f"info/{task.name}.json")
     done = staging.read_json(f"info/{task.name}.json")
     target = staging.place(f"shards/{task.name}")
-    if done is not None and done["plan"] == task.plan and target.exists():
+    columns = staging.place(_columns_file(task))
+    if done is not None and done["plan"] == task.plan and target.exists() and columns.exists():
         return Scan.from_json(done["scan"])
     info.delete(missing_ok=True)
     target.delete(missing_ok=True)
     if _link(task.source.place, target):
         found = _scan(task, target, None)
+        target.sync_file()  # another program may just have written it
     else:
         found = dataclasses.replace(_copy(task, target), linked=False)
     if found.damage is None:
@@ -146,6 +148,10 @@ def scan_file(task: ScanTask) -> Scan:
     else:
         target.delete(missing_ok=True)
     return found
+
+
+def _columns_file(task: ScanTask) -> str:
+    return f"scans/{task.name}.arrow"
 
 
 def _link(source: Location, target: Location) -> bool:
@@ -164,10 +170,8 @@ def _link(source: Location, target: Location) -> bool:
 def _copy(task: ScanTask, target: Location) -> Scan:
     """Copy a file while scanning it; the copy gets its name once it is complete and on disk."""
     temporary = target.parent / f"{target.name}.tmp"
-    with raise_storage_errors("write", temporary), open(temporary.local_path, "wb") as file:
+    with temporary.open_output() as file:
         found = _scan(task, task.source.place, file)
-        file.flush()
-        os.fsync(file.fileno())
     temporary.rename_to(target)
     return found
 
@@ -203,7 +207,7 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
             " the file is complete"
         )
     if task.staging is not None:
-        columns.write(task.staging.place(f"scans/{task.name}.arrow"))
+        columns.write(task.staging.place(_columns_file(task)))
     return Scan(
         key=source.key,
         records=inference.records,

@@ -178,6 +178,11 @@ class ShardWriter:
             return done
         place = self.staging.place(f"shards/{name}")
         place.parent.make_dirs()
+        info_place = self.staging.place(f"info/{name}.json")
+        if done is not None:
+            # It describes other rows. Until the new one is written, the shard is unfinished.
+            info_place.delete(missing_ok=True)
+            info_place.parent.sync_folder()
         temporary = self.staging.place(f"shards/{uuid.uuid4().hex}.tmp")
         if rows is None:
             rows = _no_rows()
@@ -185,9 +190,6 @@ class ShardWriter:
         outcome = ShardOutcome(rows)
         with temporary.open_output() as sink:
             size, sha256 = self._write_rows(rows, sink, outcome, plan, split)
-        info_place = self.staging.place(f"info/{name}.json")
-        # The old info describes other rows. Until the new one is written, the shard is unfinished.
-        info_place.delete(missing_ok=True)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
         indexed = shard_index.index_bytes(outcome.index(groups=self.groups))
@@ -203,6 +205,9 @@ class ShardWriter:
         )
         info = self._info(shard, written, digest, outcome)
         info_place.parent.make_dirs()
+        # A run that resumes after a power cut takes what has an info for complete.
+        place.parent.sync_folder()
+        index.parent.sync_folder()
         info_place.write_bytes(to_json(info))
         return info
 
