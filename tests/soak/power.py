@@ -148,7 +148,7 @@ def cut_once(
     disk.cut()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.wait()
     expect_no_processes(process.pid)
     disk.unmount()
     disk.mount()
