@@ -12,6 +12,7 @@ from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import JOB, MANIFEST, Manifest, load
+from recordmill.format.typed_json import as_object
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
 from recordmill.storage.files import Location, shown
@@ -31,7 +32,9 @@ class Published:
         if not (output / MANIFEST).exists():
             return None
         manifest = load(output)
-        return cls(output=output, manifest=manifest, job=Staging(output).read_json(JOB) or {})
+        return cls(
+            output=output, manifest=manifest, job=Staging(output).read_json(JOB, as_object) or {}
+        )
 
     def refuse_others(
         self, options: Mapping[str, Any], *, seed: int, encoders: Mapping[str, str]

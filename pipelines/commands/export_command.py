@@ -13,9 +13,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from recordmill.errors import ConfigError, RunError, install_extra
+from recordmill.errors import ConfigError, DamageError, RunError, install_extra
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
+from recordmill.format.typed_json import damage_of
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.storage.files import Location, shown, sync_folders
@@ -110,7 +111,8 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         vocabulary = folder / "tokens.txt"
         vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
     if IDF_FILE in manifest.files:
-        idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
+        with damage_of(IDF_FILE):
+            idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
     transform = texts.TextTransform(
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
@@ -132,7 +134,8 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
 
     numbers: Mapping[str, LearnedNumbers] = {}
     if NUMBERS_FILE in manifest.files:
-        numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
+        with damage_of(NUMBERS_FILE):
+            numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
     vocabularies: dict[str, pathlib.Path] = {}
     for column in recipes:
         name = vocabulary_file(column)
@@ -193,7 +196,7 @@ _EXPORTS = {"text": _export_text, "table": _export_table, "sensor": _export_tabl
 def _read(dataset: Location, manifest: Manifest, name: str) -> bytes:
     content = (dataset / name).read_bytes()
     if file_info(content) != manifest.files[name]:
-        raise RunError(f"{shown(dataset / name)} is damaged: run recordmill verify for details")
+        raise DamageError(f"{shown(dataset / name)} is damaged: run recordmill verify for details")
     return content
 
 

@@ -30,6 +30,7 @@ from recordmill.adopt.feature_inference import (
 )
 from recordmill.checking.shard_check import Damage
 from recordmill.format.file_info import HashingReader
+from recordmill.format.typed_json import take
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.storage.files import Location, shown
@@ -68,6 +69,7 @@ class ScanTask:
     staging: None for a dry run, which stores nothing.
     label_feature: the feature that holds the class, if the user named one.
     raw: declarations of arrays stored as bytes, by feature.
+    max_record_bytes: the largest record that is inflated from gzip.
     """
 
     source: SourceFile
@@ -76,6 +78,7 @@ class ScanTask:
     staging: Staging | None
     label_feature: str | None
     raw: Mapping[str, RawArray]
+    max_record_bytes: int = framing.MAX_RECORD_BYTES
 
     @property
     def plan(self) -> str:
@@ -131,11 +134,12 @@ def scan_file(task: ScanTask) -> Scan:
     if staging is None:
         return _scan(task, task.source.place, None)
     info = staging.place(f"info/{task.name}.json")
-    done = staging.read_json(f"info/{task.name}.json")
+    done = staging.read_json(f"info/{task.name}.json", _stored_scan)
     target = staging.place(f"shards/{task.name}")
     columns = staging.place(_columns_file(task))
-    if done is not None and done["plan"] == task.plan and target.exists() and columns.exists():
-        return Scan.from_json(done["scan"])
+    if done is not None and done[0] == task.plan and target.exists() and columns.exists():
+        scan: Scan = done[1]
+        return scan
     info.delete(missing_ok=True)
     target.delete(missing_ok=True)
     if _link(task.source.place, target):
@@ -148,6 +152,10 @@ def scan_file(task: ScanTask) -> Scan:
     else:
         target.delete(missing_ok=True)
     return found
+
+
+def _stored_scan(data: Mapping[str, Any]) -> tuple[str, Scan]:
+    return take(data, "plan", str), Scan.from_json(data["scan"])
 
 
 def _columns_file(task: ScanTask) -> str:
@@ -185,7 +193,9 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
         hashing = HashingReader(file, copy)
         stream = io.BufferedReader(hashing, _BLOCK)
         try:
-            for frame in read_frames(stream, compression=task.compression):
+            for frame in read_frames(
+                stream, compression=task.compression, max_inflated=task.max_record_bytes
+            ):
                 damage = _add_record(frame.payload, frame.offset, task, inference, columns)
                 if damage is not None:
                     break

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from typing import Any
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import JOB, MANIFEST, Manifest, ManifestError, load
+from recordmill.format.manifest import JOB, MANIFEST, Manifest, ManifestError, checked_name, load
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
 from recordmill.storage.files import Location, shown, sync_folders
 
@@ -101,7 +102,7 @@ def _old_files(staging: Staging) -> set[str]:
     with contextlib.suppress(ManifestError):  # without a valid manifest no files are known
         old.update(load(staging.output).paths())
     for other in jobs(staging.output):
-        intent = other.read_json(INTENT)
+        intent = other.read_json(INTENT, _file_names)
         if intent is not None:
             manifest = _staged_manifest(other)
             old.update(intent)
@@ -139,7 +140,7 @@ def finish(staging: Staging) -> None:
     new = {name: _staged(staging, name, manifest) for name in manifest.paths()}
     # A file of the new dataset that is no longer in staging is already in the output.
     moved = {name for name, source in new.items() if not source.exists()}
-    for name in staging.read_json(INTENT):
+    for name in staging.read_json(INTENT, _file_names):
         if name not in moved:
             (output / name).delete(missing_ok=True)
     for name, source in new.items():
@@ -149,6 +150,11 @@ def finish(staging: Staging) -> None:
     sync_folders([output / name for name in new], top=output)
     new[MANIFEST].rename_to(output / MANIFEST)
     output.sync_folder()
+
+
+def _file_names(names: Any) -> list[str]:
+    """Return the content of an intent, checked: publishing deletes these files."""
+    return [MANIFEST if name == MANIFEST else checked_name(name) for name in names]
 
 
 def _staged(staging: Staging, name: str, manifest: Manifest) -> Location:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.notes import Note
@@ -78,16 +79,16 @@ class SeriesReport:
         return dataclasses.replace(part, windowless=self.count)
 
     @classmethod
+    def _from_json(cls, data: Mapping[str, Any]) -> SeriesReport:
+        named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
+        return cls(**{**data, "named": named, "longest": SeriesRuns(**data["longest"])})
+
+    @classmethod
     def read(cls, parts: Iterable[StagedPart], staging: Staging) -> SeriesReport:
         """Read the reports beside all parts that have one."""
-        found = []
-        for part in parts:
-            if part.windowless:
-                data = staging.read_json(_name(part))
-                named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
-                longest = SeriesRuns(**data["longest"])
-                found.append(cls(**{**data, "named": named, "longest": longest}))
-        return cls.sum(found)
+        return cls.sum(
+            staging.read_json(_name(part), cls._from_json) for part in parts if part.windowless
+        )
 
     def note(self, options: WindowOptions) -> Note | None:
         """Return the note on these series, None if there are none."""
