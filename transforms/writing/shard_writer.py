@@ -290,10 +290,13 @@ class WriteShard(beam.DoFn):
     encoder processes busy. A shard is written under a unique temporary name in staging and renamed;
     its info and its index are written beside it. A second attempt, such as a runner's retry, gives
     the same files.
+
+    only: names of the shards to write; None writes all.
     """
 
-    def __init__(self, writer: ShardWriter) -> None:
+    def __init__(self, writer: ShardWriter, *, only: frozenset[str] | None = None) -> None:
         self._writer = writer
+        self._only = only
         self._counters = RecordCounters("WriteToTFRecord")
 
     def setup(self) -> None:
@@ -304,6 +307,11 @@ class WriteShard(beam.DoFn):
         self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
 
     def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
+        (split, number), _ = element
+        count = plan.splits[split].shards
+        name = shard_name(split, number, count, self._writer.compression)
+        if self._only is not None and name not in self._only:
+            return
         if len(self._writing) == limits.SHARDS_AT_ONCE:
             yield self._oldest()
         self._writing.append(self._threads.submit(self._writer.write, *element, plan))
