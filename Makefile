@@ -91,6 +91,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.power
 	$(BIN)/python -m tests.soak.fuzz
+	$(BIN)/python -m tests.soak.fuzz_datasets
 	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.soak.series
 	$(BIN)/python -m tests.soak.arrays

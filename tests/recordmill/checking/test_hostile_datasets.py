@@ -8,6 +8,7 @@ import pathlib
 import tracemalloc
 import zlib
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,13 +19,14 @@ from recordmill.checking.verify import verify
 from recordmill.errors import DamageError
 from recordmill.format import shard_index
 from recordmill.format.file_info import file_info
-from recordmill.format.manifest import Manifest
+from recordmill.format.manifest import Manifest, ManifestError
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.job.staging import Staging
 from recordmill.pipelines.cli import main
 from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import FrameError, frame, read_frames
 from tests.make_dataset import make_dataset
+from tests.soak import fuzz_datasets
 
 
 @pytest.fixture
@@ -158,3 +160,17 @@ def test_a_manifest_whose_hash_is_known(out, capsys):
     )
     assert main([*given, "--manifest-sha256", "D"]) == 2
     assert "--manifest-sha256: expected 64 hexadecimal digits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_changed_manifest_is_read_or_refused(out, seed):
+    """A part of tests/soak/fuzz_datasets.py, which runs commands on such datasets."""
+    content = (out / "dataset.json").read_bytes()
+    for number in range(25):
+        random = np.random.default_rng([seed, number])
+        changed = fuzz_datasets.change_json(content, random)
+        try:
+            read = Manifest.from_bytes(changed)
+        except ManifestError:
+            continue
+        assert Manifest.from_bytes(read.to_bytes()) == read
