@@ -36,7 +36,7 @@ help:
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
-	@echo 'make soak    the runs too long for make test: sameness, kills, fuzz, Flink'
+	@echo 'make soak    the runs too long for make test: sameness, kills, power cuts, fuzz, Flink'
 	@echo 'make clean   remove .venv and what demo and tests left'
 	@echo 'PYTHON=... with any of them: the Python to use instead of the first of $(PYTHONS);'
 	@echo 'VENV=...: where to install instead of .venv, such as for a second Python'
@@ -92,7 +92,9 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
+	$(BIN)/python -m tests.soak.power
 	$(BIN)/python -m tests.soak.fuzz
+	$(BIN)/python -m tests.soak.fuzz_datasets
 	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.soak.series
 	$(BIN)/python -m tests.soak.arrays

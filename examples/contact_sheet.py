@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import io
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 import recordmill
-from recordmill.format.manifest import Manifest, ManifestError, load
+from recordmill.errors import RunError
+from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
+from recordmill.format.manifest import Manifest, load
 from recordmill.format.split_names import in_order
 from recordmill.storage.files import Location
 
@@ -133,7 +134,10 @@ def _draw_tile(tile: Tile, size: int) -> Image.Image:
 
 
 def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
-    image = Image.open(io.BytesIO(content)).convert("RGB")
+    try:
+        image = open_image(content).convert("RGB")
+    except UNREADABLE_IMAGE as error:
+        raise ValueError("a record's image cannot be decoded: run recordmill verify") from error
     inner = (size - 2, size - 2)
     scale = min(inner[0] / image.width, inner[1] / image.height)
     width, height = round(image.width * scale), round(image.height * scale)
@@ -176,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in in_order(manifest.splits)
         }
         sheet = draw(splits, manifest, size=options.size)
-    except (ManifestError, ValueError) as error:
+    except (RunError, ValueError) as error:
         print(f"contact_sheet: error: {error}", file=sys.stderr)
         return 1
     if options.palette:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import platform
 import zlib
 from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ from recordmill.pipelines.interpretation import (
 )
 from recordmill.pipelines.job_outcome import JobOutcome, Status
 from recordmill.pipelines.known_datasets import KnownDatasets
-from recordmill.pipelines.layout_checks import check_layout, check_splits
+from recordmill.pipelines.layout_checks import check_layout, check_not_nested, check_splits
 from recordmill.pipelines.options import declaration as option_machinery
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.labels_file import read_labels
@@ -115,7 +114,7 @@ class Job:
           ConfigError: the output is a file, lies in the input, or holds other files.
         """
         for one in self.config.input:
-            _not_nested(Location.parse(one.path), self.output)
+            check_not_nested(Location.parse(one.path), self.output)
         check_output_folder(self.output)
 
     def run(
@@ -164,17 +163,16 @@ class Job:
             on_rows=on_listed,
         )
         fingerprint = f"{self.id}-{listing.fingerprint}"
-        if published is not None and published.job.get("fingerprint") == fingerprint:
-            missing = published.missing()
-            if missing is None:
+        damage = None
+        if published is not None and published.job.get("fingerprint") in (fingerprint, None):
+            try:
+                damage = published.find_damage(self.config)
+            except RunError:
+                self.staging.sweep()
+                raise
+            if damage is None:
                 self.staging.sweep()
                 return JobOutcome(status="unchanged", resumed=resumed)
-            if not self.config.overwrite:
-                self.staging.sweep()
-                raise RunError(
-                    f"the dataset in {shown(self.output)} is damaged: {missing}; --overwrite writes"
-                    " it again"
-                )
         elif published is not None and not self.config.overwrite:
             self.staging.sweep()
             raise ConfigError(
@@ -193,7 +191,8 @@ class Job:
         records = layout if windows is None else window_layout(layout, windows)
         check_layout(self.config, windows, records)
         self.staging.begin()
-        run_pipeline(self._road(listing, layout, records, fingerprint))
+        shards = None if damage is None else damage.shards
+        run_pipeline(self._road(listing, layout, records, fingerprint, shards))
         if self.config.detach:
             return JobOutcome(status="detached")
         verdict = self.staging.verdict()
@@ -214,6 +213,10 @@ class Job:
             self.schema_request.keep_schema(self.staging)
             self.staging.sweep()
             return JobOutcome(status="inferred", notes=notes)
+        if published is not None and shards is not None:
+            outcome = JobOutcome(status="repaired", repaired=published.repair(self.staging, shards))
+            self.staging.sweep()
+            return outcome
         self.staging.sweep()
         status: Status = "planned" if self.config.dry_run else "published"
         return dataclasses.replace(outcome, status=status)
@@ -256,10 +259,18 @@ class Job:
         threshold = self.config.repeat_threshold
         return "median" if threshold is None else RepeatFactors(threshold)
 
-    def _road(self, listing: Listing, rows: Layout, records: Layout, fingerprint: str) -> Road:
+    def _road(
+        self,
+        listing: Listing,
+        rows: Layout,
+        records: Layout,
+        fingerprint: str,
+        shards: frozenset[str] | None,
+    ) -> Road:
         """Return the pipeline to run.
 
         rows, records: layouts of the rows and of the records, which differ if records are windows.
+        shards: the shards to write; None for all, and to publish them.
         """
         config, data_type = self.config, self.data_type
         # Report a column that no feature can hold before the work. The names of the classes are not
@@ -323,6 +334,7 @@ class Job:
             balance=config.balance,
             balance_target=self._balance_target(),
             dry_run=config.dry_run,
+            shards=shards,
         )
 
     def _notes(self) -> tuple[Note, ...]:
@@ -374,21 +386,3 @@ def _columns(listing: Listing, staging: Staging) -> pa.Schema:
     if not listing.parts:
         return pa.schema([])
     return read_part(listing.parts[0].name, staging=staging).schema
-
-
-def _not_nested(source: Location, output: Location) -> None:
-    """Check that the output does not lie in the input.
-
-    Raises:
-      ConfigError: the next run would list the dataset as input.
-    """
-    if (source.root, source.query) != (output.root, output.query):
-        return
-    inner, outer = f"{output.path.rstrip('/')}/", f"{source.path.rstrip('/')}/"
-    if source.is_local:
-        inner, outer = (f"{os.path.realpath(path)}/" for path in (inner, outer))
-    if inner.startswith(outer):
-        raise ConfigError(
-            f"--output {shown(output)} lies inside --input {shown(source)}: its files would be"
-            " listed as input by the next run; choose a folder outside of it"
-        )

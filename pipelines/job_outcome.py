@@ -10,17 +10,19 @@ from recordmill.errors import Reject
 from recordmill.job.staging import Verdict
 from recordmill.notes import Note
 
-Status = Literal["published", "unchanged", "planned", "inferred", "refused", "detached"]
+Status = Literal["published", "unchanged", "repaired", "planned", "inferred", "refused", "detached"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobOutcome:
     """The outcome of a job.
 
-    status: `published`; `unchanged`, the output was up to date; `planned`, a dry run; `inferred`,
+    status: `published`; `unchanged`, the output was up to date; `repaired`, damaged shards were
+      written again; `planned`, a dry run; `inferred`,
       only a schema was inferred; `refused`, with a verdict; or `detached`, the job continues on a
       cluster.
     resumed: whether this run finished the publishing of an interrupted one.
+    repaired: the shards that were written again.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
     notes: remarks on the input and the dataset, the same as in its manifest.
     interpretation: how the input was understood, as `interpret` returns it.
@@ -28,6 +30,7 @@ class JobOutcome:
 
     status: Status
     resumed: bool = False
+    repaired: tuple[str, ...] = ()
     verdict: Verdict | None = None
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()

@@ -1,9 +1,12 @@
-"""Checks of options against the layout of the rows, before any work starts."""
+"""Checks of options against places and the layout of the rows, before any work starts."""
 
 from __future__ import annotations
 
+import os
+
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.config import CommonConfig
+from recordmill.storage.files import Location, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import needs_classes
 from recordmill.transforms.model.source import Layout
@@ -55,3 +58,21 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
     ):
         if wanted and not layout.labelled and config.label_bins is None:
             raise needs_classes(flag, [field.name for field in user_fields(layout.columns)])
+
+
+def check_not_nested(source: Location, output: Location) -> None:
+    """Check that the output does not lie in the input.
+
+    Raises:
+      ConfigError: the next run would list the dataset as input.
+    """
+    if (source.root, source.query) != (output.root, output.query):
+        return
+    inner, outer = f"{output.path.rstrip('/')}/", f"{source.path.rstrip('/')}/"
+    if source.is_local:
+        inner, outer = (f"{os.path.realpath(path)}/" for path in (inner, outer))
+    if inner.startswith(outer):
+        raise ConfigError(
+            f"--output {shown(output)} lies inside --input {shown(source)}: its files would be"
+            " listed as input by the next run; choose a folder outside of it"
+        )

@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from recordmill.errors import ConfigError
-from recordmill.format.manifest import JOB, MANIFEST, Manifest, load
+from recordmill.errors import ConfigError, RunError
+from recordmill.format.file_info import FileInfo, stream_info
+from recordmill.format.manifest import JOB, MANIFEST, Manifest, index_name, load
+from recordmill.format.typed_json import as_object
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
-from recordmill.storage.files import Location, shown
+from recordmill.pipelines.options.config import CommonConfig
+from recordmill.processes.pool import process_count
+from recordmill.storage.files import Location, MissingError, shown, sync_folders
+
+
+@dataclasses.dataclass(frozen=True)
+class Damaged:
+    """Damage of a dataset. shards: those to be written again; None if other files are damaged."""
+
+    shards: frozenset[str] | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +43,9 @@ class Published:
         if not (output / MANIFEST).exists():
             return None
         manifest = load(output)
-        return cls(output=output, manifest=manifest, job=Staging(output).read_json(JOB) or {})
+        return cls(
+            output=output, manifest=manifest, job=Staging(output).read_json(JOB, as_object) or {}
+        )
 
     def refuse_others(
         self, options: Mapping[str, Any], *, seed: int, encoders: Mapping[str, str]
@@ -54,19 +68,101 @@ class Published:
                 " --overwrite replaces it, another --output keeps it"
             )
 
+    def find_damage(self, config: CommonConfig) -> Damaged | None:
+        """Return the damaged files, None if there are none.
+
+        With --verify contents are compared, otherwise sizes.
+
+        Raises:
+          RunError: there is damage that only --verify or --overwrite may repair.
+        """
+        missing = None if "fingerprint" in self.job else f"{JOB} is missing or has no fingerprint"
+        if missing is None and config.verify:
+            return self._changed(config.workers)
+        missing = missing or self.missing()
+        if missing is None:
+            return None
+        if not config.overwrite:
+            raise RunError(
+                f"the dataset in {shown(self.output)} is damaged: {missing};"
+                " --overwrite writes it again, and --verify damaged shards alone"
+            )
+        return Damaged(shards=None)
+
+    def _changed(self, workers: int) -> Damaged | None:
+        """Return the files that are missing or have other contents than the manifest says."""
+        of_shard: dict[str, str] = {}
+        stated: dict[str, FileInfo] = dict(self.manifest.files)
+        for name, split in self.manifest.splits.items():
+            for number, shard in enumerate(split.shards):
+                index = index_name(name, number, len(split.shards))
+                of_shard |= {shard.file: shard.file, index: shard.file}
+                stated[shard.file] = FileInfo(bytes=shard.bytes, sha256=shard.sha256)
+                stated[index] = shard.index
+        with ThreadPoolExecutor(process_count(workers)) as threads:  # hashing needs no GIL
+            found = threads.map(self._info, stated)
+            changed = [
+                name for name, info in zip(stated, found, strict=True) if info != stated[name]
+            ]
+        if not changed:
+            return None
+        if all(name in of_shard for name in changed):
+            return Damaged(shards=frozenset(of_shard[name] for name in changed))
+        return Damaged(shards=None)
+
+    def _info(self, name: str) -> FileInfo | None:
+        try:
+            with (self.output / name).open_input() as file:
+                return stream_info(file)
+        except MissingError:
+            return None
+
+    def repair(self, staging: Staging, shards: Collection[str]) -> tuple[str, ...]:
+        """Replace damaged shards by those in staging, and return their names.
+
+        Each file becomes what the manifest says, so that readers are not disturbed, and a rerun
+        continues after a kill.
+
+        Raises:
+          RunError: a shard in staging is not the one that the manifest names.
+        """
+        moved = []
+        for name, split in self.manifest.splits.items():
+            for number, shard in enumerate(split.shards):
+                if shard.file not in shards:
+                    continue
+                info = staging.shard_info(shard.file)
+                if info is None or info.shard != shard:
+                    raise RunError(
+                        f"{shard.file} was written again with other content than its manifest"
+                        f" says, so {shown(self.output)} was left as it is: --overwrite writes"
+                        " the whole dataset again"
+                    )
+                index = index_name(name, number, len(split.shards))
+                moved += [(f"shards/{shard.file}", shard.file), (index, index)]
+        for staged, target in moved:
+            (self.output / target).parent.make_dirs()
+            staging.place(staged).rename_to(self.output / target)
+        sync_folders([self.output / target for _, target in moved], top=self.output)
+        return tuple(sorted(shards))
+
     def missing(self) -> str | None:
         """Return a sentence about the first file that is missing or has another size, or None.
 
-        `recordmill verify` checks the content as well.
+        Contents are not read: `recordmill verify` and --verify check them.
         """
-        for split in self.manifest.splits.values():
-            for shard in split.shards:
-                place = self.output / shard.file
-                if not place.exists() or place.size() != shard.bytes:
-                    return f"{shard.file} is missing or has another size"
-        for name in self.manifest.paths():
-            if not (self.output / name).exists():
+        stated: dict[str, int | None] = dict.fromkeys(self.manifest.paths())
+        stated |= {name: info.bytes for name, info in self.manifest.files.items()}
+        for name, split in self.manifest.splits.items():
+            for number, shard in enumerate(split.shards):
+                stated[shard.file] = shard.bytes
+                stated[index_name(name, number, len(split.shards))] = shard.index.bytes
+        for name, size in stated.items():
+            place = self.output / name
+            if not place.exists():
                 return f"{name} is missing"
+            if size is not None and place.size() != size:
+                return f"{name} has another size"
         return None
 
 

@@ -42,7 +42,8 @@ class Road:
     reader: reads the rows where the listing only names places; it applies the check as well.
     windowing: set if the records are windows of the rows. selection: the records to keep.
     label_bins: bins of a number to predict, which balancing and stratification take for classes.
-    artifacts: files of the user that the encoder needs.
+    artifacts: files of the user that the encoder needs. shards: names of the shards to write, to
+      replace damaged ones; None writes all, and publishes.
     """
 
     run: RunSpec
@@ -65,6 +66,7 @@ class Road:
     balance: Balance = "none"
     balance_target: Target = None
     dry_run: bool = False
+    shards: frozenset[str] | None = None
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Put the whole graph into a pipeline; without a dataset to write, only its beginning."""
@@ -106,7 +108,9 @@ class Road:
         )
         if self.dry_run:
             return
-        planned | Reshuffle(run) | WriteToTFRecord(run) | Publish(run)
+        written = planned | Reshuffle(run) | WriteToTFRecord(run, only=self.shards)
+        if self.shards is None:
+            written | Publish(run)
 
     @property
     def _check(self) -> data_type.RowCheck | None:

@@ -163,7 +163,15 @@ def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
             report.show(report.closing(load(job.output), output=shown(job.output)))
             print("Publishing of an interrupted run was completed; there is nothing else to do")
         case "unchanged":
-            print(f"nothing has changed since {shown(job.output)} was written; nothing to do")
+            checked = (
+                "the contents of its files are those of its manifest"
+                if job.config.verify
+                else "sizes agree; run recordmill verify, or add --verify, to check contents"
+            )
+            print(f"nothing has changed since {shown(job.output)} was written: {checked}")
+        case "repaired":
+            names = ", ".join(outcome.repaired)
+            print(f"damaged shards of {shown(job.output)} were written again: {names}")
         case "published":
             report.show(
                 report.closing(

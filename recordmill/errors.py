@@ -2,6 +2,7 @@
 
 `ConfigError`   invalid options or input, reported before the job starts (exit code 2)
 `RunError`      the job cannot continue: a full disk, a file that changed (exit code 1)
+`DamageError`   a RunError: a file that Recordmill itself wrote is damaged
 `RecordError`   one bad record: it becomes a reject, and the job continues
 anything else   a bug, which fails the job
 """
@@ -47,6 +48,10 @@ def unlike_submitter(theirs: Mapping[str, str], here: Mapping[str, str]) -> str 
 
 class RunError(Exception):
     """The job cannot continue. Once the cause is fixed, the same command continues it."""
+
+
+class DamageError(RunError):
+    """A file of a dataset or of staging is damaged; the message names it, and the line or field."""
 
 
 class Reason(enum.StrEnum):

@@ -28,12 +28,15 @@ class WriteToTFRecord(beam.PTransform):
     shards, and each shard has a sha256 and an index. Records that cannot be encoded are rejected
     with a reason.
 
+    only: names of the shards to write; None writes all.
+
     Example::
 
         shards | WriteToTFRecord(run)
     """
 
     run: RunSpec
+    only: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -49,6 +52,6 @@ class WriteToTFRecord(beam.PTransform):
             versions=run.encoder_versions,
         )
         infos = shards.pieces | "WriteShard" >> beam.ParDo(
-            WriteShard(writer), AsSingleton(shards.plan)
+            WriteShard(writer, only=self.only), AsSingleton(shards.plan)
         ).with_output_types(ShardInfo)
         return WrittenShards(infos, shards.plan)

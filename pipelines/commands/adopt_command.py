@@ -93,7 +93,10 @@ def _print_outcome(outcome: AdoptOutcome, config: AdoptConfig, *, seconds: float
         if outcome.resumed:
             print("Publishing of an interrupted run was completed; there is nothing else to do")
         else:
-            print(f"nothing has changed since {config.output} was written; nothing to do")
+            print(
+                f"nothing has changed since {config.output} was written: sizes agree; run"
+                " recordmill verify to check contents"
+            )
         return
     tables = stack(files_table(outcome.adopted), features_table(outcome.manifest))
     if outcome.status == "planned":

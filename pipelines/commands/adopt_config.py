@@ -10,6 +10,7 @@ from recordmill.pipelines.commands.adopt_input import check_split
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.reading.raw_arrays import RawArray
+from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
 _PLACES = Group(10, "Input and output")
 _MEANING = Group(20, "Splits, classes and features")
@@ -94,6 +95,14 @@ class AdoptConfig:
         False, group=_RUN, help="Read all files, print what they hold, and write no dataset."
     )
     quiet: bool = option(False, group=_RUN, help="Print errors only.")
+    max_record_bytes: int = option(
+        MAX_RECORD_BYTES,
+        group=_RUN,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Refuse files of gzip with larger records, before these are inflated.",
+    )
     workers: int = option(0, group=_RUN, help="Number of processes; 0 is one per core.")
 
     def __post_init__(self) -> None:

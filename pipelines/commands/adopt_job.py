@@ -214,6 +214,7 @@ class AdoptJob:
                 staging=staging,
                 label_feature=self.config.label_feature,
                 raw=self.config.raw,
+                max_record_bytes=self.config.max_record_bytes,
             )
             for one in adopted
         ]

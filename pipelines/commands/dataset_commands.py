@@ -10,16 +10,18 @@ import dataclasses
 import functools
 import json
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import recordmill
 from recordmill.checking import inspection, verify
 from recordmill.checking.shard_check import Damage, ShardReport
-from recordmill.errors import ConfigError, RunError
+from recordmill.errors import ConfigError, DamageError, RunError
 from recordmill.format import manifest
 from recordmill.format.manifest import ManifestError
 from recordmill.format.shard_index import IndexDamagedError
 from recordmill.pipelines.commands.in_processes import in_processes
+from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option, parse_command
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile import statistics_file
@@ -28,6 +30,7 @@ from recordmill.reading.reader import RecordPlace
 from recordmill.runners.progress import Snapshot, Watcher
 from recordmill.storage.files import Location
 from recordmill.tfrecord.decode import Value, decoder
+from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
 _DATASET = Group(10, "Dataset")
 _RECORD = Group(20, "One record")
@@ -42,6 +45,21 @@ class VerifyConfig:
         group=_DATASET, metavar="FOLDER", help="Folder of the dataset: a path, or s3://, gs://."
     )
     deep: bool = option(False, group=_DATASET, help="Also decode every image and frame.")
+    manifest_sha256: str | None = option(
+        None,
+        group=_DATASET,
+        metavar="HEX",
+        help="Check that dataset.json has this sha256, which you have got from elsewhere; it holds"
+        " those of all other files.",
+    )
+    max_record_bytes: int = option(
+        MAX_RECORD_BYTES,
+        group=_DATASET,
+        parse=values.byte_size,
+        show=values.show_bytes,
+        metavar="BYTES",
+        help="Report larger records of gzip shards as damage, before they are inflated.",
+    )
     workers: int = option(0, group=_DATASET, help="Number of processes; 0 is one per core.")
     json: bool = option(
         False, group=_OUTPUT, help="Print everything that is missing or damaged as JSON."
@@ -53,6 +71,9 @@ class VerifyConfig:
     def __post_init__(self) -> None:
         if self.workers < 0:
             raise ConfigError(f"--workers: expected 0 or more, got {self.workers}")
+        given = self.manifest_sha256
+        if given is not None and not re.fullmatch("[0-9a-f]{64}", given):
+            raise ConfigError(f"--manifest-sha256: expected 64 hexadecimal digits, got {given!r}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,12 +120,15 @@ def verify_main(argv: Sequence[str]) -> int:
     config = parse_command(VerifyConfig, argv, verify_main)
     dataset = Location.parse(config.dataset)
     with _reading(lambda error: _say_unread(config, error)):
+        if config.manifest_sha256 is not None:
+            verify.check_manifest_sha256(dataset, config.manifest_sha256)
         shards = sum(len(split.shards) for split in manifest.load(dataset).splits.values())
         counted = _Counted(shards)
         with Watcher(counted.snapshot, quiet=config.quiet):
             found = verify.verify(
                 dataset,
                 deep=config.deep,
+                max_record_bytes=config.max_record_bytes,
                 run=functools.partial(in_processes, workers=config.workers),
                 on_progress=counted.add,
             )
@@ -161,8 +185,6 @@ def _inspect_record(dataset: Location, config: InspectConfig, number: int) -> in
                 f"expected a record of {config.split} from 0 to {len(records) - 1}, got {number}"
             )
         found, payload = records.place(number), records.payload(number)
-    except (ManifestError, IndexDamagedError):
-        raise
     except (ValueError, IndexError) as error:
         raise ConfigError(str(error)) from error
     example = decoder(stated.features)(payload)
@@ -235,7 +257,7 @@ def _reading(on_error: Callable[[Exception], None]) -> Iterator[None]:
     """Turn errors of reading a dataset into RunError, after calling `on_error`."""
     try:
         yield
-    except (ManifestError, IndexDamagedError) as error:
+    except DamageError as error:
         on_error(error)
         raise RunError(_problem(error)) from error
     except RunError as error:

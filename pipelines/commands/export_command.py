@@ -6,7 +6,6 @@ import dataclasses
 import io
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,12 +13,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from recordmill.errors import ConfigError, RunError, install_extra
+from recordmill.errors import ConfigError, DamageError, RunError, install_extra
 from recordmill.format.file_info import file_info
 from recordmill.format.manifest import Manifest, ManifestError, load
+from recordmill.format.typed_json import damage_of
 from recordmill.pipelines.options.columns import table_options
 from recordmill.pipelines.options.declaration import Group, option, parse_command
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, shown, sync_folders
 from recordmill.transforms.encoders.table_learning import vocabulary_file
 from recordmill.transforms.encoders.table_numbers import (
     NUMBERS_FILE,
@@ -79,8 +79,11 @@ def export_transform_main(argv: Sequence[str]) -> int:
             " a SavedModel of it"
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no messages about missing GPUs
-    place = pathlib.Path(output.local_path)
-    with tempfile.TemporaryDirectory(prefix="recordmill-export-") as name:
+    output.parent.make_dirs()
+    # Beside its place, so that it gets its name at once, when it is complete.
+    with tempfile.TemporaryDirectory(
+        prefix=f".{output.name}-", dir=output.parent.local_path
+    ) as name:
         folder = pathlib.Path(name)
         try:
             what = export(dataset, manifest, folder)
@@ -88,8 +91,13 @@ def export_transform_main(argv: Sequence[str]) -> int:
             raise ConfigError(
                 f"a SavedModel needs TensorFlow, which is not installed: {install_extra('train')}"
             ) from error
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(folder / "model", place)
+        model = Location.parse(str(folder / "model"))
+        files = [Location.parse(str(path)) for path in folder.rglob("*") if path.is_file()]
+        for file in files:
+            file.sync_file()
+        sync_folders(files, top=model.parent)
+        model.rename_to(output)
+        output.parent.sync_folder()
     print(f"a SavedModel of {what} written to {shown(output)}")
     return 0
 
@@ -103,7 +111,8 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
         vocabulary = folder / "tokens.txt"
         vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
     if IDF_FILE in manifest.files:
-        idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
+        with damage_of(IDF_FILE):
+            idf = np.load(io.BytesIO(_read(dataset, manifest, IDF_FILE)), allow_pickle=False)
     transform = texts.TextTransform(
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
@@ -125,7 +134,8 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
 
     numbers: Mapping[str, LearnedNumbers] = {}
     if NUMBERS_FILE in manifest.files:
-        numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
+        with damage_of(NUMBERS_FILE):
+            numbers = parse_numbers(_read(dataset, manifest, NUMBERS_FILE))
     vocabularies: dict[str, pathlib.Path] = {}
     for column in recipes:
         name = vocabulary_file(column)
@@ -186,7 +196,7 @@ _EXPORTS = {"text": _export_text, "table": _export_table, "sensor": _export_tabl
 def _read(dataset: Location, manifest: Manifest, name: str) -> bytes:
     content = (dataset / name).read_bytes()
     if file_info(content) != manifest.files[name]:
-        raise RunError(f"{shown(dataset / name)} is damaged: run recordmill verify for details")
+        raise DamageError(f"{shown(dataset / name)} is damaged: run recordmill verify for details")
     return content
 
 

@@ -280,7 +280,7 @@ class CommonConfig(SelectionConfig, DuplicateConfig, StatisticsConfig, ReportCon
         self._check_inputs()
         self._check_selection()
         self._check_duplicates(self.group_column)
-        self._check_report(dry_run=self.dry_run)
+        self._check_report(dry_run=self.dry_run, detach=self.detach)
         _in_range("--seed", self.seed, least=0, below=2**63)
         _in_range("--label-offset", self.label_offset, least=0)
         _in_range("--workers", self.workers, least=0)

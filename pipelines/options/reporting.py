@@ -1,4 +1,4 @@
-"""The options for what a job prints."""
+"""The options for what a job prints, and for the check of an existing dataset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUN = Group(80, "Job")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    """Options for what a job prints."""
+    """Options for what a job prints, and for the check of an existing dataset."""
 
     json: bool = option(
         False,
@@ -21,6 +21,16 @@ class ReportConfig:
         " and the notes as JSON.",
     )
 
-    def _check_report(self, *, dry_run: bool) -> None:
+    verify: bool = option(
+        False,
+        group=RUN,
+        help="If the output already holds this dataset, check the contents of its files, not just"
+        " their sizes, and write damaged shards again.",
+    )
+
+    def _check_report(self, *, dry_run: bool, detach: bool) -> None:
+        if self.verify and (dry_run or detach):
+            flag = "--dry-run" if dry_run else "--detach"
+            raise ConfigError(f"--verify: cannot be combined with {flag}; leave one of them out")
         if self.json and not dry_run:
             raise ConfigError("--json: prints the plan of --dry-run; add --dry-run")

@@ -30,6 +30,7 @@ from recordmill.adopt.feature_inference import (
 )
 from recordmill.checking.shard_check import Damage
 from recordmill.format.file_info import HashingReader
+from recordmill.format.typed_json import take
 from recordmill.job.staging import Staging, to_json
 from recordmill.reading.raw_arrays import RawArray
 from recordmill.storage.files import Location, shown
@@ -68,6 +69,7 @@ class ScanTask:
     staging: None for a dry run, which stores nothing.
     label_feature: the feature that holds the class, if the user named one.
     raw: declarations of arrays stored as bytes, by feature.
+    max_record_bytes: the largest record that is inflated from gzip.
     """
 
     source: SourceFile
@@ -76,6 +78,7 @@ class ScanTask:
     staging: Staging | None
     label_feature: str | None
     raw: Mapping[str, RawArray]
+    max_record_bytes: int = framing.MAX_RECORD_BYTES
 
     @property
     def plan(self) -> str:
@@ -131,14 +134,17 @@ def scan_file(task: ScanTask) -> Scan:
     if staging is None:
         return _scan(task, task.source.place, None)
     info = staging.place(f"info/{task.name}.json")
-    done = staging.read_json(f"info/{task.name}.json")
+    done = staging.read_json(f"info/{task.name}.json", _stored_scan)
     target = staging.place(f"shards/{task.name}")
-    if done is not None and done["plan"] == task.plan and target.exists():
-        return Scan.from_json(done["scan"])
+    columns = staging.place(_columns_file(task))
+    if done is not None and done[0] == task.plan and target.exists() and columns.exists():
+        scan: Scan = done[1]
+        return scan
     info.delete(missing_ok=True)
     target.delete(missing_ok=True)
     if _link(task.source.place, target):
         found = _scan(task, target, None)
+        target.sync_file()  # another program may just have written it
     else:
         found = dataclasses.replace(_copy(task, target), linked=False)
     if found.damage is None:
@@ -146,6 +152,14 @@ def scan_file(task: ScanTask) -> Scan:
     else:
         target.delete(missing_ok=True)
     return found
+
+
+def _stored_scan(data: Mapping[str, Any]) -> tuple[str, Scan]:
+    return take(data, "plan", str), Scan.from_json(data["scan"])
+
+
+def _columns_file(task: ScanTask) -> str:
+    return f"scans/{task.name}.arrow"
 
 
 def _link(source: Location, target: Location) -> bool:
@@ -164,10 +178,8 @@ def _link(source: Location, target: Location) -> bool:
 def _copy(task: ScanTask, target: Location) -> Scan:
     """Copy a file while scanning it; the copy gets its name once it is complete and on disk."""
     temporary = target.parent / f"{target.name}.tmp"
-    with raise_storage_errors("write", temporary), open(temporary.local_path, "wb") as file:
+    with temporary.open_output() as file:
         found = _scan(task, task.source.place, file)
-        file.flush()
-        os.fsync(file.fileno())
     temporary.rename_to(target)
     return found
 
@@ -181,7 +193,9 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
         hashing = HashingReader(file, copy)
         stream = io.BufferedReader(hashing, _BLOCK)
         try:
-            for frame in read_frames(stream, compression=task.compression):
+            for frame in read_frames(
+                stream, compression=task.compression, max_inflated=task.max_record_bytes
+            ):
                 damage = _add_record(frame.payload, frame.offset, task, inference, columns)
                 if damage is not None:
                     break
@@ -203,7 +217,7 @@ def _scan(task: ScanTask, place: Location, copy: BinaryIO | None) -> Scan:
             " the file is complete"
         )
     if task.staging is not None:
-        columns.write(task.staging.place(f"scans/{task.name}.arrow"))
+        columns.write(task.staging.place(_columns_file(task)))
     return Scan(
         key=source.key,
         records=inference.records,

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import io
 import math
-import struct
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
+from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.tfrecord.decode import Value, decoder
 from recordmill.tfrecord.features import DType, Feature, Features
 
-# The formats that recordmill writes. Another one of Pillow's, EPS, would start Ghostscript.
-_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
-# Pillow's decoders are known to raise these for invalid content.
-_DECODING_ERRORS = (
-    *(OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError),
-    *(struct.error, zlib.error, Image.DecompressionBombError),
-)
 _PNG = b"\x89PNG\r\n\x1a\n"  # the signature
 
 _DTYPES = {"i": "int64", "f": "float32"}  # dtypes of decoded numbers, by numpy's kind
@@ -181,9 +171,9 @@ def _check_array(value: bytes, *, dtype: str, shape: Sequence[int | None]) -> No
 
 def _check_image(value: bytes) -> None:
     try:
-        with Image.open(io.BytesIO(value), formats=_FORMATS) as image:
+        with open_image(value) as image:
             image.load()
-    except _DECODING_ERRORS as error:
+    except UNREADABLE_IMAGE as error:
         raise NonconformingError(f"the image cannot be decoded ({type(error).__name__})") from error
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import math
 import pathlib
 import statistics
@@ -16,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from recordmill.format.image_files import UNREADABLE_IMAGE, open_image
 from recordmill.format.manifest import REJECTS, Manifest, SplitInfo, index_name, load
-from recordmill.format.shard_index import read_index
+from recordmill.format.shard_index import IndexDamagedError, read_index
+from recordmill.format.typed_json import damage_of, parse_json, take_mapping
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.drift import Comparison
 from recordmill.profile.statistics_file import SliceView
@@ -130,9 +131,12 @@ def inspect(dataset: Location, *, compared: Mapping[str, SliceView] | None = Non
 
 def _split(dataset: Location, name: str, split: SplitInfo, labels: Sequence[str]) -> SplitSummary:
     copies: Counter[str | None] = Counter()
-    for number in range(len(split.shards)):
-        place = dataset / index_name(name, number, len(split.shards))
-        index = read_index(place, columns=["label", "copy"])
+    for number, shard in enumerate(split.shards):
+        file = index_name(name, number, len(split.shards))
+        try:
+            index = read_index(dataset / file, columns=["label", "copy"], records=shard.records)
+        except IndexDamagedError as error:
+            raise IndexDamagedError(f"{file}: {error}") from error
         is_copy = np.asarray(index["copy"]) > 0
         copies.update(index["label"].filter(is_copy).to_pylist())
     sizes = [shard.bytes for shard in split.shards] or [0]
@@ -158,9 +162,13 @@ def _rejects(dataset: Location, manifest: Manifest) -> dict[str, RejectSummary]:
     counts: Counter[str] = Counter()
     examples: dict[str, list[Mapping[str, str]]] = {}
     with (dataset / REJECTS).open_input() as file:
-        for line in file:
-            reject = json.loads(line)
-            reason = reject["reason"]
+        for number, line in enumerate(file, 1):
+            with damage_of(REJECTS, line=number):
+                reject = take_mapping({"reject": parse_json(line)}, "reject", str)
+                reason = reject["reason"]
+                missing = {"key", "stage", "detail"} - reject.keys()
+                if missing:
+                    raise KeyError(min(missing))
             counts[reason] += 1
             if counts[reason] <= _EXAMPLES:
                 examples.setdefault(reason, []).append(reject)
@@ -210,11 +218,11 @@ def _text(value: Any, feature: Feature, names: Mapping[int, str]) -> str:
 
 def _image_text(content: bytes) -> str:
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with open_image(content) as image:
             what = f"{image.format} {image.width}x{image.height} {image.mode}"
             if image.format == "PNG" and content[_PNG_BIT_DEPTH] == 16:
                 what += ", 16 bits per channel"
-    except OSError:
+    except UNREADABLE_IMAGE:
         what = "not an image"
     return f"{what}, {len(content)} bytes"
 
@@ -273,8 +281,11 @@ def _with_sizes(feature: Feature, sizes: Sequence[int | None]) -> Feature:
 
 
 def _write(path: pathlib.Path, content: bytes) -> pathlib.Path:
-    with Image.open(io.BytesIO(content)) as image:
-        name = str(image.format)
+    try:
+        with open_image(content) as image:
+            name = str(image.format)
+    except UNREADABLE_IMAGE as error:
+        raise ValueError("the record's image is not in a format that Recordmill writes") from error
     # `heron.2024` has no extension, only a name that contains a dot.
     stem = path.stem if path.suffix.lower() in Image.registered_extensions() else path.name
     target = path.with_name(stem + _EXTENSIONS.get(name, f".{name.lower()}"))

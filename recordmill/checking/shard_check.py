@@ -23,6 +23,7 @@ from recordmill.tfrecord.features import Features
 from recordmill.tfrecord.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
+    MAX_RECORD_BYTES,
     Compression,
     Frame,
     FrameError,
@@ -30,6 +31,8 @@ from recordmill.tfrecord.framing import (
 )
 
 _BLOCK = 1 << 20  # bytes read and hashed at once
+_LEAST_RECORD_BYTES = HEADER_BYTES + FOOTER_BYTES
+_MAX_DEFLATE_RATIO = 1032  # of zlib, according to its documentation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,7 @@ class ShardTask:
     labels: tuple[str, ...]
     label_offset: int
     deep: bool
+    max_record_bytes: int = MAX_RECORD_BYTES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,14 +127,16 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
     try:
         with (task.dataset / task.index).open_input() as file:
             changed = compare_file(task.index, found=stream_info(file), stated=shard.index)
-        index = read_index(task.dataset / task.index)
+        if changed:
+            return None, changed
+        if shard.records * _LEAST_RECORD_BYTES > shard.bytes * _MAX_DEFLATE_RATIO:
+            what = f"{shard.records} records do not fit into its {shard.bytes} bytes"
+            return None, [Damage(file=shard.file, what=what)]
+        index = read_index(task.dataset / task.index, records=shard.records)
     except MissingError:
         return None, [Damage(file=task.index, what="the file is missing")]
     except IndexDamagedError as error:
         return None, [Damage(file=task.index, what=str(error))]
-    if index.num_rows != shard.records:
-        what = f"has {index.num_rows} rows, the manifest says {shard.records} records"
-        return None, [Damage(file=task.index, what=what)]
     counted = _count(index["label"])
     stated = Counter(shard.classes)
     differing = sorted(label for label in counted | stated if counted[label] != stated[label])
@@ -142,7 +148,7 @@ def check_index(task: ShardTask) -> tuple[pa.Table | None, list[Damage]]:
         )
         for label in differing
     ]
-    return index, [*changed, *damages]
+    return index, damages
 
 
 def _originals(index: pa.Table) -> Counter[str]:
@@ -187,7 +193,9 @@ def _check_records(
     rows = _rows(index)
     records, damage = 0, None
     try:
-        for frame in read_frames(stream, compression=task.compression):
+        for frame in read_frames(
+            stream, compression=task.compression, max_inflated=task.max_record_bytes
+        ):
             row = next(rows, None)
             if damage is None:
                 what = _check_record(frame, row, task, conformance)

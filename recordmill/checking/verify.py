@@ -30,11 +30,13 @@ from recordmill.checking.split_leakage import (
 )
 from recordmill.format import manifest as manifests
 from recordmill.format.content_report import ContentReport
-from recordmill.format.file_info import stream_info
+from recordmill.format.file_info import file_info, stream_info
 from recordmill.format.manifest import (
     INDEX,
+    JOB,
     MANIFEST,
     Manifest,
+    ManifestError,
     SplitInfo,
     class_weights,
     digest_of,
@@ -42,7 +44,9 @@ from recordmill.format.manifest import (
     shard_name,
 )
 from recordmill.format.split_names import TRAIN
+from recordmill.format.typed_json import as_object, parse_json
 from recordmill.storage.files import Location, MissingError
+from recordmill.tfrecord.framing import MAX_RECORD_BYTES
 
 _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}(\.gz)?")
 
@@ -81,12 +85,14 @@ def verify(
     dataset: Location,
     *,
     deep: bool = False,
+    max_record_bytes: int = MAX_RECORD_BYTES,
     run: Run = map,
     on_progress: Callable[[ShardReport], None] = lambda report: None,
 ) -> VerificationReport:
     """Read every byte of a dataset and report its defects.
 
     deep: also decode every image.
+    max_record_bytes: the largest record that is inflated from gzip.
     run: maps a function over tasks, in this process or in a pool; results can be in any order.
     on_progress: called with the report of every shard.
 
@@ -98,7 +104,10 @@ def verify(
     damages = [Damage(file=MANIFEST, what=what) for what in _check_manifest(manifest)]
     damages += _check_listing(dataset, manifest)
     damages += _check_sidecars(dataset, manifest)
-    tasks = _tasks(dataset, manifest, deep=deep)
+    tasks = [
+        dataclasses.replace(task, max_record_bytes=max_record_bytes)
+        for task in _tasks(dataset, manifest, deep=deep)
+    ]
     reports = []
     for report in run(verify_shard, tasks):
         on_progress(report)
@@ -116,6 +125,20 @@ def verify(
         damages=tuple(sorted(damages, key=_sort_key)),
         content=manifest.content,
     )
+
+
+def check_manifest_sha256(dataset: Location, expected: str) -> None:
+    """Compare dataset.json with a hash from elsewhere; it holds those of all other files.
+
+    Raises:
+      ManifestError: there is no dataset.json, or it has another hash.
+    """
+    place = dataset / MANIFEST
+    if not place.exists():
+        manifests.load(dataset)  # raises
+    found = file_info(place.read_bytes()).sha256
+    if found != expected:
+        raise ManifestError(f"{MANIFEST} has the sha256 {found}, but expected {expected}")
 
 
 def _sort_key(damage: Damage) -> tuple[str, bool, int]:
@@ -152,6 +175,17 @@ def _check_listing(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
 
 
 def _check_sidecars(dataset: Location, manifest: Manifest) -> Iterator[Damage]:
+    """Yield a defect for every file beside the shards that is missing or has other content.
+
+    Equal datasets can have different job.json files, so that one must only exist.
+    """
+    if not (dataset / JOB).exists():
+        yield Damage(file=JOB, what="the file is missing")
+    else:
+        try:
+            as_object(parse_json((dataset / JOB).read_bytes()))
+        except ValueError as error:
+            yield Damage(file=JOB, what=f"it is not a JSON object: {error}")
     for name, stated in manifest.files.items():
         try:
             with (dataset / name).open_input() as file:

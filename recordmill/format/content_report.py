@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from recordmill.format.typed_json import as_object, take, take_mapping
+from recordmill.format.typed_json import as_object, take, take_count, take_counts
 from recordmill.notes import Note
 
 LEAKS = "leaks.jsonl"
@@ -31,7 +31,7 @@ class ContentCounts:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(contents=take(data, "contents", int), records=take(data, "records", int))
+        return cls(contents=take_count(data, "contents"), records=take_count(data, "records"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,10 +113,10 @@ class ContentReport:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(
-            records=take(data, "records", int),
+            records=take_count(data, "records"),
             repeated=ContentCounts.from_json(take(data, "repeated", dict)),
             leaks=ContentCounts.from_json(take(data, "leaks", dict)),
-            splits=take_mapping(data, "splits", int),
+            splits=take_counts(data, "splits"),
             conflicts=ContentCounts.from_json(take(data, "conflicts", dict)),
             examples=tuple(as_object(one) for one in take(data, "examples", list)),
         )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from recordmill.format.typed_json import take
+from recordmill.format.typed_json import take, take_count
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+_SHA256 = re.compile("[0-9a-f]{64}")
 _BLOCK = 1 << 20  # bytes read and hashed at once
 
 
@@ -26,7 +28,15 @@ class FileInfo:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read the size and the hash from the manifest's JSON."""
-        return cls(bytes=take(data, "bytes", int), sha256=take(data, "sha256", str))
+        return cls(bytes=take_count(data, "bytes"), sha256=take_sha256(data, "sha256"))
+
+
+def take_sha256(data: Mapping[str, Any], name: str) -> str:
+    """Return data[name], a sha256 in hex."""
+    value = take(data, name, str)
+    if not _SHA256.fullmatch(value):
+        raise ValueError(f"expected {name!r} to be 64 hexadecimal digits, got {value[:80]!r}")
+    return value
 
 
 def file_info(content: bytes) -> FileInfo:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
-from recordmill.format.typed_json import take, take_mapping
+from recordmill.format.typed_json import take, take_count, take_counts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,13 +141,13 @@ class Ledger:
             records=_counts(data, "records", RecordCounts),
             copies=_counts(data, "copies", CopyCounts),
             unit=take(data, "unit", str) if "unit" in data else INPUT,
-            packs=None if data.get("packs") is None else take(data, "packs", int),
+            packs=None if data.get("packs") is None else take_count(data, "packs"),
             objects=_counts(data, "objects", ObjectCounts) if "objects" in data else None,
         )
 
 
 def _counts(data: Mapping[str, Any], name: str, kind: type[Counts]) -> Counts:
-    values = take_mapping(data, name, int)
+    values = take_counts(data, name)
     fields = [field.name for field in dataclasses.fields(kind)]
     if kind is ObjectCounts:  # manifests of earlier versions have no reasons
         fields = [field for field in fields if field in values or field in _OBJECT_SUMS]

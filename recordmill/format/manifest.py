@@ -9,16 +9,25 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import pathlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, get_args
 
-from recordmill.errors import ConfigError
+from recordmill.errors import DamageError
 from recordmill.format.content_report import ContentReport
-from recordmill.format.file_info import FileInfo
+from recordmill.format.file_info import FileInfo, take_sha256
 from recordmill.format.ledger import Ledger
-from recordmill.format.typed_json import as_object, take, take_mapping, take_texts
+from recordmill.format.split_names import is_split_name
+from recordmill.format.typed_json import (
+    as_object,
+    parse_json,
+    take,
+    take_count,
+    take_counts,
+    take_mapping,
+    take_texts,
+)
 from recordmill.notes import Note
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature, Features
@@ -32,8 +41,10 @@ LABELS = "labels.txt"
 REJECTS = "rejects.jsonl"
 SCHEMA = "schema.pbtxt"
 
+_SHARD = re.compile(r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}(\.gz)?", re.ASCII)
 
-class ManifestError(ValueError):
+
+class ManifestError(DamageError):
     """A missing or invalid manifest."""
 
 
@@ -89,11 +100,11 @@ class Shard:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(
-            file=_relative(take(data, "file", str)),
-            records=take(data, "records", int),
-            bytes=take(data, "bytes", int),
-            sha256=take(data, "sha256", str),
-            classes=take_mapping(data, "classes", int),
+            file=_shard_file(take(data, "file", str)),
+            records=take_count(data, "records"),
+            bytes=take_count(data, "bytes"),
+            sha256=take_sha256(data, "sha256"),
+            classes=take_counts(data, "classes"),
             index=FileInfo.from_json(take(data, "index", dict)),
         )
 
@@ -128,9 +139,9 @@ class SplitInfo:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(
-            records=take(data, "records", int),
-            bytes=take(data, "bytes", int),
-            classes=take_mapping(data, "classes", int),
+            records=take_count(data, "records"),
+            bytes=take_count(data, "bytes"),
+            classes=take_counts(data, "classes"),
             shards=tuple(Shard.from_json(as_object(shard)) for shard in take(data, "shards", list)),
         )
 
@@ -246,7 +257,7 @@ class Manifest:
           ManifestError: the content is invalid; the message says where and why.
         """
         try:
-            data = as_object(json.loads(content))
+            data = as_object(parse_json(content))
         except ValueError as error:  # invalid JSON or UTF-8
             raise ManifestError(f"{MANIFEST} is not a JSON object: {error}") from error
         if data.get("format") != FORMAT:
@@ -256,9 +267,9 @@ class Manifest:
             )
         try:
             return cls(
-                digest=take(data, "digest", str),
+                digest=take_sha256(data, "digest"),
                 seed=take(data, "seed", int),
-                options=take(data, "options", dict),
+                options=_options(take(data, "options", dict)),
                 features={
                     name: _feature(name, as_object(feature))
                     for name, feature in take(data, "features", dict).items()
@@ -267,13 +278,13 @@ class Manifest:
                 class_weights=take_mapping(data, "class_weights", float),
                 source_weights=take_mapping({"source_weights": {}} | data, "source_weights", float),
                 splits={
-                    name: SplitInfo.from_json(as_object(split))
+                    _split_name(name): SplitInfo.from_json(as_object(split))
                     for name, split in take(data, "splits", dict).items()
                 },
                 ledger=Ledger.from_json(take(data, "ledger", dict)),
                 encoders=take_mapping(data, "encoders", str),
                 files={
-                    _relative(name): FileInfo.from_json(as_object(info))
+                    _file_name(name): FileInfo.from_json(as_object(info))
                     for name, info in take(data, "files", dict).items()
                 },
                 content=None
@@ -311,17 +322,48 @@ def load(dataset: Location) -> Manifest:
 def _feature(name: str, data: Mapping[str, Any]) -> Feature:
     try:
         return Feature.from_json(data)
-    except ConfigError as error:
+    except ValueError as error:
         raise ValueError(f"feature {name!r}: {error}") from error
 
 
-def _relative(name: str) -> str:
-    """Return a name from a manifest, checked: publishing deletes the files of the old manifest.
+def checked_name(name: str) -> str:
+    """Return the name of a file of a dataset, checked: publishing deletes files by their names.
 
     Raises:
       ValueError: the name leads out of the dataset.
     """
-    path = pathlib.PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or name in ("", "."):
-        raise ValueError(f"expected a path inside the dataset, got {name!r}")
+    parts = name.split("/")
+    if "\0" in name or not set(parts).isdisjoint(("", ".", "..", ".recordmill")):
+        raise ValueError(f"expected a path inside the dataset, got {name[:200]!r}")
     return name
+
+
+def _file_name(name: str) -> str:
+    checked_name(name)
+    if name in (MANIFEST, JOB) or _SHARD.fullmatch(name):
+        raise ValueError(f"expected a file beside the shards, got {name!r}")
+    return name
+
+
+def _shard_file(name: str) -> str:
+    if not _SHARD.fullmatch(name) or not is_split_name(name.split(".tfrecord-")[0]):
+        raise ValueError(f"expected a path inside the dataset, got {name[:200]!r}: a shard's name")
+    return name
+
+
+def _split_name(name: str) -> str:
+    if not is_split_name(name):
+        raise ValueError(f"expected the name of a split, got {name[:200]!r}")
+    return name
+
+
+def _options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options, checked as far as readers use them."""
+    defaults: dict[str, Any] = {"label_offset": 0, "compression": "none", "rename": {}}
+    used = defaults | options
+    take(used, "label_offset", int)
+    if used["compression"] not in get_args(Compression):
+        names = ", ".join(get_args(Compression))
+        raise ValueError(f"expected 'compression' to be one of {names}")
+    take_mapping(used, "rename", str)
+    return options

@@ -24,10 +24,11 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recordmill.errors import DamageError
 from recordmill.storage.files import Location
 
 
-class IndexDamagedError(ValueError):
+class IndexDamagedError(DamageError):
     """A file that is not a valid index."""
 
 
@@ -71,17 +72,25 @@ def index_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def read_index(location: Location, *, columns: Sequence[str] | None = None) -> pa.Table:
+def read_index(
+    location: Location, *, columns: Sequence[str] | None = None, records: int | None = None
+) -> pa.Table:
     """Read the known columns of an index, or some; names that it does not have are ignored.
 
+    records: the number of rows that it must have, if that is known. A few bytes can stand for
+      millions of rows, so the number in the footer is checked before any is read.
+
     Raises:
-      IndexDamagedError: the file is not Parquet, or its columns are not those of an index.
+      IndexDamagedError: the file is not Parquet, or its rows or columns are not those of the index.
       StorageError: the file cannot be read.
     """
     with location.open_input() as stream:
         try:
             # No threads: one that releases the stream while Python exits would abort the process.
             file = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
+            rows = file.metadata.num_rows
+            if records is not None and rows != records:
+                raise IndexDamagedError(f"has {rows} rows, the manifest says {records} records")
             found = file.schema_arrow
             expected = schema(found.names)
             known = pa.schema([field for field in found if field.name in expected.names])

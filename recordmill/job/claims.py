@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from recordmill.format.typed_json import as_object, damage_of, parse_json
 from recordmill.storage.files import Location, MissingError, StorageError, shown
 from recordmill.storage.stores import DirectoryEntry
 
@@ -135,10 +136,11 @@ def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[dict[
 def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:
     """Return the content of a claim; empty if it was withdrawn after it was listed."""
     try:
-        claim = json.loads((folder / entry.name).read_bytes())
+        content = (folder / entry.name).read_bytes()
     except MissingError:
         return {}
-    return claim if isinstance(claim, dict) else {}
+    with damage_of(shown(folder / entry.name), advice="delete it if no run holds it"):
+        return as_object(parse_json(content))
 
 
 def _exit(why: str) -> None:

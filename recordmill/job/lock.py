@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from recordmill.errors import RunError
+from recordmill.format.typed_json import as_object, damage_of, parse_json, take
 from recordmill.job.claims import ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import raise_storage_errors
@@ -57,8 +58,10 @@ def detached_job(folder: Location) -> tuple[str, str] | None:
     place = folder / DETACHED
     if not place.exists():
         return None
-    claim = json.loads(place.read_bytes())
-    return claim["cluster"], claim["job"]
+    content = place.read_bytes()
+    with damage_of(shown(place), advice="delete it if that job has ended"):
+        claim = as_object(parse_json(content))
+        return take(claim, "cluster", str), take(claim, "job", str)
 
 
 def end_detached_job(folder: Location) -> None:
@@ -152,7 +155,7 @@ def _is_at(path: str, descriptor: int) -> bool:
 def _parse_holder(claim: bytes) -> dict[str, Any]:
     """Return the content of a lock file; empty if its holder has not written to it yet."""
     try:
-        found = json.loads(claim)
+        found = parse_json(claim)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -2,7 +2,7 @@
 
 Every step can be repeated:
 
-1. All files are complete in staging.
+1. All files are complete in staging, and on disk.
 2. The intent, a list of the files to delete, is written to staging.
 3. The old dataset.json is deleted.
 4. The other files of the old dataset are deleted.
@@ -10,8 +10,9 @@ Every step can be repeated:
 6. The new dataset.json is moved there.
 7. Staging is deleted.
 
-Between steps 3 and 6 there is no dataset, and never a mixture of two. A run that finds an intent
-continues from it. Two jobs can have an intent if the second is to overwrite the unfinished dataset
+Between steps 3 and 6 there is no dataset, and never a mixture of two. Each step is on disk before
+the next one begins, so that this holds after a power cut, too. A run that finds an intent continues
+from it. Two jobs can have an intent if the second is to overwrite the unfinished dataset
 of the first; the one that changes the output first withdraws the intent of the other.
 """
 
@@ -19,11 +20,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from typing import Any
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import JOB, MANIFEST, Manifest, ManifestError, load
+from recordmill.format.manifest import JOB, MANIFEST, Manifest, ManifestError, checked_name, load
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, shown, sync_folders
 
 
 def check_output_folder(output: Location) -> None:
@@ -79,15 +81,18 @@ def publish(staging: Staging) -> None:
     """
     manifest = _staged_manifest(staging)
     assert manifest is not None, "stage_files comes first"
+    staged = [_staged(staging, name, manifest) for name in manifest.paths()]
+    sync_folders(staged, top=staging.output.parent)
     if staging.read_json(INTENT) is None:
         # Once the intent is written, a file that is missing in staging counts as already moved.
-        for name in manifest.paths():
-            if not _staged(staging, name, manifest).exists():
+        for place in staged:
+            if not place.exists():
                 raise RunError(
-                    f"{shown(_staged(staging, name, manifest))} vanished before it was published:"
-                    " run the same command again to write the file anew"
+                    f"{shown(place)} vanished before it was published: run the same command again"
+                    " to write the file anew"
                 )
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
+    staging.root.sync_folder()
     finish(staging)
 
 
@@ -97,7 +102,7 @@ def _old_files(staging: Staging) -> set[str]:
     with contextlib.suppress(ManifestError):  # without a valid manifest no files are known
         old.update(load(staging.output).paths())
     for other in jobs(staging.output):
-        intent = other.read_json(INTENT)
+        intent = other.read_json(INTENT, _file_names)
         if intent is not None:
             manifest = _staged_manifest(other)
             old.update(intent)
@@ -121,24 +126,35 @@ def interrupted(output: Location) -> Staging | None:
 def finish(staging: Staging) -> None:
     """Perform steps 3 to 6, after the intent is written; can be repeated at any point."""
     manifest = _staged_manifest(staging)
-    if manifest is None:  # already moved by step 6
-        return
     output = staging.output
+    if manifest is None:  # already moved by step 6
+        output.sync_folder()
+        return
     for other in jobs(output):
         # Its publishing cannot continue, because this one deletes the files that it moved.
         if other.root != staging.root:
             other.place(INTENT).delete(missing_ok=True)
+            other.root.sync_folder()
     (output / MANIFEST).delete(missing_ok=True)
+    output.sync_folder()
     new = {name: _staged(staging, name, manifest) for name in manifest.paths()}
     # A file of the new dataset that is no longer in staging is already in the output.
     moved = {name for name, source in new.items() if not source.exists()}
-    for name in staging.read_json(INTENT):
+    for name in staging.read_json(INTENT, _file_names):
         if name not in moved:
             (output / name).delete(missing_ok=True)
-    for name, source in new.items():  # dataset.json is the last one
-        if name not in moved:
+    for name, source in new.items():
+        if name not in moved and name != MANIFEST:
             (output / name).parent.make_dirs()
             source.rename_to(output / name)
+    sync_folders([output / name for name in new], top=output)
+    new[MANIFEST].rename_to(output / MANIFEST)
+    output.sync_folder()
+
+
+def _file_names(names: Any) -> list[str]:
+    """Return the content of an intent, checked: publishing deletes these files."""
+    return [MANIFEST if name == MANIFEST else checked_name(name) for name in names]
 
 
 def _staged(staging: Staging, name: str, manifest: Manifest) -> Location:

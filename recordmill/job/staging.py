@@ -25,13 +25,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from recordmill.errors import Reject
+from recordmill.errors import DamageError, Reject
 from recordmill.format.ledger import Reduced
 from recordmill.format.manifest import Shard
-from recordmill.storage.files import Location
+from recordmill.format.typed_json import damage_of, parse_json
+from recordmill.storage.files import Location, shown
 
 FOLDER = ".recordmill"
 INTENT = "intent.json"
@@ -131,6 +132,19 @@ class ShardInfo:
     reduced: Reduced = dataclasses.field(default_factory=Reduced)
 
 
+def _listing(data: dict[str, Any]) -> Listing:
+    data["parts"] = tuple(StagedPart(**part) for part in data["parts"])
+    data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
+    return Listing(**data)
+
+
+def _shard_info(data: dict[str, Any]) -> ShardInfo:
+    data["shard"] = Shard.from_json(data["shard"])
+    data["reduced"] = Reduced(**data.get("reduced", {}))
+    data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
+    return ShardInfo(**data)
+
+
 def to_json(value: Any) -> bytes:
     """Return dataclasses and plain values as JSON with sorted keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_fields).encode()
@@ -166,29 +180,40 @@ class Staging:
         """Return the place of a file in staging."""
         return self.root / name
 
-    def read_json(self, name: str) -> Any:
-        """Return the content of a JSON file; None if the file does not exist."""
+    def read_json(self, name: str, parse: Callable[[Any], Any] = lambda data: data) -> Any:
+        """Return the content of a JSON file; None if the file does not exist.
+
+        parse: called with the content; raises KeyError, ValueError or TypeError if that is invalid.
+
+        Raises:
+          DamageError: the content is invalid.
+        """
         place = self.place(name)
-        return json.loads(place.read_bytes()) if place.exists() else None
+        if not place.exists():
+            return None
+        content = place.read_bytes()
+        with damage_of(shown(place), advice=self._advice):
+            return parse(parse_json(content))
+
+    def damaged(self, name: str, what: str) -> DamageError:
+        """Return the error for a damaged file."""
+        return DamageError(f"{shown(self.place(name))} is damaged: {what}; {self._advice}")
+
+    @property
+    def _advice(self) -> str:
+        if FOLDER not in self.root.path:  # a published dataset
+            return "--overwrite writes it again"
+        return f"delete {shown(self.root)}, then run the same command again"
 
     def listing(self) -> Listing | None:
         """Return the listing; None if it is not complete."""
-        data = self.read_json("listing.json")
-        if data is None:
-            return None
-        data["parts"] = tuple(StagedPart(**part) for part in data["parts"])
-        data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
-        return Listing(**data)
+        found: Listing | None = self.read_json("listing.json", _listing)
+        return found
 
     def shard_info(self, name: str) -> ShardInfo | None:
         """Return the summary of a shard, by its file name; None if the shard is not finished."""
-        data = self.read_json(f"info/{name}.json")
-        if data is None:
-            return None
-        data["shard"] = Shard.from_json(data["shard"])
-        data["reduced"] = Reduced(**data.get("reduced", {}))
-        data["rejects"] = tuple(Reject(**reject) for reject in data["rejects"])
-        return ShardInfo(**data)
+        found: ShardInfo | None = self.read_json(f"info/{name}.json", _shard_info)
+        return found
 
     def write_verdict(self, verdict: Verdict) -> None:
         """Store why nothing will be published."""
@@ -196,14 +221,17 @@ class Staging:
 
     def verdict(self) -> Verdict | None:
         """Return why nothing will be published; None if no verdict was stored."""
-        data = self.read_json("verdict.json")
-        return None if data is None else Verdict(**data)
+        found: Verdict | None = self.read_json("verdict.json", lambda data: Verdict(**data))
+        return found
 
     def rejects(self) -> tuple[Reject, ...]:
         """Return all rejects of a finished run, sorted by key."""
         place = self.place("rejects.jsonl")
-        lines = place.read_bytes().splitlines() if place.exists() else []
-        return tuple(Reject(**json.loads(line)) for line in lines)
+        rejects = []
+        for number, line in enumerate(place.read_bytes().splitlines() if place.exists() else (), 1):
+            with damage_of(shown(place), line=number, advice=self._advice):
+                rejects.append(Reject(**parse_json(line)))
+        return tuple(rejects)
 
     def begin(self) -> None:
         """Delete the files that a new run cannot reuse; finished shards and the listing stay."""

@@ -295,11 +295,10 @@ class Records(Sequence[TypedRecord]):
 
     def _index(self, shard: int, columns: Sequence[str]) -> pa.Table:
         one = self._shards[shard]
-        index = read_index(self._location / one.index, columns=columns)
-        if len(index) != one.info.records:
-            what = f"expected {one.info.records} rows, got {len(index)}"
-            raise IndexDamagedError(f"{one.index}: {what}")
-        return index
+        try:
+            return read_index(self._location / one.index, columns=columns, records=one.info.records)
+        except IndexDamagedError as error:
+            raise IndexDamagedError(f"{one.index}: {error}") from error
 
 
 def open(  # noqa: A001, as gzip and wave do

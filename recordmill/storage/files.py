@@ -16,7 +16,7 @@ import io
 import os
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ __all__ = [
     "StorageError",
     "is_uri",
     "shown",
+    "sync_folders",
 ]
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?]*)/?(.*)", re.DOTALL)
@@ -198,13 +199,21 @@ class Location:
         return io.BufferedReader(GuardedStream(raw, guard, reads=True), _BUFFER)
 
     def open_output(self) -> BinaryIO:
-        """Open a new file as a buffered stream.
+        """Open a new file as a buffered stream; its content is on disk once that is closed.
 
         This is not atomic: write to a temporary name, then call `rename_to`.
         """
+        return self._open_new(scratch=False)
+
+    def open_scratch(self) -> BinaryIO:
+        """Open a new file, as `open_output` does, that no later run reads: it is not synced."""
+        return self._open_new(scratch=True)
+
+    def _open_new(self, *, scratch: bool) -> BinaryIO:
         guard = functools.partial(raise_storage_errors, "write", self)
         with guard():
-            raw = self.store.open_output(self.path)
+            store = self.store
+            raw = store.open_scratch(self.path) if scratch else store.open_output(self.path)
         return io.BufferedWriter(GuardedStream(raw, guard, reads=False), _BUFFER)
 
     def read_bytes(self) -> bytes:
@@ -223,7 +232,10 @@ class Location:
                 raise
 
     def write_bytes(self, data: ReadableBuffer) -> None:
-        """Write the file atomically: it has either its old content or all of the new."""
+        """Write the file atomically: it has either its old content or all of the new.
+
+        The content is on disk before it gets the name; the name is after `sync_folder`.
+        """
         with raise_storage_errors("write", self):
             self.store.write_bytes(self.path, data)
 
@@ -266,6 +278,28 @@ class Location:
         """Create this folder and its parents; nothing happens on object stores."""
         with raise_storage_errors("create the folder", self):
             self.store.make_dirs(self.path)
+
+    def sync_file(self) -> None:
+        """Wait until the content of a file that another program wrote is on disk."""
+        with raise_storage_errors("sync", self):
+            self.store.sync_file(self.path)
+
+    def sync_folder(self) -> None:
+        """Wait until the names in this folder are on disk: of new, moved and deleted files."""
+        with raise_storage_errors("sync the folder", self):
+            self.store.sync_folder(self.path)
+
+
+def sync_folders(places: Iterable[Location], *, top: Location) -> None:
+    """Sync the folders of files, and their parents up to `top`, which contains all of them."""
+    folders: set[Location] = {top}
+    for place in places:
+        folder = place.parent
+        while folder not in folders:
+            folders.add(folder)
+            folder = folder.parent
+    for folder in folders:
+        folder.sync_folder()
 
 
 _LOCAL = LocalFiles()

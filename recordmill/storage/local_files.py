@@ -11,6 +11,7 @@ import stat as modes
 import uuid
 from typing import TYPE_CHECKING, BinaryIO
 
+from recordmill.storage import durability
 from recordmill.storage.stores import DirectoryEntry, Kind
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class LocalFiles:
         return io.FileIO(path, "rb")
 
     def open_output(self, path: str) -> BinaryIO:
+        return durability.SyncedFile(path)
+
+    def open_scratch(self, path: str) -> BinaryIO:
         return io.FileIO(path, "wb")
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
@@ -92,7 +96,13 @@ class LocalFiles:
             shutil.rmtree(path)
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        durability.make_folders(path)
+
+    def sync_file(self, path: str) -> None:
+        durability.sync_file(path)
+
+    def sync_folder(self, path: str) -> None:
+        durability.sync_folder(path)
 
 
 def read_exactly(descriptor: int, offset: int, length: int) -> bytes:

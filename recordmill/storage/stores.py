@@ -38,6 +38,7 @@ class Store(Protocol):
     def list_dir(self, path: str) -> list[DirectoryEntry]: ...
     def open_input(self, path: str) -> BinaryIO: ...
     def open_output(self, path: str) -> BinaryIO: ...
+    def open_scratch(self, path: str) -> BinaryIO: ...
     def read_range(self, path: str, offset: int, length: int) -> bytes: ...
     def write_bytes(self, path: str, data: ReadableBuffer) -> None: ...
     def create_exclusive(self, path: str, data: bytes) -> bool: ...
@@ -45,10 +46,14 @@ class Store(Protocol):
     def delete(self, path: str) -> None: ...
     def delete_tree(self, path: str) -> None: ...
     def make_dirs(self, path: str) -> None: ...
+    def sync_file(self, path: str) -> None: ...
+    def sync_folder(self, path: str) -> None: ...
 
 
 class ArrowFiles:
     """The `Store` of a pyarrow filesystem; paths are relative to `base`.
+
+    Object stores acknowledge an upload, a copy or a deletion once it is durable: nothing is synced.
 
     has_folders: whether a folder must exist before a file is written to it, as on HDFS. Object
       stores have no folders; pyarrow would write an empty marker object for each.
@@ -79,6 +84,9 @@ class ArrowFiles:
         # By default pyarrow would compress a file with .gz in its name.
         stream: BinaryIO = self.filesystem.open_output_stream(self.path(path), compression=None)
         return stream
+
+    def open_scratch(self, path: str) -> BinaryIO:
+        return self.open_output(path)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         with self.filesystem.open_input_file(self.path(path)) as file:
@@ -117,6 +125,12 @@ class ArrowFiles:
     def make_dirs(self, path: str) -> None:
         if self._has_folders:
             self.filesystem.create_dir(self.path(path), recursive=True)
+
+    def sync_file(self, path: str) -> None:
+        pass
+
+    def sync_folder(self, path: str) -> None:
+        pass
 
 
 def directory_entry(info: Any) -> DirectoryEntry:

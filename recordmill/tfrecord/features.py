@@ -11,6 +11,11 @@ from recordmill.errors import ConfigError
 DType = Literal["int64", "float32", "string"]
 Kind = Literal["value", "text", "label", "image", "raw", "index"]
 
+_RAW_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
@@ -72,18 +77,44 @@ class Feature:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Feature:
-        """Return the inverse of `to_json`."""
-        raw_shape = data.get("raw_shape")
+        """Return the inverse of `to_json`.
+
+        Raises:
+          KeyError: a value is missing.
+          ValueError: a value is not one that `to_json` returns.
+        """
+        found: dict[str, Any] = {"raw_dtype": None, "raw_shape": None, "shape_features": []}
+        found |= {"size": None, "sequence": False, **data}
+        raw_dtype, names = found["raw_dtype"], found["shape_features"]
+        if raw_dtype is not None and raw_dtype not in _RAW_DTYPES:
+            raise ValueError(f"expected the name of a dtype, got {str(raw_dtype)[:80]!r}")
+        if (raw_dtype is None) != (found["raw_shape"] is None):
+            raise ValueError("expected both of raw_dtype and raw_shape, or neither")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("expected shape_features to be a list of names")
+        if type(found["sequence"]) is not bool:
+            raise ValueError("expected sequence to be true or false")
+        [size] = _sizes([found["size"]], "size")
         return cls(
-            dtype=data["dtype"],
-            shape=tuple(data["shape"]),
-            kind=data["kind"],
-            raw_dtype=data.get("raw_dtype"),
-            raw_shape=None if raw_shape is None else tuple(raw_shape),
-            shape_features=tuple(data.get("shape_features", ())),
-            size=data.get("size"),
-            sequence=data.get("sequence", False),
+            dtype=found["dtype"],
+            shape=_sizes(found["shape"], "shape"),
+            kind=found["kind"],
+            raw_dtype=raw_dtype,
+            raw_shape=None if raw_dtype is None else _sizes(found["raw_shape"], "raw_shape"),
+            shape_features=tuple(names),
+            size=size,
+            sequence=found["sequence"],
         )
+
+
+def _sizes(value: Any, name: str) -> tuple[int | None, ...]:
+    """Return the sizes of dimensions; None for one that varies."""
+    known = isinstance(value, list) and all(
+        size is None or (type(size) is int and 0 <= size < 2**63) for size in value
+    )
+    if not known:
+        raise ValueError(f"expected {name} to hold integers from 0 on or null")
+    return tuple(value)
 
 
 Features = Mapping[str, Feature]

@@ -24,6 +24,8 @@ Compression = Literal["none", "gzip"]
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 MAX_PAYLOAD_BYTES = (1 << 31) - 1  # the size limit of a protobuf message
+# A compressed record of more is refused by default: a megabyte can stand for a gigabyte of zeros.
+MAX_RECORD_BYTES = 257 << 20  # an array of the default --max-array-bytes fits
 
 _CHUNK = 1 << 18  # bytes to read or inflate at once: a chunk stays in the processor's cache
 _GZIP_CHUNK = 1 << 16  # bytes to read of a gzip stream; zlib copies the remainder for each member
@@ -146,10 +148,14 @@ def payload_of(data: bytes) -> bytes:
     return payloads[0]
 
 
-def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame]:
+def read_frames(
+    stream: BinaryIO, *, compression: Compression, max_inflated: int = MAX_PAYLOAD_BYTES
+) -> Iterator[Frame]:
     """Yield the records of a TFRecord stream, checking every checksum.
 
     An empty stream holds no records, compressed or not, as in TensorFlow.
+
+    max_inflated: bytes of the largest record that is inflated.
 
     Raises:
         FrameError: the stream is damaged. The records before the damaged one have been yielded.
@@ -174,6 +180,7 @@ def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame
         if held < needed:
             continue
         data = b"".join(parts)
+        parts = []
         payloads, needed, damage = _whole_frames(data)
         at = 0
         for payload in payloads:
@@ -182,6 +189,10 @@ def read_frames(stream: BinaryIO, *, compression: Compression) -> Iterator[Frame
         record += len(payloads)
         offset += at
         parts, held = [data[at:]], len(data) - at
+        size = needed - HEADER_BYTES - FOOTER_BYTES
+        if compression == "gzip" and damage is None and size > max_inflated:
+            what = f"claims {size} bytes, but --max-record-bytes allows {max_inflated}"
+            damage = _DamageError(what)
     if damage is not None:
         what, cause = str(damage), damage.__cause__
         raise FrameError(record=record, offset=offset, what=what) from cause

@@ -136,7 +136,9 @@ def test_inspect_with_a_broken_index(dataset: str) -> None:
     index.write_bytes(b"no index")
     for argv in ([], ["--record=0"]):
         with pytest.raises(
-            RunError, match="an index is damaged; `recordmill verify` lists all damage: it cannot"
+            RunError,
+            match=r"an index is damaged; `recordmill verify` lists all damage: index/train-00000-of"
+            r"-00002\.parquet: it cannot be read as Parquet",
         ):
             inspect_main(["--dataset", dataset, *argv])
 

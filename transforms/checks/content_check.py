@@ -40,7 +40,9 @@ def hash_halves(info: ShardInfo, plan: Plan, *, staging: Staging) -> Iterator[tu
     A bucket reads all indexes again if halves repeat, so there are no more than memory requires.
     """
     name = index_of(info.shard.file)
-    halves = np.sort(content_halves(read_index(staging.place(name), columns=_HASHES)))
+    halves = np.sort(
+        content_halves(read_index(staging.place(name), columns=_HASHES, records=info.shard.records))
+    )
     planned = sum(split.records for split in plan.splits.values())
     parts = min(-(-planned // limits.CONTENT_ROWS), limits.PARTITIONS)
     buckets = batch.scale(halves, parts)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.format.typed_json import as_object, parse_json
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.table_options import MEAN, MEDIAN, ColumnTransform
 from recordmill.transforms.encoders.table_ranks import (
@@ -97,7 +97,7 @@ def parse_numbers(content: bytes) -> Mapping[str, LearnedNumbers]:
     """Parse the file of statistics: {column: statistics}."""
     return {
         column: LearnedNumbers(**(one | {"boundaries": tuple(one["boundaries"])}))
-        for column, one in json.loads(content).items()
+        for column, one in as_object(parse_json(content)).items()
     }
 
 

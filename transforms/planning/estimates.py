@@ -51,9 +51,11 @@ def measure(
     records}.
     """
     staging = run.staging
-    stored = staging.read_json("estimate.json")
+    stored: dict[str, Estimate] | None = staging.read_json(
+        "estimate.json", lambda data: {name: Estimate(**one) for name, one in data.items()}
+    )
     if stored is not None:
-        return {name: Estimate(**estimate) for name, estimate in stored.items()}
+        return stored
     pool = shared_pool(run.workers)
     packed = pack_encoder(run.encoder, context)
     started = time.perf_counter()

@@ -15,6 +15,7 @@ import xxhash
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.format.manifest import MANIFEST
+from recordmill.format.typed_json import take, take_counts
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.storage.files import shown
@@ -249,9 +250,11 @@ def make_or_reuse(
     make: writes the parts; it gets the prefix of the names of their files.
     """
     stem = f"checked/{part.name.rpartition('/')[2].removesuffix('.arrow')}"
-    done = staging.read_json(f"{stem}.json")
+    done: list[StagedPart] | None = staging.read_json(
+        f"{stem}.json", lambda data: [StagedPart(**one) for one in data]
+    )
     if done is not None:
-        return [StagedPart(**one) for one in done]
+        return done
     staging.place("checked").make_dirs()
     parts = make(stem)
     # Written last: it marks all parts as complete.
@@ -263,15 +266,20 @@ def read_excluded(part: StagedPart, *, staging: Staging) -> tuple[list[Reject], 
     """Return the rows excluded from a part so far: (rejects, {option: number of rows})."""
     if part.name.startswith(("listing/", "batches/")):
         return [], {}
-    done = staging.read_json(f"{part.name}.json")
-    return [Reject(**reject) for reject in done["rejects"]], done["filtered"]
+    found: tuple[list[Reject], dict[str, int]] = staging.read_json(
+        f"{part.name}.json",
+        lambda done: ([Reject(**one) for one in done["rejects"]], take_counts(done, "filtered")),
+    )
+    return found
 
 
 def read_left_out(part: StagedPart, *, staging: Staging) -> list[LeftOut]:
     """Return the lines of duplicates.jsonl on rows that were left out of a part so far."""
     if part.name.startswith(("listing/", "batches/")):
         return []
-    found: list[LeftOut] = staging.read_json(f"{part.name}.json")["left_out"]
+    found: list[LeftOut] = staging.read_json(
+        f"{part.name}.json", lambda done: take(done, "left_out", list)
+    )
     return found
 
 
@@ -285,16 +293,19 @@ def read_part(
       from the content of rows are null, and `__unit__` may be missing if it equals `__hash__`.
     """
     source = open_arrow(staging.place(name))
-    reader = pa.ipc.open_file(source)
-    if columns is not None:
-        wanted = {*columns}
-        if not keys or batch.KEY in wanted:  # the content gives the key
-            wanted.add(batch.CONTENT)
-        there = [name for name in reader.schema.names if name in wanted]
-        fields = [reader.schema.get_field_index(name) for name in there]
-        options = pa.ipc.IpcReadOptions(included_fields=fields)
-        reader = pa.ipc.open_file(source, options=options)
-    rows = reader.get_batch(0)
+    try:
+        reader = pa.ipc.open_file(source)
+        if columns is not None:
+            wanted = {*columns}
+            if not keys or batch.KEY in wanted:  # the content gives the key
+                wanted.add(batch.CONTENT)
+            there = [name for name in reader.schema.names if name in wanted]
+            fields = [reader.schema.get_field_index(name) for name in there]
+            options = pa.ipc.IpcReadOptions(included_fields=fields)
+            reader = pa.ipc.open_file(source, options=options)
+        rows = reader.get_batch(0)
+    except pa.ArrowInvalid as error:
+        raise staging.damaged(name, "it is not an Arrow file") from error
     return _with_all_keys(rows, columns) if keys else rows
 
 

@@ -56,7 +56,7 @@ def spill(
     place = staging.place(name)
     place.parent.make_dirs()
     pieces: list[tuple[int, Piece]] = []
-    with place.open_output() as sink:
+    with place.open_scratch() as sink:
         for shard, part in split_by_shard(rows, shards):
             start = sink.tell()
             batch.write(part, sink)  # with schema and dictionaries, as each piece is read alone

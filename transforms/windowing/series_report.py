@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.notes import Note, count_of
@@ -85,16 +86,16 @@ class SeriesReport:
         return dataclasses.replace(part, reported=True)
 
     @classmethod
+    def _from_json(cls, data: Mapping[str, Any]) -> SeriesReport:
+        named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
+        return cls(**{**data, "named": named, "longest": SeriesRuns(**data["longest"])})
+
+    @classmethod
     def read(cls, parts: Iterable[StagedPart], staging: Staging) -> SeriesReport:
         """Read the reports beside all parts that have one."""
-        found = []
-        for part in parts:
-            if part.reported:
-                data = staging.read_json(_name(part))
-                named = {name: SeriesRuns(**runs) for name, runs in data["named"].items()}
-                longest = SeriesRuns(**data["longest"])
-                found.append(cls(**{**data, "named": named, "longest": longest}))
-        return cls.sum(found)
+        return cls.sum(
+            staging.read_json(_name(part), cls._from_json) for part in parts if part.reported
+        )
 
     def notes(self, options: WindowOptions) -> Iterator[Note]:
         """Yield the notes on series."""
@@ -142,7 +143,7 @@ def why_none(runs: SeriesRuns, options: WindowOptions) -> str:
 
 def _step(options: WindowOptions) -> str:
     step = options.step
-    return show_duration(step) if isinstance(step, int) else f"--step {step}"
+    return f"{show_duration(step)}" if isinstance(step, int) else f"--step {step}"
 
 
 def _within(runs: SeriesRuns) -> str:

@@ -179,6 +179,11 @@ class ShardWriter:
             return done
         place = self.staging.place(f"shards/{name}")
         place.parent.make_dirs()
+        info_place = self.staging.place(f"info/{name}.json")
+        if done is not None:
+            # It describes other rows. Until the new one is written, the shard is unfinished.
+            info_place.delete(missing_ok=True)
+            info_place.parent.sync_folder()
         temporary = self.staging.place(f"shards/{uuid.uuid4().hex}.tmp")
         if rows is None:
             rows = _no_rows()
@@ -186,9 +191,6 @@ class ShardWriter:
         outcome = ShardOutcome(rows)
         with temporary.open_output() as sink:
             size, sha256 = self._write_rows(rows, sink, outcome, plan, split)
-        info_place = self.staging.place(f"info/{name}.json")
-        # The old info describes other rows. Until the new one is written, the shard is unfinished.
-        info_place.delete(missing_ok=True)
         index = self.staging.place(index_name(split, number, count))
         index.parent.make_dirs()
         indexed = shard_index.index_bytes(outcome.index(groups=self.groups))
@@ -204,6 +206,9 @@ class ShardWriter:
         )
         info = self._info(shard, written, digest, outcome)
         info_place.parent.make_dirs()
+        # A run that resumes after a power cut takes what has an info for complete.
+        place.parent.sync_folder()
+        index.parent.sync_folder()
         info_place.write_bytes(to_json(info))
         return info
 
@@ -288,10 +293,13 @@ class WriteShard(beam.DoFn):
     encoder processes busy. A shard is written under a unique temporary name in staging and renamed;
     its info and its index are written beside it. A second attempt, such as a runner's retry, gives
     the same files.
+
+    only: names of the shards to write; None writes all.
     """
 
-    def __init__(self, writer: ShardWriter) -> None:
+    def __init__(self, writer: ShardWriter, *, only: frozenset[str] | None = None) -> None:
         self._writer = writer
+        self._only = only
         self._counters = RecordCounters("WriteToTFRecord")
 
     def setup(self) -> None:
@@ -302,6 +310,11 @@ class WriteShard(beam.DoFn):
         self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
 
     def process(self, element: tuple[ShardId, list[Piece]], plan: Plan) -> Iterator[ShardInfo]:
+        (split, number), _ = element
+        count = plan.splits[split].shards
+        name = shard_name(split, number, count, self._writer.compression)
+        if self._only is not None and name not in self._only:
+            return
         if len(self._writing) == limits.SHARDS_AT_ONCE:
             yield self._oldest()
         self._writing.append(self._threads.submit(self._writer.write, *element, plan))

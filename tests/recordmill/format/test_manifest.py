@@ -25,13 +25,24 @@ from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import FEATURES, make_dataset
 
-COUNTS = st.integers(0, 2**62)
+COUNTS = st.integers(0, 2**60)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 SHA256 = st.binary(min_size=32, max_size=32).map(bytes.hex)
 CLASSES = st.dictionaries(NAMES, COUNTS, max_size=3)
 FILES = st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?", fullmatch=True)
-SHARDS = st.builds(Shard, file=FILES, records=COUNTS, bytes=COUNTS, sha256=SHA256, classes=CLASSES)
-SPLITS = st.dictionaries(NAMES, st.lists(SHARDS, max_size=3).map(SplitInfo.of), max_size=3)
+SPLIT_NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,5}", fullmatch=True)
+SHARD_FILES = st.builds(shard_name, SPLIT_NAMES, COUNTS, COUNTS, st.sampled_from(["none", "gzip"]))
+INFOS = st.builds(FileInfo, bytes=COUNTS, sha256=SHA256)
+SHARDS = st.builds(
+    Shard,
+    file=SHARD_FILES,
+    records=COUNTS,
+    bytes=COUNTS,
+    sha256=SHA256,
+    classes=CLASSES,
+    index=INFOS,
+)
+SPLITS = st.dictionaries(SPLIT_NAMES, st.lists(SHARDS, max_size=3).map(SplitInfo.of), max_size=3)
 LEDGERS = st.builds(
     Ledger,
     inputs=st.builds(InputCounts, read=COUNTS, rejected=COUNTS, filtered=COUNTS),
@@ -50,7 +61,7 @@ MANIFESTS = st.builds(
     splits=SPLITS,
     ledger=LEDGERS,
     encoders=st.dictionaries(NAMES, NAMES, max_size=2),
-    files=st.dictionaries(FILES, st.builds(FileInfo, bytes=COUNTS, sha256=SHA256), max_size=2),
+    files=st.dictionaries(FILES, INFOS, max_size=2),
     notes=st.lists(NAMES, max_size=2).map(lambda texts: notes_of("tfds", texts)),
 )
 
@@ -106,6 +117,38 @@ def test_json_has_no_nan(tmp_path: pathlib.Path) -> None:
             lambda data: data["files"].update({"/etc/passwd": {"bytes": 1, "sha256": ""}}),
             "expected a path inside the dataset, got '/etc/passwd'",
         ),
+        (
+            lambda data: data["splits"].update({"../../tmp/x": data["splits"]["train"]}),
+            "expected the name of a split, got '../../tmp/x'",
+        ),
+        (
+            lambda data: data["splits"]["train"]["shards"][0].update(file="a\0b"),
+            "expected a path inside the dataset, got 'a\\x00b'",
+        ),
+        (lambda data: data["labels"].append("\ud800"), "a text has half of a surrogate pair"),
+        (
+            lambda data: data["features"]["size"].update(shape=True),
+            "'size': expected shape to hold",
+        ),
+        (
+            lambda data: data["features"]["size"].update(shape=[[3]]),
+            "'size': expected shape to hold",
+        ),
+        (lambda data: data["features"]["size"].update(kind=[]), "'size': expected the kind to be"),
+        (
+            lambda data: data["splits"]["train"].update(records=-1),
+            "expected 'records' to be 0 to 9223372036854775807, got -1",
+        ),
+        (
+            lambda data: data["splits"]["train"]["shards"][0].update(sha256="abc"),
+            "expected 'sha256' to be 64 hexadecimal digits, got 'abc'",
+        ),
+        (lambda data: data["options"].update(label_offset="1"), "'label_offset' to be int"),
+        (
+            lambda data: data["files"].update({"train.tfrecord-00000-of-00001": {}}),
+            "expected a file beside the shards",
+        ),
+        (lambda data: data["class_weights"].update(a=[]), "'class_weights/a' to be float"),
         (lambda data: data["ledger"].pop("copies"), "dataset.json lacks 'copies'"),
         (lambda data: data["ledger"]["copies"].pop("planned"), "dataset.json lacks 'planned'"),
         (
@@ -125,7 +168,15 @@ def test_a_manifest_that_cannot_be_understood(change, message, tmp_path) -> None
         Manifest.from_bytes(json.dumps(data).encode())
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"seed": NaN}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b"\xff", b'{"seed": NaN}'),
+        b"[" * 100_000,
+        b'{"seed": ' + b"9" * 5000 + b"}",
+    ],
+    ids=lambda content: repr(content[:8]),
+)
 def test_a_manifest_that_is_no_json_object(content: bytes) -> None:
     with pytest.raises(ManifestError, match=r"^(expected a )?dataset\.json"):
         Manifest.from_bytes(content)

@@ -37,7 +37,7 @@ class RowCache(NamedTuple):
             return
         self.folder.make_dirs()
         with (
-            self._place(sections).open_output() as sink,
+            self._place(sections).open_scratch() as sink,
             pa.ipc.new_file(sink, schema.append(_NUMBERS)) as writer,
         ):
             for section, several in enumerate(found):
