@@ -267,7 +267,8 @@ def _name_components(place: pathlib.Path) -> None:
     from recordmill.job.staging import Staging
     from recordmill.runners import direct
     from recordmill.storage.files import Location
-    from recordmill.transforms.near_duplicates.components import ConnectedComponents, edge_rows
+    from recordmill.transforms.near_duplicates.components import ConnectedComponents
+    from recordmill.transforms.near_duplicates.graph import edge_rows
     from recordmill.transforms.staged import spill
 
     folder, workers = place.parent, int(place.name)

@@ -33,7 +33,8 @@ class DuplicateConfig:
         repeat=True,
         metavar="DATASET",
         help="Leave out records that have the same content as a record of this dataset, such as the"
-        " test set of a benchmark; duplicates.jsonl lists them. May be repeated.",
+        " test set of a benchmark; with --near-duplicates also similar ones. duplicates.jsonl lists"
+        " them. May be repeated.",
     )
 
     near_duplicates: Literal["none", "drop", "group"] = option(

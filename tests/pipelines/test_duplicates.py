@@ -307,6 +307,54 @@ def test_similar_images_stay_together(tmp_path) -> None:
     assert len(set(splits.values())) == 2
 
 
+def test_records_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
+    """The other dataset holds the photos at 64 pixels; one of them is in it with the same bytes."""
+    source = photos(tmp_path / "in")
+    (tmp_path / "one").mkdir()
+    for name in ("a/2.jpg", "b/1.jpg"):
+        (tmp_path / "one" / name.replace("/", "")).write_bytes((source / name).read_bytes())
+    Image.open(source / "b/3small.jpg").save(tmp_path / "one" / "third.png")
+    argv = ("--splits", "train=1", "--size", "64", "--resize-mode", "stretch")
+    known = make(tmp_path / "known", "--input", tmp_path / "one", *argv)
+    more = ("--near-duplicates", "drop", "--near-distance", "6", "--exclude-like", known.folder)
+    made = make(tmp_path / "out", "--input", source, *argv, *more, "--conflicts", "first")
+    assert names(made, "train") == {"0"}
+    left_out = {name_of(one["key"]): one for one in lines(made, "duplicates.jsonl")}
+    assert {key: one["reason"] for key, one in left_out.items()} == {
+        "0small": "duplicate",
+        **dict.fromkeys(("1", "2"), "exclude-like"),
+        **dict.fromkeys(("1small", "2small", "3", "3small"), "similar to exclude-like"),
+    }
+    others = {key: one.get("like") for key, one in left_out.items()}
+    assert (others["1"], others["1small"], others["3"]) == (None, "b1.jpg", "third.png")
+    assert all(0 <= left_out[key]["distance"] <= 6 for key in ("1small", "2small", "3", "3small"))
+    [note] = [note for note in made.manifest.notes if note.code == "duplicates"]
+    assert "similar to exclude-like 4, exclude-like 2, duplicate 1" in note
+    assert made.manifest.ledger.records.filtered == 7
+
+
+def test_texts_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
+    words = [f"w{place}" for place in range(60)]
+    texts = {"k1": words, "k2": [*words[:30], "other", *words[31:]], "k3": words[::-1]}
+    for name, keys in (("a", ("k1",)), ("b", ("k2", "k3"))):
+        rows = [f"{key},{' '.join(texts[key])}" for key in keys]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,text", *rows]))
+    argv = ("--key-column", "id", "--splits", "train=1")
+    known, tokens = (
+        make(tmp_path / name, "--input", tmp_path / "a.csv", *argv, "--features", name,
+             command="text")
+        for name in ("text", "tokens")
+    )  # fmt: skip
+    argv = ("--input", tmp_path / "b.csv", *argv, "--near-duplicates", "drop")
+    made = make(tmp_path / "out", *argv, "--exclude-like", known.folder, command="text")
+    assert set(made.keys("train")) == {"k3"}
+    [line] = lines(made, "duplicates.jsonl")
+    assert (line["key"], line["like"]) == ("k2", "k1")
+    assert 0.8 <= line["similarity"] < 1
+    out = ("--output", tmp_path / "no", "--exclude-like", tokens.folder)
+    assert run("text", *argv, *out) == 2
+
+
 def test_similar_texts_stay_together(tmp_path) -> None:
     """Each copy changes one of 60 words, and so 5 of 56 shingles."""
     rows = ["id,text,label"]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.left_out import left_out_lines
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part, rewrite_part
@@ -123,17 +124,10 @@ def keep_distinct(
     distinct = np.ones(len(rows), np.bool_)
     distinct[np.asarray(dropped["row"])] = False
     kept, others = rows.filter(pa.array(distinct)), rows.filter(pa.array(~distinct))
-    columns = (others[batch.KEY], others[batch.LABEL], others[batch.SPLIT], dropped["same_as"])
-    left_out: list[dict[str, str | None]] = [
-        {
-            "key": key,
-            "label": label,
-            "split": split,
-            "reason": CONFLICT if same_as is None else REPEATED,
-            "same_as": same_as,
-        }
-        for key, label, split, same_as in zip(*(one.to_pylist() for one in columns), strict=True)
-    ]
+    left_out = left_out_lines(others, REPEATED, dropped["same_as"])
+    for line in left_out:
+        if line["same_as"] is None:
+            line["reason"] = CONFLICT
     return rewrite_part(
         part, kept, staging, "distinct", filtered={OPTION: len(others)}, left_out=left_out
     )

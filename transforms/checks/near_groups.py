@@ -16,15 +16,14 @@ import pyarrow as pa
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.checks.near_matches import WriteMatches
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import NearDuplicates
-from recordmill.transforms.near_duplicates.bands import Bands, HammingBands, MinHashBands
-from recordmill.transforms.near_duplicates.components import ID, bucket_of
+from recordmill.transforms.near_duplicates.bands import Bands
 from recordmill.transforms.near_duplicates.find_near_duplicates import (
     GROUPS,
     MATCHES,
     FindNearDuplicates,
     hash_piece,
 )
+from recordmill.transforms.near_duplicates.graph import ID, bucket_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 from recordmill.transforms.staged.row_reader import SAME
@@ -36,14 +35,6 @@ _GROUP, _ROW = "group", "row"
 _Member = tuple[str, Piece]
 # A message to a part: (True, the part as JSON), or (False, rows of row and group as Arrow IPC).
 _Message = tuple[bool, bytes]
-
-
-def bands_of(near: NearDuplicates) -> Bands:
-    """Return the bands of hashes by which near duplicates meet."""
-    if near.distance is not None:
-        return HammingBands(distance=near.distance)
-    assert near.similarity is not None, "a distance or a similarity"
-    return MinHashBands(similarity=near.similarity)
 
 
 def near_hashes(part: StagedPart, *, bands: Bands, staging: Staging) -> Iterator[Piece]:

@@ -14,7 +14,7 @@ from apache_beam.typehints.decorators import no_annotations
 
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.near_duplicates.components import ID, A, B, bucket_of
+from recordmill.transforms.near_duplicates.graph import ID, A, B, bucket_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part
 from recordmill.transforms.staged.spill import Piece

@@ -20,12 +20,8 @@ from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.near_duplicates.bands import Bands, HammingBands, matches_of_band
-from recordmill.transforms.near_duplicates.components import (
-    ID,
-    A,
-    ConnectedComponents,
-    bucket_of,
-)
+from recordmill.transforms.near_duplicates.components import ConnectedComponents
+from recordmill.transforms.near_duplicates.graph import ID, A, bucket_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
 

@@ -10,11 +10,11 @@ from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.near_duplicates.bands import HammingBands, MinHashBands
-from recordmill.transforms.near_duplicates.components import bucket_of, components
 from recordmill.transforms.near_duplicates.find_near_duplicates import (
     FindNearDuplicates,
     hash_piece,
 )
+from recordmill.transforms.near_duplicates.graph import bucket_of, components
 from recordmill.transforms.near_duplicates.text_minhash import minhash
 from recordmill.transforms.staged import spill
 from tests.beam_results import results

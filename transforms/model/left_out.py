@@ -1,0 +1,26 @@
+"""Lines of duplicates.jsonl on records that were left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from recordmill.transforms.model import batch
+
+# A line of duplicates.jsonl: key, label and given split of a record that was left out, the reason,
+# and the key (same_as) of the record that it repeats, if that is in the dataset. Of a record that
+# resembles one of another dataset also the key of that one (like), and distance or similarity.
+LeftOut = dict[str, Any]
+
+
+def left_out_lines(
+    rows: pa.RecordBatch, reason: str, same_as: pa.Array | None = None
+) -> list[LeftOut]:
+    """Return the lines of duplicates.jsonl on rows. same_as: as in `LeftOut`, string[n]."""
+    columns = [rows[name] for name in (batch.KEY, batch.LABEL, batch.SPLIT)]
+    columns.append(pa.nulls(len(rows), pa.string()) if same_as is None else same_as)
+    return [
+        {"key": key, "label": label, "split": split, "reason": reason, "same_as": other}
+        for key, label, split, other in zip(*(one.to_pylist() for one in columns), strict=True)
+    ]
