@@ -307,7 +307,7 @@ class Job:
             content=None if reader is not None else content,
             known=known,
             near=data_type.near,
-            conflicts=getattr(config, "conflicts", "reject"),
+            conflicts=config.conflicts,
             windowing=windowing,
             selection=RecordSelection(
                 rules=None if windowing is None else self.rules.of_windows,

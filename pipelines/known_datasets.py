@@ -18,7 +18,6 @@ from recordmill.job.staging import Staging
 from recordmill.processes.pool import shared_pool
 from recordmill.reading.tfrecord_files import FileDamagedError
 from recordmill.storage.files import Location
-from recordmill.transforms.encoders.stored_hashes import hash_stored, records_of, stored_feature
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import NearDuplicates
 from recordmill.transforms.model.known_content import KnownContents, pairs_of
@@ -81,6 +80,9 @@ class KnownDatasets:
                     f" {other}: their contents are never equal"
                 )
             if near is not None:
+                # Only this needs the libraries of images, which take time to import.
+                from recordmill.transforms.encoders.stored_hashes import stored_feature
+
                 try:
                     features.append(stored_feature(manifest, kind))
                 except ConfigError as error:
@@ -128,6 +130,8 @@ class KnownDatasets:
 
     def _write_hashes(self, hashes: KnownHashes, workers: int) -> None:
         """Hash the records of all datasets, and write the hashes."""
+        from recordmill.transforms.encoders.stored_hashes import hash_stored, records_of
+
         pool = shared_pool(workers)
         futures = [
             pool.submit(hash_stored, records)

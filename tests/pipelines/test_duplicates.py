@@ -15,8 +15,8 @@ from recordmill.format.shard_index import index_bytes, read_index
 from recordmill.storage.files import Location
 from tests.folders import make_picture
 from tests.image_runs import Made, encoders_kept, make, run
-from tests.paths import DEMO
-from tests.video_files import make_film
+from tests.paths import DEMO, VIDEO
+from tests.video_files import copy_film, make_film
 
 # (split, class, name, content). Content 1 is in train and test, 2 has two classes, 3 is twice in
 # train, and 4 is in test and validation.
@@ -294,6 +294,8 @@ def test_similar_images_are_dropped(tmp_path, caplog) -> None:
         "0small": "conflicting labels",
         **dict.fromkeys(("1small", "2small", "3small"), "duplicate"),
     }
+    [note] = [note for note in made.manifest.notes if note.code == "near-duplicates"]
+    assert note.startswith("8 records make 4 groups of near duplicates, the largest of 2 records;")
     pairs = [list(map(name_of, one["keys"])) for one in lines(made, "near_duplicates.jsonl")]
     assert sorted(map(sorted, pairs)) == [[f"{number}", f"{number}small"] for number in range(4)]
 
@@ -371,13 +373,71 @@ def test_similar_texts_stay_together(tmp_path) -> None:
     assert len(set(splits.values())) == 2
 
 
+def films(root: pathlib.Path) -> pathlib.Path:
+    """Parts of two films; of one also a copy in half its size, and a copy of its end."""
+    qcif, wide = (VIDEO / f"{name}.mp4" for name in ("qcif", "wide"))
+    copy_film(qcif, root / "a" / "one.mp4", size=(144, 176), frames=range(16))
+    copy_film(qcif, root / "a" / "small.mp4", size=(72, 88), crf=28, frames=range(16))
+    copy_film(qcif, root / "b" / "part.mp4", size=(144, 176), frames=range(8, 16))
+    copy_film(wide, root / "b" / "two.mp4", size=(136, 320), frames=range(16))
+    return root
+
+
+def test_clips_of_films_cut_from_one_source_stay_together(tmp_path) -> None:
+    """One clip of each film matches, and all of its clips follow it."""
+    argv = ("--clip-frames", "8", "--size", "64", "--near-distance", "4")
+    more = ("--near-duplicates", "group", "--splits", "train=1")
+    made = make(tmp_path / "out", "--input", films(tmp_path / "in"), *argv, *more, command="video")
+    groups = {row["key"]: row["group"] for row in made.index("train")}
+    by_film = {name: {groups[key] for key in groups if name_of(key) == name} for name in
+               ("one", "small", "part", "two")}  # fmt: skip
+    assert by_film["one"] == by_film["small"] == by_film["part"] != by_film["two"]
+    assert all(len(found) == 1 for found in by_film.values())
+    pairs = [sorted(map(name_of, one["keys"])) for one in lines(made, "near_duplicates.jsonl")]
+    assert {"one", "small"} in map(set, pairs)
+    assert not any("two" in pair for pair in pairs)
+    [note] = [note for note in made.manifest.notes if note.code == "near-duplicates"]
+    assert note == (
+        "5 records make 1 group of near duplicates, the largest of 5 records;"
+        " near_duplicates.jsonl lists the pairs"
+    )
+
+
+def test_clips_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
+    source = films(tmp_path / "in")
+    argv = ("--clip-frames", "8", "--splits", "train=1", "--image-format", "raw")
+    known = make(tmp_path / "known", "--input", source / "a" / "small.mp4", *argv, command="video")
+    more = ("--near-duplicates", "drop", "--near-distance", "6", "--exclude-like", known.folder)
+    made = make(tmp_path / "out", "--input", source / "b", *argv, *more, command="video")
+    assert names(made, "train") == {"two"}
+    [line] = lines(made, "duplicates.jsonl")
+    assert (name_of(line["key"]), line["like"]) == ("part", "small.mp4#8")
+
+
+def test_groups_of_a_column_that_match_are_joined(tmp_path) -> None:
+    """Texts 1 and 2 match, and so their groups stay together; the third group is another one."""
+    words = [f"w{place}" for place in range(60)]
+    texts = {"k1": ("g1", words), "k2": ("g2", [*words[:30], "other", *words[31:]])}
+    texts |= {f"k{n}": (f"g{n % 3 + 1}", [f"{n}x{word}" for word in words]) for n in range(3, 9)}
+    rows = [f"{key},{group},{' '.join(text)}" for key, (group, text) in texts.items()]
+    (tmp_path / "a.csv").write_text("\n".join(["id,g,text", *rows]))
+    argv = ("--key-column", "id", "--group-column", "g", "--splits", "train=0.5,test=0.5")
+    more = ("--near-duplicates", "group", "--seed", "4")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, *more, command="text")
+    found = {key: split for split in ("train", "test") for key in made.keys(split)}
+    by_group = {group: {found[k] for k, (g, _) in texts.items() if g == group} for group in
+                ("g1", "g2", "g3")}  # fmt: skip
+    assert all(len(splits) == 1 for splits in by_group.values())
+    assert by_group["g1"] == by_group["g2"] != by_group["g3"]
+
+
 @pytest.mark.parametrize(
     ("command", "argv", "message"),
     [
         ("images", ("--near-distance", "13"), "--near-distance: expected 0 to 12 bits, got 13"),
         ("text", ("--near-similarity", "0.4"), "--near-similarity: expected 0.5 to 1, got 0.4"),
         ("text", ("--near-distance", "4"), "--near-distance is for images"),
-        ("table", (), "--near-duplicates compares images or texts, not rows of tables"),
+        ("table", (), "--near-duplicates compares images, clips or texts, not rows of tables"),
     ],
 )
 def test_options_of_near_duplicates(command, argv, message, tmp_path, capsys) -> None:

@@ -19,8 +19,9 @@ from recordmill.format.shard_index import read_index
 from recordmill.reading.reader import Records
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.features import Feature
+from recordmill.transforms.encoders.clip_contents import hash_clip, sample_frames
 from recordmill.transforms.encoders.image_contents import hash_column
-from recordmill.transforms.imaging.image_options import ImageOptions
+from recordmill.transforms.imaging.image_options import PLAIN
 from recordmill.transforms.imaging.pixels import decode
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.ragged import fixed_lists, string_array
@@ -28,9 +29,8 @@ from recordmill.transforms.near_duplicates.image_hash import hash_pixels
 from recordmill.transforms.near_duplicates.text_minhash import minhash
 
 _IMAGE, _TEXT = "image/encoded", "text"
-_FEATURES = {"images": _IMAGE, "text": _TEXT}  # by data type, before --rename
+_FEATURES = {"images": _IMAGE, "video": _IMAGE, "text": _TEXT}  # by data type, before --rename
 _ROWS = 1024  # records of a task
-_PLAIN = ImageOptions(image_format="png", max_pixels=(1 << 31) - 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,8 @@ def stored_feature(manifest: Manifest, kind: str) -> str:
 def _is_hashable(feature: Feature, kind: str) -> bool:
     if kind == "text":
         return feature.dtype == "string" and feature.shape == () and feature.kind != "raw"
-    return feature.kind == "image" or (feature.kind == "raw" and feature.raw_dtype == "uint8")
+    decodable = feature.kind == "image" or (feature.kind == "raw" and feature.raw_dtype == "uint8")
+    return decodable and _holds_clips(feature) == (kind == "video")
 
 
 def records_of(dataset: Location, manifest: Manifest, feature: str) -> Iterator[StoredRecords]:
@@ -108,23 +109,32 @@ def hash_stored(records: StoredRecords) -> bytes:
     originals = pc.equal(index["copy"], 0).combine_chunks()
     keys = index["key"].combine_chunks().filter(originals)
     values = [value for value, kept in zip(values, originals.to_pylist(), strict=True) if kept]
-    is_text = found.manifest.features[records.feature].kind not in ("image", "raw")
-    if is_text:
+    feature = found.manifest.features[records.feature]
+    if feature.kind not in ("image", "raw"):
         hashes = fixed_lists(minhash(string_array([value.decode() for value in values])))
     else:
-        hashes = hash_column(_each(values, keys, records))
+        hashes = hash_column(_each(values, keys, records, clips=_holds_clips(feature)))
     columns = {batch.KEY: keys, batch.NEAR: hashes}
     return batch.to_bytes(pa.RecordBatch.from_pydict(columns))
 
 
-def _each(values: list[Any], keys: pa.Array, records: StoredRecords) -> Iterator[int]:
-    """Yield the hash of each stored image."""
+def _holds_clips(feature: Feature) -> bool:
+    return feature.sequence or len(feature.raw_shape or ()) == 4
+
+
+def _each(
+    values: list[Any], keys: pa.Array, records: StoredRecords, *, clips: bool
+) -> Iterator[int]:
+    """Yield the hash of each stored image or clip."""
     for value, key in zip(values, keys.to_pylist(), strict=True):
         try:
-            pixels = value if isinstance(value, np.ndarray) else np.asarray(decode(value, _PLAIN))
-            yield int(hash_pixels(pixels))
+            if clips:
+                yield hash_clip([value[number] for number in sample_frames(len(value))])
+            else:
+                encoded = isinstance(value, bytes)
+                yield int(hash_pixels(np.asarray(decode(value, PLAIN)) if encoded else value))
         except (RecordError, ValueError) as error:
             raise ConfigError(
-                f"{shown(records.dataset)}: {records.shard}: the image of {key!r} cannot be"
+                f"{shown(records.dataset)}: {records.shard}: the record {key!r} cannot be"
                 f" compared: {error}"
             ) from error
