@@ -4,9 +4,10 @@
     python -m benchmarks.near_duplicates --photos FOLDER       the photos in a folder
     python -m benchmarks.near_duplicates --components          time and memory, 10,000,000 vertices
 
-Up to 200 photos are edited in five ways, and each copy is compared with its original; all pairs of
-different originals count as unrelated. Texts are SMS, and articles of 15 random SMS each; a random
-1, 5, 10 and 20 % of the words of a copy are replaced by others. If `imagehash` and `datasketch` are
+Up to 200 photos are copied and edited in five ways, and each copy is compared with its original;
+all pairs of different originals count as unrelated. Texts are SMS, and 20,000 articles of 15 random
+SMS each, of which 2,000 are copied; a random 1, 5, 10 and 20 % of the words of a copy are replaced
+by others. If `imagehash` and `datasketch` are
 installed in the interpreter, they get the same pictures and texts.
 """
 
@@ -42,7 +43,8 @@ _EDITED = 200  # photos, at most
 _DISTANCES = range(13)
 _SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _SHARES = (0.01, 0.05, 0.1, 0.2)  # of words that are replaced
-_ARTICLES = 2000
+_TEXTS = 2000  # that are edited
+_ARTICLES = 20_000
 _VERTICES, _COMPONENTS = 10_000_000, 500_000
 
 Hashes = npt.NDArray[np.uint64]
@@ -71,6 +73,7 @@ def main() -> None:
 def edits(image: Image.Image) -> Iterator[tuple[str, Image.Image]]:
     """Yield each edit of a photo, by name."""
     width, height = image.size
+    yield "exact copy", image
     yield "quality 60", _encoded(image, 60)
     yield (
         "half size",
@@ -102,9 +105,10 @@ def compare_images(folder: pathlib.Path) -> None:
             for name in ("phash", "dhash")
         }
     found: dict[str, dict[str, list[int]]] = {name: {"original": []} for name in hashers}
+    chosen = np.unique(np.linspace(0, len(paths) - 1, _EDITED).astype(int)).tolist()
     for number, path in enumerate(paths):
         image = Image.open(path).convert("RGB")
-        edited = edits(image) if number in range(0, len(paths), -(-len(paths) // _EDITED)) else ()
+        edited = edits(image) if number in chosen else ()
         for edit, copy in itertools.chain([("original", image)], edited):
             for name, hasher in hashers.items():
                 found[name].setdefault(edit, []).append(hasher(copy))
@@ -112,20 +116,19 @@ def compare_images(folder: pathlib.Path) -> None:
         _print_images(
             name,
             {edit: np.array(values, np.uint64) for edit, values in hashes.items()},
-            -(-len(paths) // _EDITED),
+            chosen,
         )
 
 
-def _print_images(name: str, hashes: Mapping[str, Hashes], step: int) -> None:
+def _print_images(name: str, hashes: Mapping[str, Hashes], chosen: Sequence[int]) -> None:
     originals = hashes["original"]
     unrelated = np.bitwise_count(originals[:, None] ^ originals)[np.triu_indices(len(originals), 1)]
     rows = {
-        edit: np.bitwise_count(copies ^ originals[::step])
+        edit: np.bitwise_count(copies ^ originals[chosen])
         for edit, copies in hashes.items()
         if edit != "original"
     }
-    copies = len(originals[::step])
-    print(f"\n{name}: {len(originals)} photos, {copies} copies of each kind\n")
+    print(f"\n{name}: {len(originals)} photos, {len(chosen)} copies of each kind\n")
     _table("distance", _DISTANCES)
     for edit, distances in rows.items():
         _row(edit, [f"{100 * (distances <= most).mean():.1f}" for most in _DISTANCES])
@@ -150,11 +153,11 @@ def compare_texts() -> None:
         " ".join(messages[number] for number in generator.integers(0, len(messages), 15))
         for _ in range(_ARTICLES)
     ]
-    for kind, texts in (("SMS", messages[:_ARTICLES]), ("articles", articles)):
+    for kind, texts in (("SMS", messages[:_TEXTS]), ("articles", articles)):
         signers = {"recordmill": lambda texts: minhash(pa.array(texts))}
         if library := _library("datasketch"):
             signers["datasketch"] = lambda texts, library=library: _datasketch(library, texts)
-        copies = {share: [_replaced(text, share) for text in texts] for share in _SHARES}
+        copies = {share: [_replaced(text, share) for text in texts[:_TEXTS]] for share in _SHARES}
         for name, sign in signers.items():
             _print_texts(f"{name}, {kind}", texts, copies, sign)
 
@@ -192,16 +195,19 @@ def _print_texts(
     words = sum(len(text.split()) for text in texts) / len(texts)
     print(f"\n{name}: {len(texts)} texts of {words:.0f} words; {taken:.0f} us a text\n")
     _table("similarity", _SIMILARITIES)
-    found = {share: estimate_similarity(originals, sign(copies[share])) for share in copies}
+    found = {
+        share: estimate_similarity(originals[:_TEXTS], sign(copies[share])) for share in copies
+    }
     for share, similarities in found.items():
         _row(
             f"{100 * share:g} % of words",
             [f"{100 * (similarities >= least).mean():.1f}" for least in _SIMILARITIES],
         )
     false = np.zeros(len(_SIMILARITIES), np.int64)
+    short = originals.astype(np.uint16)  # as `MinHashBands` compares them
     for number in range(len(texts) - 1):
-        similar = estimate_similarity(originals[number], originals[number + 1 :])
-        false += [int((similar >= least).sum()) for least in _SIMILARITIES]
+        equal = np.count_nonzero(short[number] == short[number + 1 :], axis=1)
+        false += [int((equal >= least * PERMUTATIONS).sum()) for least in _SIMILARITIES]
     true = [sum((s >= least).sum() for s in found.values()) for least in _SIMILARITIES]
     _row(
         "precision",
@@ -267,7 +273,8 @@ def _name_components(place: pathlib.Path) -> None:
     from recordmill.job.staging import Staging
     from recordmill.runners import direct
     from recordmill.storage.files import Location
-    from recordmill.transforms.near_duplicates.components import ConnectedComponents, edge_rows
+    from recordmill.transforms.near_duplicates.components import ConnectedComponents
+    from recordmill.transforms.near_duplicates.graph import edge_rows
     from recordmill.transforms.staged import spill
 
     folder, workers = place.parent, int(place.name)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.transforms.model.data_type import NearDuplicates
 from recordmill.transforms.model.same_content import SameContent
 
-_DISTANCE, _SIMILARITY = 4, 0.8
+_DEFAULTS = {"distance": 4, "similarity": 0.8}
+_RECORDS = {"distance": "images and clips", "similarity": "texts"}
 
 
 def same_content(config: DuplicateConfig) -> SameContent | None:
@@ -15,33 +18,25 @@ def same_content(config: DuplicateConfig) -> SameContent | None:
     return None if config.dedup == "none" else SameContent(mode=config.dedup)
 
 
-def similar_images(config: DuplicateConfig) -> NearDuplicates | None:
-    """Return the rule by which images are near duplicates; None without --near-duplicates.
+def near_duplicates(
+    config: DuplicateConfig, measure: Literal["distance", "similarity"]
+) -> NearDuplicates | None:
+    """Return the rule by which records are near duplicates; None without --near-duplicates.
+
+    measure: the one by which records of the data type are compared.
 
     Raises:
-      ConfigError: an option is for texts.
+      ConfigError: the option of the other measure is given.
     """
-    if config.near_similarity is not None:
-        raise ConfigError("--near-similarity is for texts: use --near-distance for images")
+    [other] = _DEFAULTS.keys() - {measure}
+    if getattr(config, f"near_{other}") is not None:
+        raise ConfigError(
+            f"--near-{other} is for {_RECORDS[other]}: use --near-{measure} for {_RECORDS[measure]}"
+        )
     if config.near_duplicates == "none":
         return None
-    given = config.near_distance
-    return NearDuplicates(
-        mode=config.near_duplicates, distance=_DISTANCE if given is None else given
-    )
-
-
-def similar_texts(config: DuplicateConfig) -> NearDuplicates | None:
-    """Return the rule by which texts are near duplicates; None without --near-duplicates.
-
-    Raises:
-      ConfigError: an option is for images.
-    """
-    if config.near_distance is not None:
-        raise ConfigError("--near-distance is for images: use --near-similarity for texts")
-    if config.near_duplicates == "none":
-        return None
-    given = config.near_similarity
-    return NearDuplicates(
-        mode=config.near_duplicates, similarity=_SIMILARITY if given is None else given
-    )
+    given = getattr(config, f"near_{measure}")
+    limit = _DEFAULTS[measure] if given is None else given
+    if measure == "distance":
+        return NearDuplicates(mode=config.near_duplicates, distance=int(limit))
+    return NearDuplicates(mode=config.near_duplicates, similarity=limit)

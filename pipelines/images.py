@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.duplicate_rules import same_content, similar_images
+from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.declaration import Group, option
@@ -183,7 +183,7 @@ def data_type(config: ImagesConfig) -> DataType:
         headers=ImageHeaders(options=options),
         duplicates=same_content(config),
         content=ImageContents.of(options, near=config.near_duplicates != "none"),
-        near=similar_images(config),
+        near=near_duplicates(config, "distance"),
     )
 
 

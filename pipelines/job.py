@@ -82,7 +82,9 @@ class Job:
         for option, rule in (("dedup", data_type.duplicates), ("near-duplicates", data_type.near)):
             if rule is None and getattr(config, option.replace("-", "_")) != "none":
                 raise ConfigError(f"--{option}: {data_type.name} has no rule to compare records by")
-        self.known_contents = KnownDatasets.open(config.exclude_like, kind=data_type.name)
+        self.known_contents = KnownDatasets.open(
+            config.exclude_like, kind=data_type.name, near=data_type.near
+        )
         self.shaping |= self.known_contents.shaping
         self.rules = LabelRules(
             fold=config.fold_labels,
@@ -282,7 +284,7 @@ class Job:
         artifacts = store_artifacts(data_type.artifacts, self.staging)
         check = self.schema_request.check(rows)
         content = data_type.content if config.needs_content else None
-        known = self.known_contents.stage(self.staging)
+        known = self.known_contents.stage(self.staging, workers=config.workers)
         reader = None
         if isinstance(data_type.source, RowSource):
             reader = RowReader(
@@ -318,7 +320,7 @@ class Job:
             content=None if reader is not None else content,
             known=known,
             near=data_type.near,
-            conflicts=getattr(config, "conflicts", "reject"),
+            conflicts=config.conflicts,
             windowing=windowing,
             selection=RecordSelection(
                 rules=None if windowing is None else self.rules.of_windows,

@@ -15,8 +15,14 @@ from recordmill.format import manifest as manifests
 from recordmill.format.manifest import Manifest, ManifestError, index_of
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.job.staging import Staging
+from recordmill.processes.pool import shared_pool
+from recordmill.reading.tfrecord_files import FileDamagedError
 from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.data_type import NearDuplicates
 from recordmill.transforms.model.known_content import KnownContents, pairs_of
+from recordmill.transforms.near_duplicates.bands import bands_of
+from recordmill.transforms.near_duplicates.known_hashes import KnownHashes, hashes_file
 
 _FLAG = "--exclude-like"
 
@@ -32,19 +38,29 @@ _CONTENTS = {
 
 @dataclasses.dataclass(frozen=True)
 class KnownDatasets:
-    """Datasets whose records are to be left out, by their content."""
+    """Datasets whose records are to be left out, by their content.
+
+    features: the feature of each dataset that near duplicates are found by; empty if they are not
+      compared.
+    near: the rule by which records are near duplicates.
+    """
 
     datasets: tuple[tuple[Location, Manifest], ...]
+    features: tuple[str, ...] = ()
+    near: NearDuplicates | None = None
 
     @classmethod
-    def open(cls, paths: Sequence[str], *, kind: str) -> KnownDatasets:
+    def open(cls, paths: Sequence[str], *, kind: str, near: NearDuplicates | None) -> KnownDatasets:
         """Read the manifests of datasets, to be compared with records of a data type.
 
+        near: the rule of near duplicates; None leaves out equal records only.
+
         Raises:
-          ConfigError: a path is not a dataset, its indexes have no hashes of contents, or its data
-            type cannot have equal contents.
+          ConfigError: a path is not a dataset, its indexes have no hashes of contents, its data
+            type cannot have equal contents, or its records no near duplicates.
         """
         found = []
+        features = []
         for path in paths:
             place = Location.parse(path)
             try:
@@ -63,8 +79,16 @@ class KnownDatasets:
                     f"{_FLAG} {path}: expected a dataset that recordmill {kind} wrote, got one of"
                     f" {other}: their contents are never equal"
                 )
+            if near is not None:
+                # Only this needs the libraries of images, which take time to import.
+                from recordmill.transforms.encoders.stored_hashes import stored_feature
+
+                try:
+                    features.append(stored_feature(manifest, kind))
+                except ConfigError as error:
+                    raise ConfigError(f"{_FLAG} {path}: {error}") from error
             found.append((place, manifest))
-        return cls(tuple(found))
+        return cls(tuple(found), tuple(features), near)
 
     @property
     def shaping(self) -> dict[str, Any]:
@@ -77,13 +101,17 @@ class KnownDatasets:
             for split in manifest.splits.values()
             for shard in split.shards
         ]
+        if self.near is not None:  # the records count as well, and not only their sources
+            indexes += [manifest.digest for _, manifest in self.datasets]
         return {"exclude_like": hashlib.sha256("".join(sorted(indexes)).encode()).hexdigest()}
 
-    def stage(self, staging: Staging) -> KnownContents | None:
+    def stage(self, staging: Staging, *, workers: int) -> KnownContents | None:
         """Write the contents of all datasets into staging; None without datasets.
 
+        workers: encoder processes that hash records; 0 is one per core.
+
         Raises:
-          ConfigError: an index is damaged.
+          ConfigError: a file of a dataset is damaged.
         """
         if not self.datasets:
             return None
@@ -93,7 +121,32 @@ class KnownDatasets:
             hashes = np.unique(np.concatenate([*self._hashes()]))
             place.parent.make_dirs()
             place.write_bytes(hashes.tobytes())
-        return KnownContents(path=place.spelling)
+        if self.near is None:
+            return KnownContents(path=place.spelling)
+        similar = KnownHashes(path=f"{place.spelling}.arrow", bands=bands_of(self.near))
+        if not Location.parse(similar.path).exists():
+            self._write_hashes(similar, workers)
+        return KnownContents(path=place.spelling, similar=similar)
+
+    def _write_hashes(self, hashes: KnownHashes, workers: int) -> None:
+        """Hash the records of all datasets, and write the hashes."""
+        from recordmill.transforms.encoders.stored_hashes import hash_stored, records_of
+
+        pool = shared_pool(workers)
+        futures = [
+            pool.submit(hash_stored, records)
+            for (place, manifest), feature in zip(self.datasets, self.features, strict=True)
+            for records in records_of(place, manifest, feature)
+        ]
+        try:
+            found = [batch.from_bytes(future.result()) for future in futures]
+        except (FileDamagedError, IndexDamagedError) as error:
+            raise ConfigError(f"{_FLAG}: {error}") from error
+        finally:
+            for future in futures:
+                future.cancel()
+        content = hashes_file(batch.concat(found), bands=hashes.bands)
+        Location.parse(hashes.path).write_bytes(content)
 
     def _hashes(self) -> Iterator[np.ndarray]:
         yield pairs_of(pa.array([], pa.binary(16)))

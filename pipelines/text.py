@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.ledger import INPUT
-from recordmill.pipelines.duplicate_rules import similar_texts
+from recordmill.pipelines.duplicate_rules import near_duplicates
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.preprocessing import described, refuse_features
@@ -298,7 +298,7 @@ def data_type(config: TextConfig) -> DataType:
         check=TextCheck(options=options) if options.filters else None,
         duplicates=None if config.dedup == "none" else SameText(mode=config.dedup),
         content=None if config.near_duplicates == "none" else TextSignatures(),
-        near=similar_texts(config),
+        near=near_duplicates(config, "similarity"),
     )
     unlabelled = config.unlabelled == "keep"
     if config.preprocessing_fn is not None:

@@ -13,11 +13,12 @@ import sys
 from typing import Literal
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.duplicate_rules import same_content
+from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options import values
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.pipelines.options.file_inputs import FilesConfig, check_record_bytes, files_of
+from recordmill.transforms.encoders.clip_contents import ClipContents
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
@@ -185,7 +186,7 @@ def data_type(config: VideoConfig) -> DataType:
     if isinstance(files, FileList) and files.key_column is not None:
         root = str(files.root)
     frames = config.image_options()
-    config.refuse_near_duplicates("clips")
+    contents = ClipContents(frame_options=frames, frames=config.clip_frames)
     return DataType(
         name="video",
         source=VideoSource(
@@ -203,6 +204,8 @@ def data_type(config: VideoConfig) -> DataType:
             unlabelled=config.unlabelled == "keep",
         ),
         duplicates=same_content(config),
+        content=contents if config.near_duplicates != "none" else None,
+        near=near_duplicates(config, "distance"),
         unit="clip",
     )
 

@@ -162,3 +162,26 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
     """Levels, on average."""
     assert one.shape == other.shape
     return float(np.abs(one.astype(float) - other.astype(float)).mean())
+
+
+def copy_film(
+    source: pathlib.Path,
+    path: pathlib.Path,
+    *,
+    size: tuple[int, int],
+    crf: int = 12,
+    frames: range,
+) -> None:
+    """Code frames of a film again, with other sides (height and width) and another quality."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(source)) as film, av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=25)
+        (stream.height, stream.width), stream.pix_fmt = size, "yuv420p"
+        stream.options = {"crf": str(crf)}
+        for number, frame in enumerate(film.decode(video=0)):
+            if number not in frames:
+                continue
+            frame = frame.reformat(width=size[1], height=size[0], format="yuv420p")
+            frame.pts, frame.time_base = number - frames.start, Fraction(1, 25)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))

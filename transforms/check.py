@@ -7,12 +7,13 @@ import apache_beam as beam
 
 from recordmill.job.staging import StagedPart
 from recordmill.transforms.checks.duplicates import DropDuplicates
-from recordmill.transforms.checks.near_groups import GroupNearDuplicates, bands_of
+from recordmill.transforms.checks.near_groups import GroupNearDuplicates
 from recordmill.transforms.checks.prepare_parts import PartCheck, PrepareParts
 from recordmill.transforms.model import data_type
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.model.run_spec import RunSpec
+from recordmill.transforms.near_duplicates.bands import bands_of
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.batches import Element, StagedBatch, part_of
 

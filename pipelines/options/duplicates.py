@@ -26,6 +26,14 @@ class DuplicateConfig:
         " if all are in train; if their labels differ, drop all, unless --conflicts first. group:"
         " keep all of them, in the same split.",
     )
+    conflicts: Literal["reject", "first", "error"] = option(
+        "reject",
+        group=DUPLICATES,
+        shapes_bytes=True,
+        help="If rows of a listing, or rows with --key-column, differ but have the same key: reject"
+        " all of them, keep the first, or stop with an error. Equal rows count once. With --dedup"
+        " drop, first also keeps one of equal records with several labels.",
+    )
     exclude_like: tuple[str, ...] = option(
         (),
         group=DUPLICATES,
@@ -33,14 +41,15 @@ class DuplicateConfig:
         repeat=True,
         metavar="DATASET",
         help="Leave out records that have the same content as a record of this dataset, such as the"
-        " test set of a benchmark; duplicates.jsonl lists them. May be repeated.",
+        " test set of a benchmark; with --near-duplicates also similar ones. duplicates.jsonl lists"
+        " them. May be repeated.",
     )
 
     near_duplicates: Literal["none", "drop", "group"] = option(
         "none",
         group=DUPLICATES,
         shapes_bytes=True,
-        help="Handling of images or texts of similar content, as --dedup handles equal ones."
+        help="Handling of images, clips or texts of similar content, as --dedup handles equal ones."
         " near_duplicates.jsonl lists the pairs.",
     )
     near_distance: int | None = option(
@@ -48,8 +57,8 @@ class DuplicateConfig:
         group=DUPLICATES,
         shapes_bytes=True,
         metavar="BITS",
-        help="Images are similar if their 64-bit perceptual hashes differ in at most this many"
-        " bits, 0 to 12. Default: 4.",
+        help="Images or clips are similar if their 64-bit perceptual hashes differ in at most this"
+        " many bits, 0 to 12. Default: 4.",
     )
     near_similarity: float | None = option(
         None,
@@ -60,13 +69,11 @@ class DuplicateConfig:
     )
 
     def _check_duplicates(self, group_column: str | None) -> None:
-        for flag in ("dedup", "near_duplicates"):
-            if getattr(self, flag) == "group" and group_column is not None:
-                name = flag.replace("_", "-")
-                raise ConfigError(
-                    f"--{name} group: cannot be combined with --group-column, because a record has"
-                    f" one group: leave one of them out, or use --{name} drop"
-                )
+        if self.dedup == "group" and group_column is not None:
+            raise ConfigError(
+                "--dedup group: cannot be combined with --group-column, because a record has one"
+                " group: leave one of them out, or use --dedup drop or --near-duplicates group"
+            )
         if self.dedup == "group" and self.near_duplicates != "none":
             raise ConfigError(
                 "--dedup group: near duplicates include equal records: leave it out, or use --dedup"
@@ -95,6 +102,6 @@ class DuplicateConfig:
         """Raise ConfigError if --near-duplicates is given. records: those it cannot compare."""
         if self.near_duplicates != "none":
             raise ConfigError(
-                f"--near-duplicates compares images or texts, not {records}: use --dedup, which"
-                " compares their content"
+                f"--near-duplicates compares images, clips or texts, not {records}: use --dedup,"
+                " which compares their content"
             )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import values
-from recordmill.pipelines.options.config import MEANING, CommonConfig
+from recordmill.pipelines.options.config import CommonConfig
 from recordmill.pipelines.options.declaration import Group, option
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 
@@ -70,15 +70,6 @@ class DelimitedConfig(CommonConfig):
         shapes_bytes=True,
         metavar="NAME",
         help="Text encoding, such as latin-1 or utf-16; undecodable rows are rejected.",
-    )
-
-    conflicts: Literal["reject", "first", "error"] = option(
-        "reject",
-        group=MEANING,
-        shapes_bytes=True,
-        help="If rows of a listing, or rows with --key-column, differ but have the same key: reject"
-        " all of them, keep the first, or stop with an error. Equal rows count once. With --dedup"
-        " drop, first also keeps one of equal records with several labels.",
     )
 
     def __post_init__(self) -> None:

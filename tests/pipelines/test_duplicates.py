@@ -15,8 +15,8 @@ from recordmill.format.shard_index import index_bytes, read_index
 from recordmill.storage.files import Location
 from tests.folders import make_picture
 from tests.image_runs import Made, encoders_kept, make, run
-from tests.paths import DEMO
-from tests.video_files import make_film
+from tests.paths import DEMO, VIDEO
+from tests.video_files import copy_film, make_film
 
 # (split, class, name, content). Content 1 is in train and test, 2 has two classes, 3 is twice in
 # train, and 4 is in test and validation.
@@ -292,6 +292,8 @@ def test_similar_images_are_dropped(tmp_path, caplog) -> None:
         tuple(sorted(map(name_of, one["keys"]))): one["distance"]
         for one in lines(made, "near_duplicates.jsonl")
     }
+    [note] = [note for note in made.manifest.notes if note.code == "near-duplicates"]
+    assert note.startswith("8 records make 4 groups of near duplicates, the largest of 2 records;")
     assert sorted(pairs) == [(f"{number}", f"{number}small") for number in range(4)]
     left_out = {
         name_of(one["key"]): (one["reason"], one.get("distance"))
@@ -346,6 +348,54 @@ def test_similar_images_stay_together(tmp_path) -> None:
     assert len(set(splits.values())) == 2
 
 
+def test_records_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
+    """The other dataset holds the photos at 64 pixels; one of them is in it with the same bytes."""
+    source = photos(tmp_path / "in")
+    (tmp_path / "one").mkdir()
+    for name in ("a/2.jpg", "b/1.jpg"):
+        (tmp_path / "one" / name.replace("/", "")).write_bytes((source / name).read_bytes())
+    Image.open(source / "b/3small.jpg").save(tmp_path / "one" / "third.png")
+    argv = ("--splits", "train=1", "--size", "64", "--resize-mode", "stretch")
+    known = make(tmp_path / "known", "--input", tmp_path / "one", *argv)
+    more = ("--near-duplicates", "drop", "--near-distance", "6", "--exclude-like", known.folder)
+    made = make(tmp_path / "out", "--input", source, *argv, *more, "--conflicts", "first")
+    assert names(made, "train") == {"0"}
+    left_out = {name_of(one["key"]): one for one in lines(made, "duplicates.jsonl")}
+    assert {key: one["reason"] for key, one in left_out.items()} == {
+        "0small": "duplicate",
+        **dict.fromkeys(("1", "2"), "exclude-like"),
+        **dict.fromkeys(("1small", "2small", "3", "3small"), "similar to exclude-like"),
+    }
+    others = {key: one.get("like") for key, one in left_out.items()}
+    assert (others["1"], others["1small"], others["3"]) == (None, "b1.jpg", "third.png")
+    assert all(0 <= left_out[key]["distance"] <= 6 for key in ("1small", "2small", "3", "3small"))
+    [note] = [note for note in made.manifest.notes if note.code == "duplicates"]
+    assert "similar to exclude-like 4, exclude-like 2, duplicate 1" in note
+    assert made.manifest.ledger.records.filtered == 7
+
+
+def test_texts_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
+    words = [f"w{place}" for place in range(60)]
+    texts = {"k1": words, "k2": [*words[:30], "other", *words[31:]], "k3": words[::-1]}
+    for name, keys in (("a", ("k1",)), ("b", ("k2", "k3"))):
+        rows = [f"{key},{' '.join(texts[key])}" for key in keys]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,text", *rows]))
+    argv = ("--key-column", "id", "--splits", "train=1")
+    known, tokens = (
+        make(tmp_path / name, "--input", tmp_path / "a.csv", *argv, "--features", name,
+             command="text")
+        for name in ("text", "tokens")
+    )  # fmt: skip
+    argv = ("--input", tmp_path / "b.csv", *argv, "--near-duplicates", "drop")
+    made = make(tmp_path / "out", *argv, "--exclude-like", known.folder, command="text")
+    assert set(made.keys("train")) == {"k3"}
+    [line] = lines(made, "duplicates.jsonl")
+    assert (line["key"], line["like"]) == ("k2", "k1")
+    assert 0.8 <= line["similarity"] < 1
+    out = ("--output", tmp_path / "no", "--exclude-like", tokens.folder)
+    assert run("text", *argv, *out) == 2
+
+
 def test_similar_texts_stay_together(tmp_path) -> None:
     """Each copy changes one of 60 words, and so 5 of 56 shingles."""
     rows = ["id,text,label"]
@@ -362,13 +412,71 @@ def test_similar_texts_stay_together(tmp_path) -> None:
     assert len(set(splits.values())) == 2
 
 
+def films(root: pathlib.Path) -> pathlib.Path:
+    """Parts of two films; of one also a copy in half its size, and a copy of its end."""
+    qcif, wide = (VIDEO / f"{name}.mp4" for name in ("qcif", "wide"))
+    copy_film(qcif, root / "a" / "one.mp4", size=(144, 176), frames=range(16))
+    copy_film(qcif, root / "a" / "small.mp4", size=(72, 88), crf=28, frames=range(16))
+    copy_film(qcif, root / "b" / "part.mp4", size=(144, 176), frames=range(8, 16))
+    copy_film(wide, root / "b" / "two.mp4", size=(136, 320), frames=range(16))
+    return root
+
+
+def test_clips_of_films_cut_from_one_source_stay_together(tmp_path) -> None:
+    """One clip of each film matches, and all of its clips follow it."""
+    argv = ("--clip-frames", "8", "--size", "64", "--near-distance", "4")
+    more = ("--near-duplicates", "group", "--splits", "train=1")
+    made = make(tmp_path / "out", "--input", films(tmp_path / "in"), *argv, *more, command="video")
+    groups = {row["key"]: row["group"] for row in made.index("train")}
+    by_film = {name: {groups[key] for key in groups if name_of(key) == name} for name in
+               ("one", "small", "part", "two")}  # fmt: skip
+    assert by_film["one"] == by_film["small"] == by_film["part"] != by_film["two"]
+    assert all(len(found) == 1 for found in by_film.values())
+    pairs = [sorted(map(name_of, one["keys"])) for one in lines(made, "near_duplicates.jsonl")]
+    assert {"one", "small"} in map(set, pairs)
+    assert not any("two" in pair for pair in pairs)
+    [note] = [note for note in made.manifest.notes if note.code == "near-duplicates"]
+    assert note == (
+        "5 records make 1 group of near duplicates, the largest of 5 records;"
+        " near_duplicates.jsonl lists the pairs"
+    )
+
+
+def test_clips_that_resemble_another_dataset_are_left_out(tmp_path) -> None:
+    source = films(tmp_path / "in")
+    argv = ("--clip-frames", "8", "--splits", "train=1", "--image-format", "raw")
+    known = make(tmp_path / "known", "--input", source / "a" / "small.mp4", *argv, command="video")
+    more = ("--near-duplicates", "drop", "--near-distance", "6", "--exclude-like", known.folder)
+    made = make(tmp_path / "out", "--input", source / "b", *argv, *more, command="video")
+    assert names(made, "train") == {"two"}
+    [line] = lines(made, "duplicates.jsonl")
+    assert (name_of(line["key"]), line["like"]) == ("part", "small.mp4#8")
+
+
+def test_groups_of_a_column_that_match_are_joined(tmp_path) -> None:
+    """Texts 1 and 2 match, and so their groups stay together; the third group is another one."""
+    words = [f"w{place}" for place in range(60)]
+    texts = {"k1": ("g1", words), "k2": ("g2", [*words[:30], "other", *words[31:]])}
+    texts |= {f"k{n}": (f"g{n % 3 + 1}", [f"{n}x{word}" for word in words]) for n in range(3, 9)}
+    rows = [f"{key},{group},{' '.join(text)}" for key, (group, text) in texts.items()]
+    (tmp_path / "a.csv").write_text("\n".join(["id,g,text", *rows]))
+    argv = ("--key-column", "id", "--group-column", "g", "--splits", "train=0.5,test=0.5")
+    more = ("--near-duplicates", "group", "--seed", "4")
+    made = make(tmp_path / "out", "--input", tmp_path / "a.csv", *argv, *more, command="text")
+    found = {key: split for split in ("train", "test") for key in made.keys(split)}
+    by_group = {group: {found[k] for k, (g, _) in texts.items() if g == group} for group in
+                ("g1", "g2", "g3")}  # fmt: skip
+    assert all(len(splits) == 1 for splits in by_group.values())
+    assert by_group["g1"] == by_group["g2"] != by_group["g3"]
+
+
 @pytest.mark.parametrize(
     ("command", "argv", "message"),
     [
         ("images", ("--near-distance", "13"), "--near-distance: expected 0 to 12 bits, got 13"),
         ("text", ("--near-similarity", "0.4"), "--near-similarity: expected 0.5 to 1, got 0.4"),
         ("text", ("--near-distance", "4"), "--near-distance is for images"),
-        ("table", (), "--near-duplicates compares images or texts, not rows of tables"),
+        ("table", (), "--near-duplicates compares images, clips or texts, not rows of tables"),
     ],
 )
 def test_options_of_near_duplicates(command, argv, message, tmp_path, capsys) -> None:

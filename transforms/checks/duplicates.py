@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, to_json
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.known_content import left_out_lines
+from recordmill.transforms.model.left_out import left_out_lines
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part, rewrite_part
@@ -128,11 +128,10 @@ def keep_distinct(
     distinct = np.ones(len(rows), np.bool_)
     distinct[np.asarray(dropped["row"])] = False
     kept, others = rows.filter(pa.array(distinct)), rows.filter(pa.array(~distinct))
-    same = dropped["same_as"].to_pylist()
-    left_out: list[dict[str, str | None]] = [
-        {**line, "reason": CONFLICT if same_as is None else REASONS[option], "same_as": same_as}
-        for line, same_as in zip(left_out_lines(others), same, strict=True)
-    ]
+    left_out = left_out_lines(others, REASONS[option], dropped["same_as"])
+    for line in left_out:
+        if line["same_as"] is None:
+            line["reason"] = CONFLICT
     return rewrite_part(
         part, kept, staging, "distinct", filtered={option: len(others)}, left_out=left_out
     )

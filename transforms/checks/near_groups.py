@@ -1,109 +1,134 @@
 """Groups of near duplicates: each row gets the name of the group of records that resemble it.
 
-The hashes of all rows go through `FindNearDuplicates`; its groups meet the rows by the 8-byte hash
-of their key. Parts are written again with the groups.
+A part is read once, for the hashes of its rows, for their keys and for their given groups. Matches
+by hash, and the given groups where rows of several of them match, make the groups. They meet the
+rows by the 8-byte hash of the key, in a bucket each; there each match gets the key of its first
+record, and in the bucket of the second the other key. Parts are written again with the groups.
 """
 
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.pvalue import AsIter, TaggedOutput
 
 from recordmill.job.staging import StagedPart, Staging, to_json
-from recordmill.transforms.checks.near_matches import WriteMatches
-from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.data_type import NearDuplicates
-from recordmill.transforms.near_duplicates.bands import Bands, HammingBands, MinHashBands
-from recordmill.transforms.near_duplicates.components import ID, bucket_of
-from recordmill.transforms.near_duplicates.find_near_duplicates import (
-    GROUPS,
-    MATCHES,
-    FindNearDuplicates,
-    hash_piece,
+from recordmill.transforms.checks.near_matches import (
+    MATCH,
+    ROWS,
+    GroupCounts,
+    Member,
+    count_groups,
+    name_first,
+    sizes_of,
+    sum_counts,
+    write_lines,
+    write_summary,
 )
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.near_duplicates.bands import Bands
+from recordmill.transforms.near_duplicates.components import ConnectedComponents
+from recordmill.transforms.near_duplicates.find_matches import FindMatches, hash_piece
+from recordmill.transforms.near_duplicates.graph import GROUP, ID, bucket_of, edge_rows
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import read_part, rewrite_part
 from recordmill.transforms.staged.row_reader import SAME
 from recordmill.transforms.staged.spill import Piece
 
-_GROUP, _ROW = "group", "row"
+Mode = Literal["drop", "group"]
 
-# (name of a part, rows of id and row), ("", rows of id and group), or the part as JSON in a piece
-_Member = tuple[str, Piece]
+_ROW = "row"
+_GROUPS, _PART = "groups", "part"  # kinds of members, beside `ROWS` and `MATCH`
+_HASHES, _GIVEN, _NAMED, _SIZES = "hashes", "given", "named", "sizes"  # outputs beside the main one
+_SALT = batch.salt(0, "given group")
+
 # A message to a part: (True, the part as JSON), or (False, rows of row and group as Arrow IPC).
 _Message = tuple[bool, bytes]
 
 
-def bands_of(near: NearDuplicates) -> Bands:
-    """Return the bands of hashes by which near duplicates meet."""
-    if near.distance is not None:
-        return HammingBands(distance=near.distance)
-    assert near.similarity is not None, "a distance or a similarity"
-    return MinHashBands(similarity=near.similarity)
+def read_members(
+    part: StagedPart, *, bands: Bands, mode: Mode, staging: Staging
+) -> Iterator[Any]:  # tuple[int, Member] | TaggedOutput
+    """Yield (bucket, member) for the rows of a part, and for the part itself.
 
-
-def near_hashes(part: StagedPart, *, bands: Bands, staging: Staging) -> Iterator[Piece]:
-    """Yield the hashes of the rows of a part."""
-    rows = read_part(part.name, staging=staging, columns=(batch.KEY, batch.HASH, batch.NEAR))
-    if len(rows):
-        yield hash_piece(batch.hashes(rows), rows[batch.NEAR], bands=bands)
-
-
-def members(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, _Member]]:
-    """Yield (bucket, member) for the rows of a part, and for the part itself."""
-    yield limits.PARTITIONS, (part.name, (to_json(part), "", 0, 0))
-    rows = read_part(part.name, staging=staging, columns=(batch.KEY, batch.HASH))
+    Beside them `hashes` gets the hashes of the rows, and `given`, for the mode `group`, an edge
+    from each row to its given group.
+    """
+    yield limits.PARTITIONS, (_PART, part.name, (to_json(part), "", 0, 0))
+    columns = (batch.KEY, batch.HASH, batch.NEAR, batch.GROUP)
+    rows = read_part(part.name, staging=staging, columns=columns)
     if not len(rows):
         return
     ids = batch.hashes(rows)
-    found = pa.RecordBatch.from_pydict({ID: ids, _ROW: np.arange(len(rows))})
+    yield TaggedOutput(_HASHES, hash_piece(ids, rows[batch.NEAR], bands=bands))
+    given = np.asarray(rows[batch.GROUP].is_valid())
+    if mode == "group" and given.any():
+        groups = batch.mix(batch.hash_strings(rows[batch.GROUP].drop_null()), _SALT)
+        yield TaggedOutput(_GIVEN, spill.inline(edge_rows(ids[given], groups)))
+    found = pa.RecordBatch.from_pydict(
+        {ID: ids, _ROW: np.arange(len(rows)), batch.KEY: rows[batch.KEY]}
+    )
     for bucket, piece in spill.into_pieces(found, bucket_of(ids), staging):
-        yield bucket, (part.name, piece)
+        yield bucket, (ROWS, part.name, piece)
 
 
-def _of_no_part(group: tuple[int, Piece]) -> tuple[int, _Member]:
-    return group[0], ("", group[1])
+def _as_member(found: tuple[int, Piece], *, kind: str) -> tuple[int, Member]:
+    return found[0], (kind, "", found[1])
 
 
 def join_groups(
-    bucket: tuple[int, Iterable[_Member]], *, staging: Staging
-) -> Iterator[tuple[str, _Message]]:
-    """Yield (name of a part, message): the groups of its rows, or the part itself."""
+    bucket: tuple[int, Iterable[Member]], *, staging: Staging
+) -> Iterator[Any]:  # tuple[str, _Message] | TaggedOutput
+    """Yield (name of a part, message): the groups of its rows, or the part itself.
+
+    Beside them `named` gets the matches with the key of their first record, and `sizes` the groups
+    and numbers of rows.
+    """
     number, found = bucket
+    members = sorted(found)
     if number == limits.PARTITIONS:
-        for name, piece in found:
+        for _, name, piece in members:
             yield name, (True, piece[0])
         return
-    pieces = sorted(found)
-    groups = [spill.load(piece, staging=staging) for name, piece in pieces if not name]
+    groups = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == _GROUPS]
     if not groups:
         return
     ids = np.concatenate([np.asarray(rows[ID]) for rows in groups])
-    names = np.concatenate([np.asarray(rows[_GROUP]) for rows in groups])
+    names = np.concatenate([np.asarray(rows[GROUP]) for rows in groups])
     order = np.argsort(ids)
     ids, names = ids[order], names[order]
-    for name, piece in pieces:
-        if not name:
-            continue
-        rows = spill.load(piece, staging=staging)
+    counts = np.zeros(len(ids), np.int64)
+    rows_by_part = [
+        (name, spill.load(piece, staging=staging)) for kind, name, piece in members if kind == ROWS
+    ]
+    for name, rows in rows_by_part:
         at = np.minimum(np.searchsorted(ids, np.asarray(rows[ID])), len(ids) - 1)
         there = np.flatnonzero(ids[at] == np.asarray(rows[ID]))
         if len(there):
-            columns = {_ROW: np.asarray(rows[_ROW])[there], _GROUP: names[at[there]]}
+            counts[at[there]] = 1  # ids are unique
+            columns = {_ROW: np.asarray(rows[_ROW])[there], GROUP: names[at[there]]}
             yield name, (False, batch.to_bytes(pa.RecordBatch.from_pydict(columns)))
+    matches = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == MATCH]
+    for sized in sizes_of(ids, names, counts, matches, staging=staging):
+        yield TaggedOutput(_SIZES, sized)
+    if matches:
+        keyed = [rows for _, rows in rows_by_part]
+        for named in name_first(batch.concat(matches), keyed, staging=staging):
+            yield TaggedOutput(_NAMED, named)
 
 
 def write_groups(
     part_messages: tuple[str, Iterable[_Message]],
-    *,
-    mode: Literal["drop", "group"],
+    *written: object,
+    mode: Mode,
     staging: Staging,
 ) -> StagedPart:
-    """Write a part with the names of its groups."""
+    """Write a part with the names of its groups. written: side inputs that must be complete."""
+    del written
     messages = list(part_messages[1])
     part = StagedPart(**json.loads(next(data for is_part, data in messages if is_part)))
     found = [batch.from_bytes(data) for is_part, data in messages if not is_part]
@@ -113,7 +138,7 @@ def write_groups(
     groups = batch.hashes(rows).copy()
     grouped = np.zeros(len(rows), np.bool_)
     for some in found:
-        groups[np.asarray(some[_ROW])] = np.asarray(some[_GROUP])
+        groups[np.asarray(some[_ROW])] = np.asarray(some[GROUP])
         grouped[np.asarray(some[_ROW])] = True
     names = batch.hex_of(groups)
     if mode == "group":
@@ -128,38 +153,64 @@ def write_groups(
 class GroupNearDuplicates(beam.PTransform):
     """Name the groups of near duplicates: parts of rows with hashes in, the same with groups out.
 
-    mode: `group` names them in `__group__`, so that splits keep them together; `drop` in
-      `__same__`, so that `DropDuplicates` keeps one of each.
-    The matches are written into staging, as lines of near_duplicates.jsonl.
+    mode: `group` names them in `__group__`, so that splits keep them together, and joins given
+      groups; `drop` in `__same__`, so that `DropDuplicates` keeps one of each.
+    The matches are written into staging, as lines of near_duplicates.jsonl, and a summary of the
+    groups for the plan. Parts come out when both are complete.
     """
 
     staging: Staging
     bands: Bands
-    mode: Literal["drop", "group"]
+    mode: Mode
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def expand(self, parts: beam.PCollection[StagedPart]) -> beam.PCollection[StagedPart]:
-        staging = self.staging
-        hashes = parts | "Hashes" >> beam.FlatMap(
-            near_hashes, bands=self.bands, staging=staging
-        ).with_output_types(Piece)
-        near = hashes | FindNearDuplicates(staging, self.bands)
-        rows = parts | "Members" >> beam.FlatMap(members, staging=staging).with_output_types(
-            tuple[int, _Member]
+        staging, member = self.staging, tuple[int, Member]
+        read = parts | "ReadMembers" >> beam.FlatMap(
+            read_members, bands=self.bands, mode=self.mode, staging=staging
+        ).with_outputs(_HASHES, _GIVEN, main=ROWS)
+        matches = read[_HASHES] | "FindMatches" >> FindMatches(staging, self.bands)
+        edges = matches | "Edges" >> beam.Values().with_output_types(Piece)
+        given = read[_GIVEN] | "Given" >> beam.Map(_piece).with_output_types(Piece)
+        groups = (
+            (edges, given)
+            | "WithGiven" >> beam.Flatten()
+            | "Components" >> ConnectedComponents(staging)
+            | "Groups" >> beam.Map(_as_member, kind=_GROUPS).with_output_types(member)
         )
-        groups = near[GROUPS] | "OfNoPart" >> beam.Map(_of_no_part).with_output_types(
-            tuple[int, _Member]
-        )
-        (parts, near[MATCHES]) | WriteMatches(staging)
-        return (
-            (rows, groups)
-            | "Flatten" >> beam.Flatten()
+        matched = matches | "Matches" >> beam.Map(_as_member, kind=MATCH).with_output_types(member)
+        joined = (
+            (read[ROWS], groups, matched)
+            | "WithRows" >> beam.Flatten()
             | "GroupByBucket" >> beam.GroupByKey()
             | "JoinGroups"
-            >> beam.FlatMap(join_groups, staging=staging).with_output_types(tuple[str, _Message])
+            >> beam.FlatMap(join_groups, staging=staging).with_outputs(_NAMED, _SIZES, main=_PART)
+        )
+        lines = (
+            (read[ROWS], joined[_NAMED])
+            | "WithRowsAgain" >> beam.Flatten()
+            | "GroupBySecond" >> beam.GroupByKey()
+            | "WriteLines" >> beam.Map(write_lines, staging=staging).with_output_types(int)
+        )
+        summary = (
+            joined[_SIZES]
+            | "GroupByGroup" >> beam.GroupByKey()
+            | "CountGroups"
+            >> beam.Map(count_groups, staging=staging).with_output_types(GroupCounts)
+            | "SumCounts" >> beam.CombineGlobally(sum_counts).without_defaults()
+            | "WriteSummary" >> beam.Map(write_summary, staging=staging).with_output_types(int)
+        )
+        return (
+            joined[_PART]
             | "GroupByPart" >> beam.GroupByKey()
             | "WriteGroups"
-            >> beam.Map(write_groups, mode=self.mode, staging=staging).with_output_types(StagedPart)
+            >> beam.Map(
+                write_groups, AsIter(lines), AsIter(summary), mode=self.mode, staging=staging
+            ).with_output_types(StagedPart)
         )
+
+
+def _piece(piece: Piece) -> Piece:
+    return piece

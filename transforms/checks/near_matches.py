@@ -1,66 +1,64 @@
 """Names of near duplicates: each pair of similar records, by their keys, in near_duplicates.jsonl.
 
 Matches name records by the 8-byte hashes of their keys. They meet the keys twice: of the first
-record, then of the second. The lines are written into staging, in a file per bucket.
+record, then of the second. The lines are written into staging, in a file per bucket, and beside
+them how many groups the matches make.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-import apache_beam as beam
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from apache_beam.typehints.decorators import no_annotations
 
-from recordmill.job.staging import StagedPart, Staging, to_json
+from recordmill.job.staging import Staging, to_json
 from recordmill.transforms.checks.duplicates import REASONS
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.near_duplicates.components import ID, A, B, bucket_of
+from recordmill.transforms.model.left_out import LeftOut
+from recordmill.transforms.near_duplicates.graph import GROUP, ID, A, B, bucket_of
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import LeftOut, read_part
 from recordmill.transforms.staged.spill import Piece
 
 FOLDER = "similar"
 
-_KEY, _FIRST = "key", "first"
+# (kind, name of a part or "", piece) in the bucket of an id; kinds are those below, among others.
+Member = tuple[str, str, Piece]
+ROWS, MATCH = "rows", "match"  # rows of a part with their ids and keys, and matches
+
+_SUMMARY = f"{FOLDER}/groups.json"
+_FIRST, _COUNT, _MATCHED = "first", "count", "matched"
 _NEAR = REASONS["near-duplicates"]
 
 
-def keys_of(part: StagedPart, *, staging: Staging) -> Iterator[tuple[int, tuple[str, Piece]]]:
-    """Yield (bucket, ("key", rows of id and key)) of a part."""
-    rows = read_part(part.name, staging=staging, columns=(batch.KEY, batch.HASH))
-    if not len(rows):
-        return
-    ids = batch.hashes(rows)
-    found = pa.RecordBatch.from_pydict({ID: ids, _KEY: rows[batch.KEY]})
-    for bucket, piece in spill.into_pieces(found, bucket_of(ids), staging):
-        yield bucket, (_KEY, piece)
+class GroupCounts(NamedTuple):
+    """Numbers of groups of near duplicates, of records in them, and in the largest of them."""
 
-
-def as_matches(matches: tuple[int, Piece]) -> tuple[int, tuple[str, Piece]]:
-    """Tell matches from keys."""
-    return matches[0], ("", matches[1])
+    groups: int
+    records: int
+    largest: int
 
 
 def name_first(
-    bucket: tuple[int, Iterable[tuple[str, Piece]]], *, staging: Staging
-) -> Iterator[tuple[int, tuple[str, Piece]]]:
-    """Yield (bucket of b, matches with the key of a)."""
-    matches, keys = _split(bucket[1], staging)
-    if matches is not None:
-        first = _keys_of(np.asarray(matches[A]), keys)
-        named = matches.drop_columns([A]).append_column(_FIRST, first)
-        for number, piece in spill.into_pieces(named, bucket_of(np.asarray(named[B])), staging):
-            yield number, ("", piece)
+    matches: pa.RecordBatch, keyed: list[pa.RecordBatch], *, staging: Staging
+) -> Iterator[tuple[int, Member]]:
+    """Yield (bucket of b, matches with the key of a). keyed: rows of id and key."""
+    first = _keys_of(np.asarray(matches[A]), keyed)
+    named = matches.drop_columns([A]).append_column(_FIRST, first)
+    for number, piece in spill.into_pieces(named, bucket_of(np.asarray(named[B])), staging):
+        yield number, (MATCH, "", piece)
 
 
-def write_lines(bucket: tuple[int, Iterable[tuple[str, Piece]]], *, staging: Staging) -> int:
+def write_lines(bucket: tuple[int, Iterable[Member]], *, staging: Staging) -> int:
     """Write the lines of a bucket, sorted, and return their number."""
-    matches, keys = _split(bucket[1], staging)
-    if matches is None:
+    members = sorted(bucket[1])
+    found = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == MATCH]
+    if not found:
         return 0
-    second = _keys_of(np.asarray(matches[B]), keys).to_pylist()
+    matches = batch.concat(found)
+    keyed = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == ROWS]
+    second = _keys_of(np.asarray(matches[B]), keyed).to_pylist()
     [measure] = [name for name in matches.schema.names if name not in (B, _FIRST)]
     pairs = zip(matches[_FIRST].to_pylist(), second, matches[measure].to_pylist(), strict=True)
     lines = sorted(
@@ -107,58 +105,61 @@ def with_distances(left_out: Iterable[LeftOut], lines: bytes) -> Iterator[Mappin
         yield {**one, measure: found.get(str(one["key"]))} if is_near else one
 
 
-def _split(
-    found: Iterable[tuple[str, Piece]], staging: Staging
-) -> tuple[pa.RecordBatch | None, list[pa.RecordBatch]]:
-    """Return the matches of a bucket, None if there are none, and its keys."""
-    pieces = sorted(found)
-    matches = [spill.load(piece, staging=staging) for kind, piece in pieces if kind != _KEY]
-    if not matches:
-        return None, []
-    keys = [spill.load(piece, staging=staging) for kind, piece in pieces if kind == _KEY]
-    return batch.concat(matches), keys
+def sizes_of(
+    ids: batch.UInt64Array,
+    names: batch.UInt64Array,
+    counts: npt.NDArray[np.int64],
+    matches: list[pa.RecordBatch],
+    *,
+    staging: Staging,
+) -> list[tuple[int, Piece]]:
+    """Return [(bucket of a group, rows of group, count and matched)] for the ids of a bucket.
+
+    ids, names: uint64[n], vertices of the bucket, ascending, and their groups. counts: number of
+    rows of each. matched: 1 if a match begins here; given groups without one do not count.
+    """
+    groups, at = np.unique(names, return_inverse=True)
+    matched = np.zeros(len(groups), np.int64)
+    for some in matches:
+        matched[at[np.searchsorted(ids, np.asarray(some[A]))]] = 1
+    sums = np.bincount(at, counts, len(groups)).astype(np.int64)
+    rows = pa.RecordBatch.from_pydict({GROUP: groups, _COUNT: sums, _MATCHED: matched})
+    return spill.into_pieces(rows, bucket_of(groups), staging)
 
 
-def _keys_of(ids: batch.UInt64Array, keys: list[pa.RecordBatch]) -> pa.Array:
-    """Return the keys of ids, all of which are in `keys`: string[n]."""
-    known = batch.concat(keys)
+def count_groups(bucket: tuple[int, Iterable[Piece]], *, staging: Staging) -> GroupCounts:
+    """Return the numbers of the groups of a bucket, given their rows of `sizes_of`."""
+    rows = batch.concat([spill.load(piece, staging=staging) for piece in bucket[1]])
+    groups, at = np.unique(np.asarray(rows[GROUP]), return_inverse=True)
+    sums = np.bincount(at, np.asarray(rows[_COUNT]), len(groups)).astype(np.int64)
+    sums = sums[np.bincount(at, np.asarray(rows[_MATCHED]), len(groups)) > 0]
+    return GroupCounts(len(sums), int(sums.sum()), int(sums.max(initial=0)))
+
+
+def sum_counts(counts: Iterable[GroupCounts]) -> GroupCounts:
+    """Return the numbers of all groups, given those of some."""
+    found = [GroupCounts(0, 0, 0), *counts]
+    groups, records, largest = zip(*found, strict=True)
+    return GroupCounts(sum(groups), sum(records), max(largest))
+
+
+def write_summary(counts: GroupCounts, *, staging: Staging) -> int:
+    """Write the numbers of all groups for the plan, and return the number of groups."""
+    place = staging.place(_SUMMARY)
+    place.parent.make_dirs()
+    place.write_bytes(to_json(GroupCounts(*counts)._asdict()))
+    return counts[0]
+
+
+def read_summary(staging: Staging) -> GroupCounts | None:
+    """Return the numbers of all groups; None if near duplicates were not looked for."""
+    found = staging.read_json(_SUMMARY)
+    return None if found is None else GroupCounts(**found)
+
+
+def _keys_of(ids: batch.UInt64Array, keyed: list[pa.RecordBatch]) -> pa.Array:
+    """Return the keys of ids, all of which are in `keyed`: string[n]."""
+    known = batch.concat([rows.select([ID, batch.KEY]) for rows in keyed])
     order = np.argsort(np.asarray(known[ID]))
     places = order[np.searchsorted(np.asarray(known[ID])[order], ids)]
-    return known[_KEY].take(pa.array(places))
-
-
-@dataclasses.dataclass(eq=False)
-class WriteMatches(beam.PTransform):
-    """Write the lines of near_duplicates.jsonl: (parts, matches) in, numbers of lines out.
-
-    matches: a PCollection of `FindNearDuplicates`.
-    """
-
-    staging: Staging
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    @no_annotations  # type: ignore[untyped-decorator]  # Beam cannot use them, and would warn
-    def expand(
-        self, inputs: tuple[beam.PCollection[StagedPart], beam.PCollection[tuple[int, Piece]]]
-    ) -> beam.PCollection[int]:
-        parts, matches = inputs
-        element = tuple[int, tuple[str, Piece]]
-        keys = parts | "Keys" >> beam.FlatMap(keys_of, staging=self.staging).with_output_types(
-            element
-        )
-        unnamed = matches | "Matches" >> beam.Map(as_matches).with_output_types(element)
-        named = (
-            (keys, unnamed)
-            | "WithKeys" >> beam.Flatten()
-            | "GroupByFirst" >> beam.GroupByKey()
-            | "NameFirst"
-            >> beam.FlatMap(name_first, staging=self.staging).with_output_types(element)
-        )
-        return (
-            (keys, named)
-            | "WithKeysAgain" >> beam.Flatten()
-            | "GroupBySecond" >> beam.GroupByKey()
-            | "WriteLines" >> beam.Map(write_lines, staging=self.staging).with_output_types(int)
-        )
+    return known[batch.KEY].take(pa.array(places))

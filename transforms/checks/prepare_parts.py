@@ -20,6 +20,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import ContentReader, Duplicates, RowCheck
 from recordmill.transforms.model.known_content import OPTION as KNOWN
 from recordmill.transforms.model.known_content import KnownContents, without_known
+from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.staged.encoder_tasks import check_rows
 from recordmill.transforms.staged.listing import make_or_reuse, read_part, write_checked_part
 from recordmill.transforms.staged.row_reader import RowReader, read_rows, with_duplicate_ids
@@ -69,7 +70,7 @@ class PartCheck:
             filtered.update(option for _, option in outcome.filtered)
             read += [] if columns is None else [batch.from_bytes(columns)]
         rows = rows.take(pa.array(kept, pa.int64()))
-        left_out: list[dict[str, str | None]] = []
+        left_out: list[LeftOut] = []
         if read:
             found = batch.concat(read)
             for column in found.schema.names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +62,11 @@ class ImageContents:
                 outcomes.keep(row)
         columns = {batch.CONTENT: contents.result()}
         if self.decoding is not None:
-            hashes = np.array(pixels, np.uint64)
-            columns[batch.NEAR] = pa.array(hashes, mask=hashes == FLAT)
+            columns[batch.NEAR] = hash_column(pixels)
         return outcomes.result(), columns
+
+
+def hash_column(hashes: Iterable[int]) -> pa.Array:
+    """Return the column of the hashes of images: uint64, null for images of a single colour."""
+    values = np.fromiter(hashes, np.uint64)
+    return pa.array(values, mask=values == FLAT)

@@ -153,3 +153,7 @@ def _expect_one_of(option: str, value: str, choices: Any) -> None:
 def _expect_between(option: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise ConfigError(f"{option}: expected {low} to {high}, got {value}")
+
+
+# How stored images are decoded to be compared: as they are.
+PLAIN = ImageOptions(image_format="png", max_pixels=(1 << 31) - 1)

@@ -12,8 +12,11 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.left_out import LeftOut, left_out_lines
+from recordmill.transforms.near_duplicates.known_hashes import KnownHashes
 
 OPTION = "exclude-like"  # the option that filters known contents
+SIMILAR = "similar to exclude-like"  # reason in duplicates.jsonl, beside the option itself
 
 _Pairs = npt.NDArray[np.void]
 _PAIR = np.dtype([("first", "<u8"), ("second", "<u8")])
@@ -26,9 +29,11 @@ class KnownContents:
 
     path: path or URI of the file during the job. It holds `pairs_of` the contents, in ascending
       order, each once.
+    similar: hashes of the same records for near duplicates; None if these are not compared.
     """
 
     path: str
+    similar: KnownHashes | None = None
 
     def contains(self, hashes: pa.Array) -> npt.NDArray[np.bool_]:
         """Return whether each content is known: bool[n]. hashes: binary(16)[n]."""
@@ -54,33 +59,30 @@ def pairs_of(hashes: pa.Array) -> _Pairs:
 
 def without_known(
     rows: pa.RecordBatch, known: KnownContents | None
-) -> tuple[pa.RecordBatch, list[dict[str, str | None]]]:
-    """Leave out the rows of known content.
+) -> tuple[pa.RecordBatch, list[LeftOut]]:
+    """Leave out the rows of known content, and the rows that resemble known records.
 
     Returns:
-      The other rows, and the key and the label of each row that was left out.
+      The other rows, and a line of duplicates.jsonl for each row that was left out.
     """
     if known is None or not len(rows):
         return rows, []
     if batch.CONTENT not in rows.schema.names:
         raise ConfigError("--exclude-like: the source does not give the content of records")
-    found = known.contains(rows[batch.CONTENT])
-    if not found.any():
-        return rows, []
-    lines = left_out_lines(rows.filter(pa.array(found)))
-    return rows.filter(pa.array(~found)), [
-        {**line, "reason": OPTION, "same_as": None} for line in lines
-    ]
-
-
-def left_out_lines(rows: pa.RecordBatch) -> list[dict[str, str | None]]:
-    """Return the key, label and split of each row, and its file and row if the key is a hash."""
-    names = [batch.KEY, batch.LABEL, batch.SPLIT]
-    names += [batch.SOURCE] if batch.SOURCE in rows.schema.names else []
-    found: list[dict[str, str | None]] = (
-        rows.select(names).rename_columns([name.strip("_") for name in names]).to_pylist()
-    )
-    return found
+    equal = known.contains(rows[batch.CONTENT])
+    lines = left_out_lines(rows.filter(pa.array(equal)), OPTION) if equal.any() else []
+    if equal.any():
+        rows = rows.filter(pa.array(~equal))
+    if known.similar is None:
+        return rows, lines
+    found = known.similar.most_similar(rows[batch.NEAR])
+    similar = np.zeros(len(rows), np.bool_)
+    similar[found.rows] = True
+    more = left_out_lines(rows.filter(pa.array(similar)), SIMILAR)
+    pairs = zip(more, found.keys.to_pylist(), found.measures.tolist(), strict=True)
+    measure = known.similar.bands.measure
+    lines += [{**line, "like": key, measure: round(value, 4)} for line, key, value in pairs]
+    return rows.filter(pa.array(~similar)), lines
 
 
 @functools.lru_cache(maxsize=1)

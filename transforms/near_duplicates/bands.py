@@ -19,6 +19,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -29,10 +30,18 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.batch import UInt64Array
+from recordmill.transforms.model.data_type import NearDuplicates
 from recordmill.transforms.model.ragged import fixed_lists
-from recordmill.transforms.near_duplicates.components import A, B, spanning_forest
+from recordmill.transforms.near_duplicates.graph import A, B, spanning_forest
 from recordmill.transforms.near_duplicates.image_hash import hamming
-from recordmill.transforms.near_duplicates.text_minhash import PERMUTATIONS, estimate_similarity
+from recordmill.transforms.near_duplicates.pairs import (
+    Pairs,
+    Places,
+    group_edges,
+    neighbours,
+    shifted,
+)
+from recordmill.transforms.near_duplicates.text_minhash import PERMUTATIONS
 
 HASH = "hash"  # uint64, nullable: perceptual hash of an image
 SIGNATURE = "signature"  # fixed_size_list<uint32>[128], nullable: MinHash signature of a text
@@ -49,10 +58,7 @@ _SHARED = 64  # about the records that should share a key then
 _MOST_CHOSEN = 4  # bands that make such a key
 _MOST_MATCHES = 1 << 20  # of a band in a bucket; if there are more, those that connect are kept
 _PAIRS = 1 << 18  # pairs that are compared at a time, which fit the processor's cache
-_SMALL = 32  # records of a group whose pairs are listed; larger ones are compared in blocks
 
-Places = npt.NDArray[np.int64]
-Pairs = tuple[Places, Places]
 Values = npt.NDArray[np.unsignedinteger[Any]]
 
 
@@ -75,8 +81,13 @@ class Bands(abc.ABC):
     def identities(self, values: Any) -> UInt64Array: ...
     @abc.abstractmethod
     def matches(self, values: Any, band: int, groups: Places) -> Iterator[Pairs]: ...
+    @property
     @abc.abstractmethod
-    def measures(self, left: Any, right: Any) -> npt.NDArray[Any]: ...
+    def most(self) -> int: ...
+    @abc.abstractmethod
+    def gaps(self, left: Any, right: Any) -> npt.NDArray[Any]: ...
+    @abc.abstractmethod
+    def measures(self, gaps: npt.NDArray[Any]) -> npt.NDArray[Any]: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,9 +139,9 @@ class HammingBands(Bands):
         starts, ends = groups[:-1], groups[1:]
         large = ends - starts > _GROUP
         found = itertools.chain(
-            _neighbours(starts[~large], ends[~large], _PAIRS, self._filter(values)),
+            neighbours(starts[~large], ends[~large], _PAIRS, self._filter(values)),
             *(
-                _shifted(self._within(values[start:end]), start)
+                shifted(self._within(values[start:end]), start)
                 for start, end in zip(starts[large].tolist(), ends[large].tolist(), strict=True)
             ),
         )
@@ -139,13 +150,22 @@ class HammingBands(Bands):
             first = ((values[left] ^ values[right])[:, None] & masks).all(axis=1)
             yield left[first], right[first]
 
-    def measures(self, left: UInt64Array, right: UInt64Array) -> npt.NDArray[np.uint8]:
-        """Return the distances of pairs, uint8[n]."""
+    @property
+    def most(self) -> int:
+        """Largest gap of a match."""
+        return self.distance
+
+    def gaps(self, left: UInt64Array, right: UInt64Array) -> npt.NDArray[np.uint8]:
+        """Return the numbers of bits in which pairs differ, uint8[n]."""
         return hamming(left, right)
+
+    def measures(self, gaps: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """Return the distances of pairs with these gaps, uint8[n]."""
+        return gaps.astype(np.uint8)
 
     def _filter(self, values: UInt64Array) -> Callable[[Places, Places], npt.NDArray[np.bool_]]:
         def near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
-            return hamming(values[left], values[right]) <= self.distance
+            return self.gaps(values[left], values[right]) <= self.most
 
         return near
 
@@ -160,10 +180,10 @@ class HammingBands(Bands):
         for bands in itertools.combinations(range(len(masks)), chosen):
             keys = values & np.bitwise_or.reduce(masks[list(bands)])
             order = np.argsort(keys, kind="stable")
-            edges = _group_edges(keys[order])
+            edges = group_edges(keys[order])
             ordered = values[order]
             near = self._filter(ordered)
-            for left, right in _neighbours(edges[:-1], edges[1:], _PAIRS, near):
+            for left, right in neighbours(edges[:-1], edges[1:], _PAIRS, near):
                 equal = ((ordered[left] ^ ordered[right])[:, None] & masks) == 0
                 # The pair is found with the first bands that it shares, and not again.
                 first = np.cumsum(equal, axis=1)[:, bands[-1]] == chosen
@@ -242,20 +262,38 @@ class MinHashBands(Bands):
         """
 
         def near(left: Places, right: Places) -> npt.NDArray[np.bool_]:
-            return estimate_similarity(values[left], values[right]) >= self.similarity
+            return self.gaps(values[left], values[right]) <= self.most
 
         before = band * self.rows
-        pairs = _neighbours(groups[:-1], groups[1:], _PAIRS // PERMUTATIONS * 4, near)
+        pairs = neighbours(groups[:-1], groups[1:], _PAIRS // PERMUTATIONS * 4, near)
         for left, right in pairs:
             equal = values[left, :before] == values[right, :before]
             shared = equal.reshape(len(left), band, self.rows).all(axis=2).any(axis=1)
             yield left[~shared], right[~shared]
 
-    def measures(
+    @property
+    def most(self) -> int:
+        """Largest gap of a match."""
+        return PERMUTATIONS - math.ceil(self.similarity * PERMUTATIONS)
+
+    def gaps(
         self, left: npt.NDArray[np.uint16], right: npt.NDArray[np.uint16]
-    ) -> npt.NDArray[np.float32]:
-        """Return the estimated similarities of pairs, float32[n]."""
-        return estimate_similarity(left, right).astype(np.float32)
+    ) -> npt.NDArray[np.int64]:
+        """Return the numbers of values in which pairs differ, int64[n]."""
+        gaps: npt.NDArray[np.int64] = np.count_nonzero(left != right, axis=-1)
+        return gaps
+
+    def measures(self, gaps: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return the estimated similarities of pairs with these gaps, float32[n]."""
+        return (1 - gaps / PERMUTATIONS).astype(np.float32)
+
+
+def bands_of(near: NearDuplicates) -> Bands:
+    """Return the bands of hashes by which near duplicates meet."""
+    if near.distance is not None:
+        return HammingBands(distance=near.distance)
+    assert near.similarity is not None, "a distance or a similarity"
+    return MinHashBands(similarity=near.similarity)
 
 
 def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands) -> pa.RecordBatch:
@@ -267,7 +305,7 @@ def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands
     identities = bands.identities(values)
     order = np.lexsort((ids, identities))
     ids, values, identities = ids[order], values[order], identities[order]
-    edges = _group_edges(identities)
+    edges = group_edges(identities)
     found: list[Pairs] = []
     if band == 0:
         firsts = np.repeat(edges[:-1], np.diff(edges))
@@ -278,7 +316,7 @@ def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands
     by_key = firsts[np.lexsort((ids[firsts], keys))]
     keys.sort()
     count = 0
-    for left, right in bands.matches(values[by_key], band, _group_edges(keys)):
+    for left, right in bands.matches(values[by_key], band, group_edges(keys)):
         found.append((by_key[left], by_key[right]))
         count += len(left)
         if count > _MOST_MATCHES:
@@ -289,7 +327,7 @@ def matches_of_band(ids: UInt64Array, values: Values, *, band: int, bands: Bands
     columns = {
         A: np.minimum(ids[left], ids[right]),
         B: np.maximum(ids[left], ids[right]),
-        bands.measure: bands.measures(values[left], values[right]),
+        bands.measure: bands.measures(bands.gaps(values[left], values[right])),
     }
     order = np.lexsort((columns[B], columns[A]))
     return pa.RecordBatch.from_arrays(
@@ -314,59 +352,3 @@ def _masks(count: int) -> UInt64Array:
 def _shares_band(similarity: float, rows: int) -> float:
     """Return the probability that texts of this similarity share a band of this many rows."""
     return 1 - (1 - similarity**rows) ** (PERMUTATIONS // rows)
-
-
-def _group_edges(ordered: UInt64Array) -> Places:
-    """Return the edges of runs of equal values, int64[runs + 1]."""
-    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    edges = [np.zeros(1, np.int64), changes, np.array([len(ordered)])]
-    return np.concatenate(edges if len(ordered) else edges[:1])
-
-
-def _shifted(pairs: Iterator[Pairs], by: int) -> Iterator[Pairs]:
-    for left, right in pairs:
-        yield left + by, right + by
-
-
-def _neighbours(
-    starts: Places,
-    ends: Places,
-    at_once: int,
-    near: Callable[[Places, Places], npt.NDArray[np.bool_]],
-) -> Iterator[Pairs]:
-    """Yield the pairs of places in the same group, left below right, that are `near`.
-
-    starts, ends: int64[groups], the places of each group. at_once: pairs that are compared at a
-    time.
-    """
-    sizes = ends - starts
-    small = np.flatnonzero((sizes > 1) & (sizes <= _SMALL))
-    pairs = np.cumsum(sizes[small] * (sizes[small] - 1) // 2)
-    cuts = np.searchsorted(
-        pairs, np.arange(at_once, pairs[-1] + at_once if len(pairs) else 0, at_once)
-    )
-    for some in np.split(small, cuts):
-        left, right = _all_pairs(starts[some], sizes[some])
-        kept = near(left, right)
-        yield left[kept], right[kept]
-    side = max(int(at_once**0.5), 1)
-    for group in np.flatnonzero(sizes > _SMALL).tolist():
-        start, end = int(starts[group]), int(ends[group])
-        for row in range(start, end, side):
-            left = np.arange(row, min(row + side, end))
-            for column in range(row, end, side):
-                right = np.arange(column, min(column + side, end))
-                found = np.flatnonzero(near(left[:, None], right[None]).ravel())
-                rows, columns = np.divmod(found, len(right))
-                later = left[rows] < right[columns]
-                yield left[rows[later]], right[columns[later]]
-
-
-def _all_pairs(starts: Places, sizes: Places) -> Pairs:
-    """Return all pairs of places of each group, left below right."""
-    first = np.repeat(starts, sizes)
-    place = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    later = np.repeat(sizes, sizes) - 1 - place
-    left = np.repeat(first + place, later)
-    step = np.arange(len(left)) - np.repeat(np.cumsum(later) - later, later)
-    return left, left + 1 + step

@@ -1,4 +1,4 @@
-"""The note on records that were left out because others have the same or similar content."""
+"""Notes on records of the same or similar content."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterable, Iterator
 
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.notes import Note
+from recordmill.transforms.checks.near_matches import GroupCounts, read_summary
 from recordmill.transforms.staged.listing import read_left_out
 
 _SHOWN = 3  # classes, or splits, in the note
 
 
 def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[Note]:
-    """Yield a note, unless nothing was left out. It counts by reason, split and class."""
+    """Yield a note on groups of near duplicates, and one on records that were left out.
+
+    The latter counts them by reason, split and class.
+    """
     reasons: Counter[str] = Counter()
     repeated: Counter[str] = Counter()
     splits: Counter[str] = Counter()
@@ -27,6 +31,7 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
                 splits[line["split"]] += 1
             if line["label"] is not None:
                 classes[line["label"]] += 1
+    yield from _groups(read_summary(staging))
     if not reasons:
         return
     were = "record was" if reasons.total() == 1 else "records were"
@@ -42,6 +47,17 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
         if counts:
             text += f"; by {what}: {_counted(counts, _SHOWN)}"
     yield Note("duplicates", f"{text}; duplicates.jsonl lists them")
+
+
+def _groups(counts: GroupCounts | None) -> Iterator[Note]:
+    """Yield a note on the groups of near duplicates, if there are any."""
+    if counts is not None and counts.groups:
+        groups = "group" if counts.groups == 1 else "groups"
+        yield Note(
+            "near-duplicates",
+            f"{counts.records:,} records make {counts.groups:,} {groups} of near duplicates, the"
+            f" largest of {counts.largest:,} records; near_duplicates.jsonl lists the pairs",
+        )
 
 
 def _counted(counts: Counter[str], shown: int) -> str:

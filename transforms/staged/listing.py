@@ -21,6 +21,7 @@ from recordmill.job.staging import Listing, StagedPart, Staging, to_json
 from recordmill.storage.files import shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_rules import LabelRules
+from recordmill.transforms.model.left_out import LeftOut
 from recordmill.transforms.model.source import Layout, RowSource, Source
 from recordmill.transforms.staged.arrow_files import open_arrow
 
@@ -28,10 +29,6 @@ SYSTEM = (
     *(batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, batch.HASH),
     *(batch.STRATUM, batch.CLASSES, batch.UNIT),
 )
-
-# A line of duplicates.jsonl: key, label and given split of a record that was left out, the reason,
-# and the key (same_as) of the record that it repeats, if that is in the dataset.
-LeftOut = dict[str, str | None]
 
 # Folders of files that were derived from the rows of the listing.
 _DERIVED = (

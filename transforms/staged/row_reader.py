@@ -33,6 +33,7 @@ from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
     make_or_reuse,
     read_part,
+    with_staged_paths,
     write_checked_part,
 )
 
@@ -112,7 +113,7 @@ class RowReader:
             rejects += outcome.rejects
             filtered.update(option for _, option in outcome.filtered)
         if self.content is not None:
-            outcome, columns = self.content.read(rows)
+            outcome, columns = self.content.read(with_staged_paths(rows, self.staging))
             rows = batch.choose(rows, outcome.kept)
             for name, column in columns.items():
                 rows = batch.set_column(rows, name, column)

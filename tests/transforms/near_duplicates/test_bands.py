@@ -6,12 +6,13 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.near_duplicates import bands as bands_module
+from recordmill.transforms.near_duplicates import pairs
 from recordmill.transforms.near_duplicates.bands import (
     HammingBands,
     MinHashBands,
     matches_of_band,
 )
-from recordmill.transforms.near_duplicates.components import components
+from recordmill.transforms.near_duplicates.graph import components
 
 
 def flipped(hashes, counts, rng):
@@ -47,7 +48,7 @@ def test_hashes_within_the_distance_share_a_band(distance):
 )
 def test_matches_are_those_of_all_pairs(distance, group, monkeypatch):
     monkeypatch.setattr(bands_module, "_GROUP", group)  # larger ones are divided
-    monkeypatch.setattr(bands_module, "_SMALL", 5)
+    monkeypatch.setattr(pairs, "_SMALL", 5)
     monkeypatch.setattr(bands_module, "_PAIRS", 1000)
     rng = np.random.default_rng(distance)
     hashes = rng.integers(0, 2**64, 300, np.uint64) & np.uint64(0xFFFF_0F0F_FFFF_FF0F)
@@ -104,7 +105,7 @@ def test_texts_of_the_similarity_share_a_band(similarity, rows, count):
 
 
 def test_similar_signatures_are_found_once(monkeypatch):
-    monkeypatch.setattr(bands_module, "_SMALL", 3)
+    monkeypatch.setattr(pairs, "_SMALL", 3)
     rng = np.random.default_rng(0)
     one = rng.integers(0, 2**16, (60, 128)).astype(np.uint16)
     values = np.concatenate(

@@ -191,8 +191,11 @@ class ClipCollector:
         return int(clip.times[-1]) + (round(_MICRO / rate) if rate else 0)
 
 
-def read_frames(rows: pa.RecordBatch) -> list[list[bytes]]:
+def read_frames(rows: pa.RecordBatch, *, frames: Sequence[int] | None = None) -> list[list[bytes]]:
     """Read the encoded frames of each clip from the staged files.
+
+    frames: numbers of the frames to return, ascending; None returns all, and compares them with the
+      content of the clip.
 
     Raises:
       RunError: a staged file is missing or has changed.
@@ -201,16 +204,18 @@ def read_frames(rows: pa.RecordBatch) -> list[list[bytes]]:
     found = []
     for path, starts, lengths, content in zip(*(rows[n].to_pylist() for n in columns), strict=True):
         place = Location.parse(path)
+        if frames is not None:
+            starts, lengths = ([values[n] for n in frames] for values in (starts, lengths))
         try:
-            frames = _frames(place, starts, lengths)
+            clip = _frames(place, starts, lengths)
         except MissingError:
-            frames = []
-        if _hash(_digests(frames)) != content:
+            clip = []
+        if not clip or (frames is None and _hash(_digests(clip)) != content):
             raise RunError(
                 f"{shown(path)} is not the file that this job wrote: remove {shown(place.parent)}"
                 " and run the same command again"
             )
-        found.append(frames)
+        found.append(clip)
     return found
 
 

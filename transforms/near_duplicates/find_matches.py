@@ -1,16 +1,15 @@
-"""Near duplicates of a dataset: matches by hash, and the groups that they make.
+"""Matches of a dataset: pairs of records of similar content, by hash.
 
-    found = hashes | FindNearDuplicates(staging=staging, bands=HammingBands(distance=4))
-    found["matches"], found["groups"]
+    matches = hashes | FindMatches(staging=staging, bands=HammingBands(distance=4))
+    groups = matches | beam.Values() | ConnectedComponents(staging)
 
 A record goes once for each band into the bucket of that band's key, with its id and hash, inline or
-in a spill file. The matches of a bucket are found in memory, and the groups are the connected
-components of all matches. Both are the same for any order of the records and any number of workers.
+in a spill file. The matches of a bucket are found in memory. They are the same for any order of the
+records and any number of workers.
 """
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -20,23 +19,16 @@ from recordmill.job.staging import Staging
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.batch import UInt64Array
 from recordmill.transforms.near_duplicates.bands import Bands, HammingBands, matches_of_band
-from recordmill.transforms.near_duplicates.components import (
-    ID,
-    A,
-    ConnectedComponents,
-    bucket_of,
-)
+from recordmill.transforms.near_duplicates.graph import ID, A, bucket_of
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
-
-MATCHES, GROUPS = "matches", "groups"
 
 _BAND = "band"  # uint8: number of a band
 _VALUE = "value"  # what `Bands.values` returns
 
 
 def hash_piece(ids: UInt64Array, hashes: pa.Array, *, bands: Bands) -> Piece:
-    """Return the hashes of records as a piece for `FindNearDuplicates`.
+    """Return the hashes of records as a piece for `FindMatches`.
 
     ids: uint64[n], unique hashes of keys. hashes: uint64 or fixed_size_list<uint32>[128], null for
     records without a hash.
@@ -81,13 +73,11 @@ def matches_of_bucket(
 
 
 @dataclasses.dataclass(eq=False)
-class FindNearDuplicates(beam.PTransform):
-    """Find records of similar content: pieces of `hash_piece` in, matches and groups out.
+class FindMatches(beam.PTransform):
+    """Find pairs of records of similar content: pieces of `hash_piece` in, matches out.
 
-    The result holds two PCollections of (bucket, piece). `matches` has the rows a, b (uint64, a <
-    b) and distance (uint8) or similarity (float32), each pair once, in the bucket of a. `groups`
-    has the rows id and group (uint64), each id that has a match once, in its bucket; the group is
-    its smallest id. `components.bucket_of` gives the bucket of an id.
+    Matches are (bucket, piece), of rows with a, b (uint64, a < b) and distance (uint8) or
+    similarity (float32), each pair once, in the bucket of a, which `graph.bucket_of` gives.
     """
 
     staging: Staging
@@ -96,22 +86,16 @@ class FindNearDuplicates(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def expand(self, hashes: beam.PCollection[Piece]) -> Any:  # Beam warns of the type of a dict
-        matches = (
+    def expand(self, hashes: beam.PCollection[Piece]) -> beam.PCollection[tuple[int, Piece]]:
+        return (
             hashes
             | "Bands"
             >> beam.FlatMap(
                 rows_of_bands, bands=self.bands, staging=self.staging
             ).with_output_types(tuple[int, Piece])
             | "GroupByBand" >> beam.GroupByKey()
-            | "FindMatches"
+            | "MatchesOfBucket"
             >> beam.FlatMap(
                 matches_of_bucket, bands=self.bands, staging=self.staging
             ).with_output_types(tuple[int, Piece])
         )
-        groups = (
-            matches
-            | "Edges" >> beam.Values().with_output_types(Piece)
-            | "Components" >> ConnectedComponents(self.staging)
-        )
-        return {MATCHES: matches, GROUPS: groups}

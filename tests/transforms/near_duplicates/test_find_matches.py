@@ -10,11 +10,9 @@ from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.near_duplicates.bands import HammingBands, MinHashBands
-from recordmill.transforms.near_duplicates.components import bucket_of, components
-from recordmill.transforms.near_duplicates.find_near_duplicates import (
-    FindNearDuplicates,
-    hash_piece,
-)
+from recordmill.transforms.near_duplicates.components import ConnectedComponents
+from recordmill.transforms.near_duplicates.find_matches import FindMatches, hash_piece
+from recordmill.transforms.near_duplicates.graph import bucket_of, components
 from recordmill.transforms.near_duplicates.text_minhash import minhash
 from recordmill.transforms.staged import spill
 from tests.beam_results import results
@@ -39,7 +37,9 @@ def run(staging, bands, ids, hashes, *, workers, order, cuts):
         return batch.to_bytes(rows)
 
     def build(pipeline):
-        found = pipeline | beam.Create(pieces) | FindNearDuplicates(staging, bands)
+        matches = pipeline | beam.Create(pieces) | FindMatches(staging, bands)
+        groups = matches | beam.Values() | ConnectedComponents(staging)
+        found = {"matches": matches, "groups": groups}
         return {name: rows | f"Load {name}" >> beam.Map(load) for name, rows in found.items()}
 
     found = results(build, workers=workers)
