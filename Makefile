@@ -19,7 +19,8 @@ PEERS := build/peers/stamp
 TFT := build/tft/stamp
 TORCH := build/torch/stamp
 
-.PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow flink flink-job-server peers \
+.PHONY: help setup setup-fast demo test test-fast test-flink test-tft test-torch test-airflow \
+    test-browser flink flink-job-server peers \
     coverage lint bench soak clean
 .DELETE_ON_ERROR:
 
@@ -33,6 +34,7 @@ help:
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
 	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
 	@echo 'make test-torch    run the tests of what is for PyTorch'
+	@echo 'make test-browser    run the tests of the report in Chromium'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
@@ -157,6 +159,18 @@ $(TFT): setup.py pyproject.toml | $(CORE)
 
 test-torch: $(DEV) $(TORCH)
 	PYTHONPATH=$(CURDIR)/build/torch $(BIN)/python -m pytest tests/torch
+
+# Chromium and its driver: Debian and Ubuntu: apt install chromium chromium-driver.
+BROWSER := build/browser/stamp
+
+test-browser: $(DEV) $(BROWSER)
+	PYTHONPATH=$(CURDIR)/build/browser $(BIN)/python -m pytest tests/browser
+
+$(BROWSER): | $(CORE)
+	rm -rf build/browser
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/browser \
+	    selenium==4.51.0 axe-core-python==0.1.0
+	@touch $@
 
 # On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU
 # or not; the rest, such as triton, is left out. Of Python it imports nothing else that .venv lacks.

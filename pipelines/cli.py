@@ -65,6 +65,11 @@ _TOOLS = {
         "inspect_main",
         "show the content of a dataset, or one record",
     ),
+    "report": (
+        "recordmill.pipelines.commands.report_command",
+        "report_main",
+        "write an HTML page that shows a dataset",
+    ),
     "export-transform": (
         "recordmill.pipelines.commands.export_command",
         "export_transform_main",

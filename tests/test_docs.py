@@ -20,7 +20,12 @@ from recordmill.errors import Reason
 from recordmill.format.manifest import load
 from recordmill.pipelines.arrays import ArraysConfig
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.commands import dataset_commands, export_command, flink_commands
+from recordmill.pipelines.commands import (
+    dataset_commands,
+    export_command,
+    flink_commands,
+    report_command,
+)
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.images import ImagesConfig
 from recordmill.pipelines.options import declaration
@@ -44,6 +49,7 @@ CONFIGS = {
     "adopt": AdoptConfig,
     "verify": dataset_commands.VerifyConfig,
     "inspect": dataset_commands.InspectConfig,
+    "report": report_command.ReportPageConfig,
     "export-transform": export_command.ExportConfig,
     "status": flink_commands.StatusConfig,
     "cancel": flink_commands.CancelConfig,

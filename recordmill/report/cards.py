@@ -1,0 +1,161 @@
+"""A card shows one record: its images, lines of its series, its boxes and its texts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from recordmill.format.manifest import Manifest
+from recordmill.report import charts, thumbnails
+from recordmill.report.sampling import Place
+from recordmill.report.thumbnails import Thumbnail
+from recordmill.tfrecord.features import Feature
+
+_LINES = 6  # series of one record that are drawn
+_VALUES = 8  # numbers of one feature that are listed
+_CHARACTERS = 280  # characters of a text that are shown
+_TOKENS = 48  # tokens that are shown
+_SERIES = 8  # from this many numbers on, they are drawn as a line
+_BOX = "image/object/bbox/"
+_NAMES = "image/object/class/text"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Box:
+    """A box as fractions of the image, and its class."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    label: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Card:
+    """A record as it is shown."""
+
+    place: Place
+    images: Sequence[Thumbnail]
+    boxes: Sequence[Box]
+    lines: Sequence[tuple[str, Markup]]
+    tokens: Sequence[tuple[str, bool]]  # and whether each is known to the vocabulary
+    values: Sequence[tuple[str, str]]
+
+
+class CardMaker:
+    """Makes cards of the records of a dataset."""
+
+    def __init__(self, manifest: Manifest, vocabularies: Mapping[str, Mapping[int, str]]) -> None:
+        """Prepare. vocabularies: {feature: {number: token}}."""
+        self._features = manifest.features
+        self._renamed: Mapping[str, str] = manifest.options.get("rename") or {}
+        self._tokens = {
+            name: vocabularies.get(name, {})
+            for name, feature in manifest.features.items()
+            if feature.kind == "index" and feature.shape != ()
+        }
+
+    def thumbnails(self, record: Mapping[str, Any]) -> dict[str, list[Thumbnail]]:
+        """Return the thumbnails of a record's images, clips and arrays, by feature."""
+        found = {}
+        for name, feature in self._features.items():
+            small: Iterable[Thumbnail | None] = ()
+            if feature.kind == "image":
+                value = record[name]
+                frames = [value] if isinstance(value, bytes) else list(np.ravel(value))
+                small = (
+                    thumbnails.of_encoded(frames[number])
+                    for number in thumbnails.strip_of(len(frames))
+                    if frames[number]
+                )
+            elif feature.kind == "raw" and isinstance(record[name], np.ndarray):
+                small = [thumbnails.of_array(record[name])]
+            if drawn := [one for one in small if one is not None]:
+                found[name] = drawn
+        return found
+
+    def card(
+        self, place: Place, record: Mapping[str, Any], images: Mapping[str, Sequence[Thumbnail]]
+    ) -> Card:
+        """Return the card of a record, with the thumbnails that were made of it."""
+        lines: list[tuple[str, Markup]] = []
+        tokens: list[tuple[str, bool]] = []
+        values: list[tuple[str, str]] = []
+        for name, feature in self._features.items():
+            value = record[name]
+            if name in images or feature.kind == "label" or name.startswith(_BOX):
+                continue
+            if name in self._tokens:
+                tokens = self._shown_tokens(name, np.ravel(value).tolist())
+            elif not images and _is_series(feature, value):
+                if len(lines) < _LINES:
+                    series = np.asarray(value, np.float64)
+                    title = f"{name}: {len(series)} values"
+                    lines.append((name, charts.sparkline(series.reshape(-1), title=title)))
+            else:
+                values.append((name, _text(value)))
+        return Card(
+            place=place,
+            images=[one for some in images.values() for one in some],
+            boxes=self._boxes(record),
+            lines=lines,
+            tokens=tokens,
+            values=[(name, text) for name, text in values if text],
+        )
+
+    def _boxes(self, record: Mapping[str, Any]) -> list[Box]:
+        names = (_BOX + side for side in ("xmin", "ymin", "xmax", "ymax"))
+        sides = [record[name] for one in names if (name := self._renamed.get(one, one)) in record]
+        if len(sides) < 4:
+            return []
+        texts = record.get(self._renamed.get(_NAMES, _NAMES), ())
+        labels = [*(one.decode(errors="replace") for one in texts)] or [""] * len(sides[0])
+        return [
+            Box(left=x, top=y, width=max(right - x, 0), height=max(low - y, 0), label=label)
+            for x, y, right, low, label in zip(
+                *(side.tolist() for side in sides), labels, strict=True
+            )
+        ]
+
+    def _shown_tokens(self, name: str, numbers: Sequence[int]) -> list[tuple[str, bool]]:
+        vocabulary = self._tokens[name]
+        some = numbers[:_TOKENS]
+        if not vocabulary:
+            return [(str(one), True) for one in some]
+        return [
+            (vocabulary[one], True) if one in vocabulary else (f"#{one}", False) for one in some
+        ]
+
+
+def _is_series(feature: Feature, value: Any) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and feature.kind in ("value", "raw")
+        and value.dtype.kind in "buif"
+        and value.ndim == 1
+        and len(value) >= _SERIES
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        text = value.decode(errors="backslashreplace")
+        return text if len(text) <= _CHARACTERS else f"{text[:_CHARACTERS]}..."
+    if isinstance(value, list):
+        return f"{len(value)} steps"
+    if isinstance(value, np.ndarray):
+        if value.ndim > 1:
+            return f"{value.dtype} {' x '.join(map(str, value.shape))}"
+        shown = [_text(one) if isinstance(one, bytes) else _number(one) for one in value[:_VALUES]]
+        more = f", ... ({len(value)})" if len(value) > _VALUES else ""
+        return ", ".join(shown) + more
+    return _number(value)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)

@@ -1,0 +1,148 @@
+"""Charts as SVG, drawn from numbers. Colours are CSS classes, so that a page can be light or dark.
+
+Every chart has a title that says in words what it shows, for screen readers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup, escape
+
+_WIDTH, _HEIGHT = 300, 96  # of a histogram, in SVG units
+_AXIS = 14  # height of the line of numbers below a histogram
+_SPARK_WIDTH, _SPARK_HEIGHT = 120, 32
+_SPARK_POINTS = 240  # longer lines are drawn by the extremes of each piece
+BINS = 24
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BinnedCounts:
+    """Counts of values in bins of equal width, per series (such as a split).
+
+    low, high: the ends of the first and the last bin.
+    """
+
+    low: float
+    high: float
+    counts: Mapping[str, npt.NDArray[np.int64]]
+
+
+def histogram_of(
+    values: Mapping[str, npt.NDArray[np.float64]], *, bins: int = BINS
+) -> BinnedCounts:
+    """Count values in bins that all series share. Values that are not finite are left out."""
+    finite = {name: some[np.isfinite(some)] for name, some in values.items()}
+    together = np.concatenate([np.empty(0), *finite.values()])
+    low, high = (float(together.min()), float(together.max())) if together.size else (0.0, 1.0)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    elif together.size and not (together % 1).any() and high - low < bins:
+        low, high = low - 0.5, high + 0.5  # one bin per whole number
+        bins = round(high - low)
+    return BinnedCounts(
+        low=low,
+        high=high,
+        counts={
+            name: np.histogram(some, bins=bins, range=(low, high))[0].astype(np.int64)
+            for name, some in finite.items()
+        },
+    )
+
+
+def histogram(data: BinnedCounts, *, title: str) -> Markup:
+    """Draw the share of each series per bin, as steps laid over each other."""
+    shares = {
+        name: counts / max(int(counts.sum()), 1)
+        for name, counts in data.counts.items()
+        if counts.any()
+    }
+    top = max((float(share.max()) for share in shares.values()), default=1.0)
+    paths = []
+    for place, (name, share) in enumerate(shares.items()):
+        step = _WIDTH / len(share)
+        points = [f"M0 {_HEIGHT}"]
+        for number, value in enumerate(share):
+            y = _HEIGHT * (1 - float(value) / top)
+            points.append(f"L{number * step:.1f} {y:.1f}L{(number + 1) * step:.1f} {y:.1f}")
+        paths.append(
+            Markup('<path class="series s{}" d="{}L{} {}Z"><title>{}</title></path>').format(
+                place % 6, "".join(points), _WIDTH, _HEIGHT, name
+            )
+        )
+    height = _HEIGHT + _AXIS
+    axis = Markup(
+        '<text x="0" y="{y}">{low}</text><text x="{w}" y="{y}" text-anchor="end">{high}</text>'
+    ).format(y=height - 2, w=_WIDTH, low=number_text(data.low), high=number_text(data.high))
+    return _svg(_WIDTH, height, title, Markup("").join(paths) + axis, css="histogram")
+
+
+def bar(value: float, top: float, *, part: float = 0.0) -> Markup:
+    """Draw a bar of `value` out of `top`; its last `part` (such as copies) in another shade.
+
+    Screen readers pass it over, because the number stands beside it.
+    """
+    width = 160 * value / top if top else 0.0
+    first = 160 * (value - part) / top if top else 0.0
+    return Markup(
+        '<svg class="bar" aria-hidden="true" viewBox="0 0 160 10" width="160" height="10">'
+        '<rect class="s0" width="{:.1f}" height="10"/>'
+        '<rect class="copy" x="{:.1f}" width="{:.1f}" height="10"/></svg>'
+    ).format(first, first, max(width - first, 0.0))
+
+
+def sparkline(values: npt.NDArray[np.float64], *, title: str) -> Markup:
+    """Draw a series as a line; values that are not finite are gaps."""
+    if len(values) > _SPARK_POINTS:
+        values = _extremes(values)
+    finite = np.isfinite(values)
+    low, high = (values[finite].min(), values[finite].max()) if finite.any() else (0.0, 1.0)
+    span = (high - low) or 1.0
+    step = _SPARK_WIDTH / max(len(values) - 1, 1)
+    points = []
+    pen = "M"
+    for number, value in enumerate(values):
+        if not math.isfinite(value):
+            pen = "M"
+            continue
+        y = 2 + (_SPARK_HEIGHT - 4) * (1 - (value - low) / span)
+        points.append(f"{pen}{number * step:.1f} {y:.1f}")
+        pen = "L"
+    line = Markup('<path class="line" d="{}"/>').format("".join(points))
+    return _svg(_SPARK_WIDTH, _SPARK_HEIGHT, title, line, css="spark")
+
+
+def number_text(value: float) -> str:
+    """Return a number in at most about six characters: 1.25, 1,234, 1.2e+09."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    return f"{value:.4g}"
+
+
+def _extremes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the smallest and the largest value of each piece of a long series."""
+    pieces = np.array_split(values, _SPARK_POINTS // 2)
+    return np.array([one for piece in pieces for one in (piece.min(), piece.max())])
+
+
+def _svg(width: int, height: int, title: str, content: Markup, *, css: str) -> Markup:
+    return Markup(
+        '<svg class="{css}" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}"'
+        ' aria-label="{title}">{content}</svg>'
+    ).format(css=css, w=width, h=height, title=visible(title), content=content)
+
+
+def visible(text: str) -> Markup:
+    """Return text for a page: HTML escaped, and control and direction marks as escapes."""
+    shown = "".join(one if one.isprintable() or one == "\n" else _escaped(one) for one in text)
+    return escape(shown)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,79 @@
+"""Finds the records of near_duplicates.jsonl in the dataset, for pairs side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.format.content_report import NEAR_DUPLICATES
+from recordmill.format.manifest import Manifest, index_name
+from recordmill.format.shard_index import read_index
+from recordmill.format.split_names import in_order
+from recordmill.storage.files import Location
+
+_PAIRS = 12  # that are shown
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two similar records of the file near_duplicates.jsonl.
+
+    places: {key: (split, record number)} of those that are in the dataset.
+    measure: text of their distance or similarity.
+    """
+
+    keys: tuple[str, str]
+    measure: str
+    places: dict[str, tuple[str, int]]
+
+
+def similar_pairs(dataset: Location, manifest: Manifest) -> list[Pair]:
+    """Return the first pairs of similar records; empty if the dataset has none.
+
+    Raises:
+      IndexDamagedError, StorageError: a file cannot be read.
+    """
+    if NEAR_DUPLICATES not in manifest.files:
+        return []
+    with (dataset / NEAR_DUPLICATES).open_input() as file:
+        lines = [json.loads(line) for line in itertools.islice(file, _PAIRS)]
+    keys = {key for line in lines for key in line["keys"]}
+    places = dict(_places(dataset, manifest, sorted(keys)))
+    return [
+        Pair(
+            keys=(line["keys"][0], line["keys"][1]),
+            measure=_measure(line),
+            places={key: places[key] for key in line["keys"] if key in places},
+        )
+        for line in lines
+    ]
+
+
+def _measure(line: dict[str, Any]) -> str:
+    for name in ("distance", "similarity"):
+        if name in line:
+            return f"{name} {line[name]}"
+    return ""
+
+
+def _places(
+    dataset: Location, manifest: Manifest, keys: Sequence[str]
+) -> Iterator[tuple[str, tuple[str, int]]]:
+    wanted = pa.array(keys, pa.string())
+    for split in in_order(manifest.splits):
+        first = 0
+        shards = manifest.splits[split].shards
+        for number in range(len(shards)):
+            place = dataset / index_name(split, number, len(shards))
+            index = read_index(place, columns=["key", "copy"])
+            found = pc.and_(pc.equal(index["copy"], 0), pc.is_in(index["key"], wanted))
+            for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
+                yield index["key"][row].as_py(), (split, first + row)
+            first += len(index)

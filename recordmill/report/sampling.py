@@ -1,0 +1,189 @@
+"""Chooses the records that a report shows: those with the smallest hashes of their keys.
+
+The same dataset always gives the same sample, whatever its order, and a larger sample has all
+records of a smaller one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from recordmill.format.manifest import Manifest, SplitInfo, index_name
+from recordmill.format.shard_index import read_index
+from recordmill.reading.reader import Records
+from recordmill.storage.files import Location
+from recordmill.tfrecord.typed_records import TypedRecord
+
+_COLUMNS = ("key", "label", "copy")
+_COPIES = 3  # copies of a shown record that are shown beside it
+_READ_ALONE = 64  # in gzip shards, records further apart than this end a range
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """A chosen record.
+
+    number: of the record within its split, from 0, as for `recordmill inspect --record`.
+    rank: the hash of its key: uint64.
+    """
+
+    split: str
+    number: int
+    key: str
+    label: str | None
+    copy: int
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample:
+    """The chosen records of a split.
+
+    plotted: records for distributions, without copies, sorted by rank.
+    shown: per class (None: unlabelled) the records to draw, each followed by its copies.
+    """
+
+    plotted: Sequence[Place]
+    shown: Mapping[str | None, Sequence[Place]]
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all chosen records, in order."""
+        drawn = itertools.chain.from_iterable(self.shown.values())
+        return sorted({place.number for place in itertools.chain(self.plotted, drawn)})
+
+
+def choose(
+    dataset: Location,
+    split: str,
+    info: SplitInfo,
+    *,
+    plotted: int,
+    shown: Mapping[str | None, int],
+) -> Sample:
+    """Choose records of a split from its indexes.
+
+    plotted: number of records for distributions. shown: number of records to draw, per class.
+
+    Raises:
+      IndexDamagedError, StorageError: an index cannot be read.
+    """
+    all_records: list[Place] = []
+    per_class: dict[str | None, list[Place]] = defaultdict(list)
+    for first, index in _indexes(dataset, split, info):
+        originals = np.flatnonzero(np.asarray(index["copy"]) == 0)
+        ranks = np.zeros(len(index), np.uint64)
+        for row, key in zip(originals, index["key"].take(originals).to_pylist(), strict=True):
+            ranks[row] = xxhash.xxh3_64_intdigest(key.encode())
+        order = originals[np.argsort(ranks[originals], kind="stable")]
+        all_records = _least(
+            [*all_records, *_places(index, order[:plotted], ranks, split, first)], plotted
+        )
+        labels = np.asarray(index["label"].to_pylist(), object)[order]
+        for label, count in shown.items():
+            rows = order[labels == np.asarray(label, object)][:count]
+            places = _places(index, rows, ranks, split, first)
+            per_class[label] = _least([*per_class[label], *places], count)
+    chosen = {place.key for places in per_class.values() for place in places}
+    copies = _copies_of(chosen, dataset, split, info)
+    return Sample(
+        plotted=all_records,
+        shown={
+            label: [one for place in places for one in (place, *copies.get(place.key, ()))]
+            for label, places in per_class.items()
+            if places
+        },
+    )
+
+
+def read(
+    dataset: Location, manifest: Manifest, split: str, numbers: Sequence[int]
+) -> Iterator[tuple[int, TypedRecord]]:
+    """Yield the records of a split with these ascending numbers.
+
+    In gzip shards, which can only be read from their start, a shard is read once.
+
+    Raises:
+      DatasetDamagedError: a record is damaged.
+    """
+    records = Records(dataset, split)
+    if manifest.compression == "none":
+        for number in numbers:
+            yield number, records[number]
+        return
+    wanted = np.asarray(numbers, np.int64)
+    for block in records.blocks(range(len(records)), size=_READ_ALONE):
+        inside = wanted[(wanted >= block.start) & (wanted < block.stop)].tolist()
+        if inside:
+            remaining = iter(inside)
+            number = next(remaining)
+            for at, payload in enumerate(
+                records.payloads(block.start, inside[-1] + 1), start=block.start
+            ):
+                if at == number:
+                    yield number, records.decode(payload, number)
+                    number = next(remaining, -1)
+
+
+def _indexes(dataset: Location, split: str, info: SplitInfo) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the number of the first record of each shard, and the shard's index."""
+    first = 0
+    for number in range(len(info.shards)):
+        place = dataset / index_name(split, number, len(info.shards))
+        index = read_index(place, columns=_COLUMNS)
+        yield first, index
+        first += len(index)
+
+
+def _places(
+    index: pa.Table,
+    rows: npt.NDArray[np.int64],
+    ranks: npt.NDArray[np.uint64],
+    split: str,
+    first: int,
+) -> list[Place]:
+    taken = index.take(rows)
+    columns = (taken[name].to_pylist() for name in _COLUMNS)
+    return [
+        Place(
+            split=split,
+            number=first + int(row),
+            key=key,
+            label=label,
+            copy=copy,
+            rank=int(ranks[row]),
+        )
+        for row, key, label, copy in zip(rows, *columns, strict=True)
+    ]
+
+
+def _least(places: Sequence[Place], count: int) -> list[Place]:
+    return sorted(places, key=lambda place: (place.rank, place.key))[:count]
+
+
+def _copies_of(
+    keys: set[str], dataset: Location, split: str, info: SplitInfo
+) -> dict[str, list[Place]]:
+    """Return the first copies of these records."""
+    copies: dict[str, list[Place]] = defaultdict(list)
+    if not keys:
+        return copies
+    wanted = pa.array(sorted(keys), pa.string())
+    for first, index in _indexes(dataset, split, info):
+        is_copy = pc.and_(
+            pc.greater(index["copy"], 0),
+            pc.and_(pc.less_equal(index["copy"], _COPIES), pc.is_in(index["key"], wanted)),
+        )
+        rows = np.flatnonzero(is_copy.to_numpy(zero_copy_only=False))
+        ranks = np.zeros(len(index), np.uint64)
+        for place in _places(index, rows, ranks, split, first):
+            copies[place.key].append(place)
+    return {key: sorted(places, key=lambda place: place.copy) for key, places in copies.items()}

@@ -1,0 +1,56 @@
+"use strict";
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  [...table.tHead.rows[0].cells].forEach((cell, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = cell.textContent;
+    cell.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const descending = cell.getAttribute("aria-sort") === "ascending";
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+      const number = (text) => (text === "" ? NaN : Number(text.replaceAll(",", "")));
+      const rows = [...body.rows].map((row) => [row, value(row)]);
+      const numeric = rows.every(([, text]) => text === "" || !Number.isNaN(number(text)));
+      rows.sort(([, a], [, b]) => (numeric ? (number(a) || 0) - (number(b) || 0) : a.localeCompare(b)));
+      if (descending) rows.reverse();
+      body.append(...rows.map(([row]) => row));
+    });
+  });
+}
+for (const input of document.querySelectorAll("input[data-filter]")) {
+  const items = document.getElementById(input.dataset.filter).querySelectorAll("[data-text]");
+  input.addEventListener("input", () => {
+    const wanted = input.value.toLowerCase();
+    for (const item of items) item.hidden = !item.dataset.text.toLowerCase().includes(wanted);
+  });
+}
+const split = document.getElementById("split-filter");
+const label = document.getElementById("class-filter");
+function filterRecords() {
+  const wanted = label.value.toLowerCase();
+  for (const group of document.querySelectorAll(".class-group")) {
+    group.hidden = !group.dataset.label.toLowerCase().includes(wanted);
+    for (const part of group.querySelectorAll(".split-group")) {
+      part.hidden = split.value !== "" && part.dataset.split !== split.value;
+    }
+  }
+  const shown = [...document.querySelectorAll(".card")].filter((card) => !card.closest("[hidden]"));
+  document.getElementById("filter-count").textContent = `${shown.length} records shown`;
+}
+split.addEventListener("change", filterRecords);
+label.addEventListener("input", filterRecords);
+const dialog = document.getElementById("details");
+for (const button of document.querySelectorAll(".open")) {
+  button.addEventListener("click", () => {
+    const card = button.closest(".card");
+    const images = [...button.querySelectorAll(".strip, .lines, .tokens")].map((one) => one.cloneNode(true));
+    const details = card.querySelector(".details").cloneNode(true);
+    details.hidden = false;
+    document.getElementById("details-title").textContent = card.dataset.text;
+    dialog.querySelector(".content").replaceChildren(...images, details);
+    dialog.showModal();
+  });
+}

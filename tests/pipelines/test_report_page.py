@@ -1,0 +1,72 @@
+import json
+import pathlib
+import shlex
+
+import pytest
+
+from recordmill.errors import ConfigError, RunError
+from recordmill.pipelines import images, sensor, table
+from recordmill.pipelines.commands.report_command import command_of, report_main
+from recordmill.pipelines.options import declaration
+from tests.make_dataset import make_dataset
+
+
+def test_the_report_is_written_beside_the_dataset(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_dataset(tmp_path / "out")
+    before = sorted(tmp_path.joinpath("out").rglob("*"))
+    assert report_main(["--dataset", f"{tmp_path / 'out'}/"]) == 0
+    path = tmp_path / "out.report.html"
+    assert capsys.readouterr().out == f"The report is in {path}\n"
+    assert path.read_text().startswith("<!doctype html>")
+    assert sorted(tmp_path.joinpath("out").rglob("*")) == before
+
+
+def test_output_names_the_file(tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out")
+    assert (
+        report_main(["--dataset", f"{tmp_path / 'out'}", "--output", f"{tmp_path / 'a.html'}"]) == 0
+    )
+    assert (tmp_path / "a.html").exists()
+    assert not (tmp_path / "out.report.html").exists()
+
+
+def test_a_damaged_dataset_has_no_report(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "out"
+    make_dataset(folder)
+    shard = folder / "train.tfrecord-00000-of-00002"
+    shard.write_bytes(shard.read_bytes()[:40])
+    with pytest.raises(RunError, match=r"no report was written: .*recordmill verify"):
+        report_main(["--dataset", str(folder)])
+    (folder / "dataset.json").unlink()
+    with pytest.raises(RunError, match="no report was written: no dataset"):
+        report_main(["--dataset", str(folder)])
+    assert not (tmp_path / "out.report.html").exists()
+
+
+def test_drift_needs_statistics(tmp_path: pathlib.Path) -> None:
+    make_dataset(tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"has no statistics\.pb"):
+        report_main(["--dataset", f"{tmp_path / 'out'}", "--compare-with", f"{tmp_path / 'out'}"])
+
+
+@pytest.mark.parametrize(
+    ("module", "config", "given"),
+    [
+        (images, "ImagesConfig", "--size 64x32 --splits train=1 --augment flip --augment-all"),
+        (images, "ImagesConfig", "--rename image/encoded=x --balance oversample --seed 3"),
+        (table, "TableConfig", "--label-column 'the class' --zscore a,b --no-statistics"),
+        (sensor, "SensorConfig", "--window 24 --time-column 'a b' --split-by time --purge 1d"),
+    ],
+)
+def test_the_command_makes_the_dataset_again(module: object, config: str, given: str) -> None:
+    data_type = config.removesuffix("Config").lower()
+    base = ["--input", "in put", "--output", "OUT"]
+    one = declaration.parse(getattr(module, config), [*base, *shlex.split(given)], prog="x").config
+    job = json.loads(json.dumps({"options": declaration.shaping(one), "input": ["in put"]}))
+    made = shlex.split(command_of(data_type, job))
+    assert made[:6] == ["recordmill", data_type, *base]
+    again = declaration.parse(getattr(module, config), made[2:], prog="x").config
+    assert declaration.shaping(again) == declaration.shaping(one)
+    assert len(made) - 6 <= 2 * len(shlex.split(given))

@@ -1,0 +1,74 @@
+import itertools
+import pathlib
+from collections.abc import Sequence
+
+import pytest
+
+from recordmill.format.manifest import Manifest
+from recordmill.report import sampling
+from recordmill.storage.files import Location
+from tests.make_dataset import Row, flower, flowers, make_dataset
+
+ROWS = [flower(f"{letter}{number}", label) for number in range(5) for letter, label in
+        (("a", "rose"), ("b", "rose"), ("c", "tulip"))]  # fmt: skip
+
+
+def chosen(
+    folder: pathlib.Path, shards: Sequence[Sequence[Row]], *, plotted: int, shown: int
+) -> tuple[list[str], dict[str | None, list[str]]]:
+    """The keys that are chosen of train, to plot and to show."""
+    manifest = make_dataset(folder, {"train": shards, "validation": [], "test": []})
+    sample = sampling.choose(
+        Location.parse(str(folder)),
+        "train",
+        manifest.splits["train"],
+        plotted=plotted,
+        shown={"rose": shown, "tulip": shown},
+    )
+    keys = {label: [one.key for one in places] for label, places in sample.shown.items()}
+    return [one.key for one in sample.plotted], keys
+
+
+def test_order_and_shards_do_not_change_a_sample(tmp_path: pathlib.Path) -> None:
+    in_one = chosen(tmp_path / "one", [ROWS], plotted=6, shown=2)
+    in_three = chosen(tmp_path / "three", [ROWS[9:], ROWS[:4][::-1], ROWS[4:9]], plotted=6, shown=2)
+    assert in_one == in_three
+    assert len(in_one[0]) == 6
+    assert {label: len(keys) for label, keys in in_one[1].items()} == {"rose": 2, "tulip": 2}
+
+
+def test_a_larger_sample_has_the_records_of_a_smaller_one(tmp_path: pathlib.Path) -> None:
+    few, few_shown = chosen(tmp_path / "few", [ROWS], plotted=4, shown=1)
+    many, many_shown = chosen(tmp_path / "many", [ROWS], plotted=9, shown=3)
+    assert many[:4] == few
+    assert {label: keys[:1] for label, keys in many_shown.items()} == few_shown
+
+
+def test_copies_stand_behind_the_record_that_they_repeat(tmp_path: pathlib.Path) -> None:
+    rows = [flower("a", "rose"), flower("b", "tulip"), flower("b", "tulip", copy=2)]
+    manifest = make_dataset(tmp_path / "out", {
+        "train": [rows, [flower("b", "tulip", copy=1)]], "validation": [], "test": [],
+    })  # fmt: skip
+    dataset = Location.parse(str(tmp_path / "out"))
+    sample = sampling.choose(
+        dataset, "train", manifest.splits["train"], plotted=9, shown={"rose": 3, "tulip": 3}
+    )
+    shown = [(one.key, one.copy, one.number) for one in sample.shown["tulip"]]
+    assert shown == [("b", 0, 1), ("b", 1, 3), ("b", 2, 2)]
+    assert sorted(one.key for one in sample.plotted) == ["a", "b"]
+    assert sample.numbers() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_chosen_records_are_read_by_their_numbers(tmp_path: pathlib.Path, compression: str) -> None:
+    manifest: Manifest = make_dataset(tmp_path / "out", flowers(), compression=compression)
+    dataset = Location.parse(str(tmp_path / "out"))
+    labels = [b"rose", b"tulip", b"tulip", b"rose", b"tulip", b"rose"]
+    for numbers in itertools.chain.from_iterable(
+        itertools.combinations(range(6), count) for count in (0, 1, 3, 6)
+    ):
+        found = list(sampling.read(dataset, manifest, "train", numbers))
+        assert [number for number, _ in found] == list(numbers)
+        assert [record["image/class/text"] for _, record in found] == [
+            labels[number] for number in numbers
+        ]
