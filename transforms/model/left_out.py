@@ -9,9 +9,9 @@ import pyarrow as pa
 from recordmill.transforms.model import batch
 
 # A line of duplicates.jsonl: key, label and given split of a record that was left out, its file and
-# row (source) if its key is a hash, the reason, and the key (same_as) of the record that it repeats,
-# if that is in the dataset. Of a record that resembles one of another dataset also the key of that
-# one (like), and distance or similarity.
+# row (source) if its key is a hash, the reason, and the key (same_as) of the record that it
+# repeats, if that is in the dataset. Of a record that resembles one of another dataset also the key
+# of that one (like), and distance or similarity.
 LeftOut = dict[str, Any]
 
 
