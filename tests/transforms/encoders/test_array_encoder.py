@@ -370,7 +370,7 @@ def test_bools_of_other_bytes_are_rejects(tmp_path) -> None:
     ("array", "cut", "message"),
     [
         (np.zeros(()), ITEM, "a single number, which cannot be split"),
-        (np.zeros((0, 3)), ITEM, "an array of 0x3, which has no items"),
+        (np.zeros((0, 3)), ITEM, "an array of 0x3, which has no values"),
         (np.zeros((2, 3)), CHUNK(size=1, stride=1, axis=2), "an array of 2x3, which has no axis 2"),
         (np.zeros((0, 3)), CHUNK(size=1, stride=1), "0 along axis 0, which is less than a chunk"),
         (np.array([None]), None, "an array of Python objects"),
