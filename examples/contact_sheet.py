@@ -133,7 +133,10 @@ def _draw_tile(tile: Tile, size: int) -> Image.Image:
 
 
 def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
-    image = Image.open(io.BytesIO(content)).convert("RGB")
+    image = Image.open(io.BytesIO(content))
+    if image.mode.startswith("I"):  # gray of 16 bits, which convert() would clip at 255
+        image = image.convert("I").point(lambda level: level * (1 / 256)).convert("L")
+    image = image.convert("RGB")
     inner = (size - 2, size - 2)
     scale = min(inner[0] / image.width, inner[1] / image.height)
     width, height = round(image.width * scale), round(image.height * scale)

@@ -91,8 +91,10 @@ class AnnotatedFiles:
         if not count:
             return notes
         became = "were dropped" if self.unannotated == "drop" else "have no boxes"
+        if count == 1:
+            became = "was dropped" if self.unannotated == "drop" else "has no boxes"
         more = ", ..." if count > len(names) else ""
-        text = f"{count} images without annotations in {self.where} {became}"
+        text = f"{count_of(count, 'image')} without annotations in {self.where} {became}"
         text += f": {_quoted(names)}{more}"
         return (
             *notes,

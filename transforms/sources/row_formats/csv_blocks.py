@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from recordmill.errors import Reason
+from recordmill.notes import count_of
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
@@ -85,7 +86,7 @@ class CsvBlockParser:
             BadRow(
                 int(lines.numbers[row]),
                 Reason.BAD_VALUE,
-                f"expected {len(self._names)} columns, got {count}"
+                f"expected {count_of(len(self._names), 'column')}, got {count}"
                 + (_CR_INSIDE if b"\r" in raw[row] else ""),
             )
             for part in parts
