@@ -135,7 +135,10 @@ def _draw_tile(tile: Tile, size: int) -> Image.Image:
 
 def _draw_image(tile: Tile, content: bytes, size: int) -> Image.Image:
     try:
-        image = open_image(content).convert("RGB")
+        image = open_image(content)
+        if image.mode.startswith("I"):  # gray of 16 bits, which convert() would clip at 255
+            image = image.convert("I").point(lambda level: level * (1 / 256)).convert("L")
+        image = image.convert("RGB")
     except UNREADABLE_IMAGE as error:
         raise ValueError("a record's image cannot be decoded: run recordmill verify") from error
     inner = (size - 2, size - 2)

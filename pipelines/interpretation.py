@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.format.split_names import canonical_split
 from recordmill.job.staging import Listing
-from recordmill.notes import Note
+from recordmill.notes import Note, count_of
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
 from recordmill.transforms.balancing.label_bins import LabelBins
@@ -50,7 +50,7 @@ def interpret(
     main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
     fields = [field for field in user_fields(layout.columns) if field.name != main]
     columns = [field.name for field in fields]
-    files = "" if isinstance(data_type.source, RowSource) else f", {listing.rows:,} files"
+    files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, 'file')}"
     facts = {
         "data": f"{data_type.name}, {config.inputs}{files}",
         "classes": _classes(config, listed, layout, columns) + _sizes(counts),

@@ -48,12 +48,13 @@ def check_layout(config: CommonConfig, windows: WindowOptions | None, layout: La
     if problems and not layout.presplit:
         raise ConfigError(problems[0])
     rule = None if windows is None else windows.label.kind
+    boxes = getattr(config, "annotations", ())  # have classes, whether images have them or not
     for flag, wanted in (
         (f"--window-label {rule}", rule not in (None, "last")),
         (f"--balance {config.balance}", config.balance != "none"),
         ("--limit-per-class", config.limit_per_class is not None),
-        ("--label-offset", config.label_offset != 0),
-        ("--fold-labels", config.fold_labels),
+        ("--label-offset", config.label_offset != 0 and not boxes),
+        ("--fold-labels", config.fold_labels and not boxes),
         ("--stratify", config.stratify and batch.STRATUM not in layout.columns.names),
     ):
         if wanted and not layout.labelled and config.label_bins is None:

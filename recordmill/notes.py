@@ -7,7 +7,7 @@ from typing import Any, Self
 
 CODES: Mapping[str, str] = {
     "adopted": "adopted files are incomplete, or their splits or classes are unclear",
-    "annotations": "annotations were merged or match no image",
+    "annotations": "annotations were merged, repeat others, or match no image",
     "audio": "the audio tracks of videos were dropped",
     "bit-depth": "images have more bits per channel than were kept",
     "boxes": "boxes have no area, are outside the image, or were dropped by --min-box or --boxes",

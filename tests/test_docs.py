@@ -335,3 +335,20 @@ def test_the_contact_sheet_draws_boxes(tmp_path):
     with Image.open(target) as picture:
         drawn = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
     assert drawn >= {tuple(bytes.fromhex(one[1:])) for one in sheet.BOX_COLOURS[:3]}
+
+
+def test_the_contact_sheet_shows_all_levels_of_gray_of_16_bits(tmp_path):
+    levels = np.linspace(0, 65535, 64 * 64).astype(np.uint16).reshape(64, 64)
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    Image.fromarray(levels).save(tmp_path / "in" / "a" / "1.png")
+    argv = ("--mode", "gray", "--depth", "16", "--image-format", "png", "--splits", "train=1")
+    out = str(tmp_path / "out")
+    assert main(["images", "--input", str(tmp_path / "in"), "--output", out, "--quiet", *argv]) == 0
+    spec = importlib.util.spec_from_file_location("sheet", ROOT / "examples/contact_sheet.py")
+    sheet = importlib.util.module_from_spec(spec)
+    sys.modules["sheet"] = sheet
+    spec.loader.exec_module(sheet)
+    target = str(tmp_path / "sheet.png")
+    assert sheet.main(["--dataset", out, "--output", target, "--size", "66"]) == 0
+    pixels = np.asarray(Image.open(target).convert("L"))
+    assert len(np.unique(pixels)) > 200

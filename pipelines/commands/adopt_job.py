@@ -20,6 +20,7 @@ from recordmill.format.manifest import Manifest
 from recordmill.job import lock, publishing
 from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Staging, to_json
+from recordmill.notes import count_of
 from recordmill.pipelines.commands.adopt_config import AdoptConfig
 from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
 from recordmill.pipelines.commands.in_processes import in_processes
@@ -223,7 +224,9 @@ class AdoptJob:
         if damages:
             raise RunError(_damaged(damages, len(scans)))
         if not any(one.records for one in scans):
-            raise RunError(f"nothing was adopted: there is no record in {len(scans)} files")
+            raise RunError(
+                f"nothing was adopted: there is no record in {count_of(len(scans), 'file')}"
+            )
         return scans
 
     def _conclude(self, scans: Sequence[Scan]) -> AdoptedContents:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from recordmill.format.typed_json import as_object, take, take_count, take_counts
-from recordmill.notes import Note
+from recordmill.notes import Note, count_of
 
 LEAKS = "leaks.jsonl"
 DUPLICATES = "duplicates.jsonl"
@@ -123,8 +123,7 @@ class ContentReport:
 
 
 def _records(counts: ContentCounts) -> str:
-    contents = "content" if counts.contents == 1 else "contents"
-    return f"{counts.records:,} records share {counts.contents:,} {contents}"
+    return f"{counts.records:,} records share {count_of(counts.contents, 'content')}"
 
 
 def _listed(names: list[str]) -> str:

@@ -358,3 +358,14 @@ def test_from_a_store_come_the_same_bytes(tmp_path) -> None:
             place.write_bytes(path.read_bytes())
         there = make(tmp_path / "there", "--input", uri("arrays"), *ALL, *options, command="arrays")
     assert there.manifest.digest == here.manifest.digest
+
+
+def test_arrays_without_values_are_rejected(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name, shape in (("a", (2, 3)), ("b", (0, 3)), ("c", (2, 0)), ("d", (0, 0))):
+        np.save(tmp_path / "in" / f"{name}.npy", np.ones(shape, np.float32))
+    argv = ("--input", tmp_path / "in", "--splits", "train=1", "--max-reject-fraction", 1)
+    for number, more in enumerate(((), ("--array-format", "values"))):
+        made = make(tmp_path / f"{number}", *argv, *more, command="arrays")
+        assert made.keys("train") == {"a.npy"}
+        assert set(made.rejects.items()) == {(f"{name}.npy", "empty") for name in "bcd"}

@@ -313,6 +313,9 @@ def test_names_in_quotes_are_an_error_that_names_quoting(tmp_path, capsys):
         ([f'"€{n},000"' for n in range(9)], "because of currency signs, such as '€0,000'"),
         (["2020-01-01"] * 9 + ["01/02/2020"] * 9, "because of dates in different formats, such as"
          " '01/02/2020' in t.csv#10"),
+        ([f"{n}.12.2025" for n in range(10, 20)], "because of dates in another form than"
+         " 2026-01-31, such as '10.12.2025' in t.csv#1: correct the input, or declare the type"),
+        ([f"10.0.10.{n}" for n in range(20)], None),
         (["007"] * 20, None),
         (["2020-01-01"] * 20, None),
         ([*range(5), *"abcdefghi"], None),
@@ -436,3 +439,27 @@ def test_all_columns_of_unsupported_types_are_named_at_once(command, tmp_path, c
     assert "the types of 2 columns are not supported: 'map' (map<string, int64 ('map')>)" in said
     assert "'struct' (struct<q: int64>); expected integers" in said
     assert said.rstrip().endswith("or drop them with --drop-columns map,struct")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "text,label\rone,a\rtwo,b\r"),
+        ("a.tsv", "text\tlabel\rone\ta\rtwo\tb"),
+        ("a.jsonl", '{"text": "one"}\r{"text": "two"}\r'),
+        ("a.txt", "one\rtwo\r"),
+    ],
+)
+def test_lines_may_end_with_carriage_returns(name, text, tmp_path):
+    (tmp_path / name).write_bytes(text.encode())
+    argv = ("--input", tmp_path / name, "--output", tmp_path / "out", "--splits", "train=1")
+    assert run("text", *argv) == 0
+    assert Made(tmp_path / "out").manifest.ledger.records.written == 2
+
+
+def test_a_row_that_holds_carriage_returns_is_named(tmp_path, capsys):
+    (tmp_path / "a.csv").write_bytes(b"x,y\n1,2\r2,3\n4,5\n")
+    argv = ("--input", tmp_path / "a.csv", "--output", tmp_path / "out", "--dry-run")
+    assert main(["table", *map(str, argv)]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "row 1: expected 2 columns, got 3; it holds carriage returns, which" in said

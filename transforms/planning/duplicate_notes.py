@@ -41,7 +41,7 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
         if len(repeated) == 1:
             text += f"; of the duplicates, {key!r} stays"
         else:
-            kept = f"{len(repeated):,} records that stay"
+            kept = f"{len(repeated):,} records that stay"  # two or more
             text += f"; they repeat {kept}, {key!r} most often ({most:,})"
     for what, counts in (("split", splits), ("class", classes)):
         if counts:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from recordmill.format.split_names import TRAIN, in_order
-from recordmill.notes import MANY_COPIES, Note, repeats_many_times
+from recordmill.notes import MANY_COPIES, Note, count_of, repeats_many_times
 from recordmill.transforms.balancing.quotas import Quota
 from recordmill.transforms.model.label_rules import class_order, fold_labels, read_keys
 from recordmill.transforms.model.run_spec import RunSpec
@@ -98,7 +98,8 @@ def _unknown_keys(left_out: Mapping[str, int], run: RunSpec) -> Iterator[Note]:
     keys = len(read_keys(run.rules.excluded_keys))
     found = left_out.get("exclude-keys", 0)
     if found < keys:
-        text = f"{keys - found} of {keys} keys of --exclude-keys belong to no record"
+        belong = "belongs" if keys - found == 1 else "belong"
+        text = f"{keys - found} of {count_of(keys, 'key')} of --exclude-keys {belong} to no record"
         yield Note("unknown-keys", text)
 
 
@@ -160,10 +161,10 @@ def _many_copies(survey: Survey, quotas: Mapping[str, Quota]) -> Iterator[Note]:
         return
     most = min(copies, key=lambda label: (-copies[label], label))
     classes = "a class is" if len(copies) == 1 else f"{len(copies)} classes are"
-    records = "record" if counts[most] == 1 else "records"
     text = (
-        f"{classes} repeated {MANY_COPIES} times or more: {most!r} has {counts[most]} {records} in"
-        f" train, each written {copies[most]:.0f} times; --balance-target limits it"
+        f"{classes} repeated {MANY_COPIES} times or more: {most!r} has"
+        f" {count_of(counts[most], 'record')} in train, each written {copies[most]:.0f} times;"
+        " --balance-target limits it"
     )
     yield Note("many-copies", text)
 

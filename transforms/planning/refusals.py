@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import did_you_mean
 from recordmill.job.staging import Verdict
+from recordmill.notes import count_of
 from recordmill.transforms.model.label_rules import LabelRules, are_integers
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -63,9 +64,10 @@ def nothing_left(
     todo += [f"relax --{option}" for option in sorted(filtered)]
     if runs is not None:
         counts = ", ".join(reasons) or "none was kept"
-        return Verdict(f"nothing is left to write: of {seen} inputs {counts}; {runs}")
+        return Verdict(f"nothing is left to write: of {count_of(seen, 'input')} {counts}; {runs}")
     return Verdict(
-        f"nothing is left to write: of {seen} inputs {', '.join(reasons) or 'none was kept'}:"
+        f"nothing is left to write: of {count_of(seen, 'input')}"
+        f" {', '.join(reasons) or 'none was kept'}:"
         f" {', or '.join(todo) or 'check the input'}"
     )
 

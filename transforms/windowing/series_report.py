@@ -115,7 +115,8 @@ class SeriesReport:
         more = ", ..." if self.count > len(shown) else ""
         text = (
             f"{self.count} series {'has' if self.count == 1 else 'have'} no window:"
-            f" {', '.join(shown)}{more}; a window needs {options.reach} rows without a gap: lower"
+            f" {', '.join(shown)}{more};"
+            f" a window needs {count_of(options.reach, 'row')} without a gap: lower"
             " --window, or raise --max-gap"
         )
         yield Note("no-window", text)
@@ -125,8 +126,9 @@ class SeriesReport:
         if not self.count:
             return None
         return (
-            f"a window needs {options.reach} rows without a gap, and the longest run has"
-            f" {self.longest.longest} rows{_within(self.longest)}, in series {self.of!r}"
+            f"a window needs {count_of(options.reach, 'row')} without a gap, and the longest run"
+            f" has {count_of(self.longest.longest, 'row')}{_within(self.longest)}, in series"
+            f" {self.of!r}"
             ": lower --window, or raise --max-gap"
         )
 

@@ -729,7 +729,7 @@ def test_arrays(source, tmp_path, capsys):
         ),
         (["--input", "in", "--label-offset", "1"], 0, ""),
         (["--input", "in", "--label-offset", "1", "--label-feature", "label"], 1, "holds 0, but"),
-        (["--input", "nothing"], 1, "there is no record in 1 files"),
+        (["--input", "nothing"], 1, "there is no record in 1 file"),
     ],
 )
 def test_what_cannot_be_adopted(argv, code, message, source, tmp_path, capsys, monkeypatch):

@@ -238,8 +238,9 @@ def test_chunks_are_those_of_a_loop(shape, fortran, size, stride, rest, data, tm
     ]
     left = ends[1] - max(ends[0], max(with_rest)) if len(with_rest) > len(expected) else 0
     assert cut.unused_steps(shape) == left
-    notes = (f"{left} steps at the ends of 1 arrays fill no chunk and were dropped",)
-    assert records.notes == (notes if left else ())
+    fill = "s at the ends of 1 array fill no chunk and were dropped"
+    fill = " at the ends of 1 array fills no chunk and was dropped" if left == 1 else fill
+    assert records.notes == ((f"{left} step{fill}",) if left else ())
     lengths = {one.shape[axis] for one in expected.values()}
     declared = records.features["array/encoded"].raw_shape
     assert declared[axis] == (lengths.pop() if len(lengths) == 1 else None)
@@ -370,7 +371,7 @@ def test_bools_of_other_bytes_are_rejects(tmp_path) -> None:
     ("array", "cut", "message"),
     [
         (np.zeros(()), ITEM, "a single number, which cannot be split"),
-        (np.zeros((0, 3)), ITEM, "an array of 0x3, which has no items"),
+        (np.zeros((0, 3)), ITEM, "an array of 0x3, which has no values"),
         (np.zeros((2, 3)), CHUNK(size=1, stride=1, axis=2), "an array of 2x3, which has no axis 2"),
         (np.zeros((0, 3)), CHUNK(size=1, stride=1), "0 along axis 0, which is less than a chunk"),
         (np.array([None]), None, "an array of Python objects"),

@@ -181,3 +181,16 @@ def test_boxes_that_only_augmentation_drops_are_counted_without_a_note(pictures,
     objects = made.manifest.ledger.objects
     assert objects.augmented == objects.dropped > 0
     assert notes_on_boxes(made) == []
+
+
+def test_boxes_that_repeat_others_are_noted(pictures, tmp_path):
+    rows = ["0,2,2,9,9,cat", "0,2,2,9,9,cat", "0,2,2,9,9,dog", "1,2,2,9,9,cat", "1,2,2,9,9,cat",
+            "1,2,2,9,9,cat", "2,2,2,9,9,cat"]  # fmt: skip
+    header = "filename,xmin,ymin,xmax,ymax,class"
+    table = tmp_path / "boxes.csv"
+    table.write_text("\n".join([header, *(f"{row[0].zfill(2)}.png{row[1:]}" for row in rows)]))
+    made = made_of(pictures, tmp_path, "--unannotated", "drop", annotations=table)
+    (note,) = [str(one) for one in made.manifest.notes if "repeat" in one]
+    assert "3 boxes in " in note
+    assert "boxes.csv repeat a box of the same class and image, such as in '00.png'" in note
+    assert made.manifest.ledger.objects.written == 7

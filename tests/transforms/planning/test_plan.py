@@ -264,7 +264,7 @@ def test_verdicts_stop_before_anything_is_encoded(new, monkeypatch):
     assert found.verdict.message == "this"
     found = planned(Survey(), (), staging, listing_rejects=1, max_reject_fraction=1)
     assert found.verdict.message == (
-        "nothing is left to write: of 1 inputs 1 were rejected: correct the input"
+        "nothing is left to write: of 1 input 1 were rejected: correct the input"
     )
 
 

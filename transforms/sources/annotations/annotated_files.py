@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.notes import Note, notes_of
+from recordmill.notes import Note, count_of, notes_of
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.annotations import CLASS, OBJECTS, AnnotationReader
+from recordmill.transforms.model.annotations import BOX_FIELDS, CLASS, OBJECTS, AnnotationReader
 from recordmill.transforms.model.label_sets import (
     ImageClass,
     LabelCounts,
@@ -81,13 +81,20 @@ class AnnotatedFiles:
         """Notes of the annotations, and on the images without annotations that are not rejected."""
         texts = (f"{self.where}: {note}" for note in self._found.get("notes", ()))
         notes = (*notes_of_source(self.files), *notes_of("annotations", texts))
+        if repeated := self._found.get("repeated", 0):
+            repeats = f"{count_of(repeated, 'box', 'boxes')} in {self.where}"
+            repeats += f" {'repeats' if repeated == 1 else 'repeat'} a box of the same class and"
+            repeats += f" image, such as in {self._found['of_repeated']!r}, and are kept"
+            notes = (*notes, Note("annotations", repeats))
         names: list[str] = self._found.get("unannotated", [])
         count: int = self._found.get("count", 0)
         if not count:
             return notes
         became = "were dropped" if self.unannotated == "drop" else "have no boxes"
+        if count == 1:
+            became = "was dropped" if self.unannotated == "drop" else "has no boxes"
         more = ", ..." if count > len(names) else ""
-        text = f"{count} images without annotations in {self.where} {became}"
+        text = f"{count_of(count, 'image')} without annotations in {self.where} {became}"
         text += f": {_quoted(names)}{more}"
         return (
             *notes,
@@ -154,6 +161,19 @@ class AnnotatedFiles:
         self._found["counts"] = counts
         if self.stratum_size is not None:
             self._found["strata"] = strata({(): 0, **counts.by_set}, least=self.stratum_size)
+
+    def _count_repeated(self, keys: pa.Array, objects: pa.ListArray) -> None:
+        """Count the boxes that repeat a box of the same class in their image."""
+        boxes, images = objects.flatten(), pc.list_parent_indices(objects)
+        columns = [boxes.field(number) for number in range(len(BOX_FIELDS))]
+        table = pa.table([images, *columns], ["image", *(field.name for field in BOX_FIELDS)])
+        same = table.group_by(table.column_names).aggregate([([], "count_all")])
+        several = same.filter(pc.greater(same["count_all"], 1))
+        if len(several):
+            count = pc.sum(several["count_all"]).as_py() - len(several)
+            self._found["repeated"] = self._found.get("repeated", 0) + count
+            name = keys[pc.min(several["image"]).as_py()].as_py()
+            self._found.setdefault("of_repeated", name)
 
     def _classify(self, columns: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return the columns for the classes of images: the label, nullable string[n].
@@ -242,6 +262,7 @@ class AnnotatedFiles:
     def _finish(self, rows: pa.RecordBatch, columns: pa.RecordBatch) -> Iterator[ListingPart]:
         """Yield rows with their annotations, in parts of about `limits.PART_BYTES`."""
         if OBJECTS in columns.schema.names:
+            self._count_repeated(rows[batch.KEY], columns[OBJECTS])
             for name, values in self._classify(columns).items():  # replaces labels of folders
                 rows = batch.set_column(rows, name, values)
         joined = pa.record_batch(

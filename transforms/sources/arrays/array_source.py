@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
-from recordmill.notes import Note
+from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location, is_uri
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.casts import Cast, cast_problem
@@ -127,7 +127,9 @@ class ArraySource:
         files, steps = self.scan_counts.files_cut, self.scan_counts.steps_left
         if not files:
             return notes_of_source(self.files)
-        text = f"{steps} steps at the ends of {files} arrays fill no chunk and were dropped"
+        fill = "fills no chunk and was" if steps == 1 else "fill no chunk and were"
+        ends = f"the ends of {count_of(files, 'array')}"
+        text = f"{count_of(steps, 'step')} at {ends} {fill} dropped"
         return (*notes_of_source(self.files), Note("steps", text))
 
     def scan(self) -> Iterator[ListingPart]:

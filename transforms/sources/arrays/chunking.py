@@ -62,7 +62,15 @@ class ArraySlicing:
         return axis % len(shape)
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """Return the number of records of an array. Raises RecordError if it has no records."""
+        """Return the number of records of an array.
+
+        Raises:
+          RecordError: it has no records, or no values.
+        """
+        if 0 in shape:
+            raise RecordError(
+                Reason.EMPTY, f"an array of {format_shape(shape)}, which has no values"
+            )
         if self.unit == "array":
             return 1
         length = shape[self.along(shape)]
@@ -75,9 +83,7 @@ class ArraySlicing:
         else:
             count = max(1 + (length - self.size) // self.stride, 0)
         if count < 1:
-            what = f"an array of {format_shape(shape)}, which has no items"
-            if self.unit == "chunk":
-                what = f"{length} along axis {self.along(shape)}, which is less than a chunk"
+            what = f"{length} along axis {self.along(shape)}, which is less than a chunk"
             raise RecordError(Reason.EMPTY, what)
         return count
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from recordmill.errors import Reason
+from recordmill.notes import count_of
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray
 from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
@@ -26,6 +27,7 @@ from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueP
 # A CR that is neither before LF nor at the end of the block. pyarrow would end a row there.
 _LONE_RETURN = re.compile(b"\r(?!\r*\n|\r*\\Z)")
 # Characters that programs write after the last column of a row.
+_CR_INSIDE = "; it holds carriage returns, which end a line only if all lines end with them"
 TRAILING = b",;\t| "
 _IS_TRAILING = rf"^[{TRAILING.decode()}]*$"
 _UNNAMED = "\0"  # prefix of the names of surplus columns
@@ -79,11 +81,13 @@ class CsvBlockParser:
             value_parser.read_text(name, column)
             for name, column in zip(names, columns, strict=True)
         ]
+        raw = lines.rows() if any(part.malformed for part in parts) else []
         bad = [
             BadRow(
                 int(lines.numbers[row]),
                 Reason.BAD_VALUE,
-                f"expected {len(self._names)} columns, got {count}",
+                f"expected {count_of(len(self._names), 'column')}, got {count}"
+                + (_CR_INSIDE if b"\r" in raw[row] else ""),
             )
             for part in parts
             for row, count in part.malformed

@@ -12,6 +12,7 @@ _SAMPLE = 64  # values that are checked before the whole column
 MOST = 0.9  # fraction of numbers, dates or lists from which on other values are odd
 _PERCENT = r"^[+-]?[\d.,]+ ?%$"
 _DATES = (r"^\d{4}-\d\d?-\d\d?", r"^\d\d?/\d\d?/\d{2,4}", r"^\d\d?\.\d\d?\.\d{2,4}", r"^\d{8}$")
+_OTHER_DATES = r"^(\d\d?[./-]\d\d?[./-]\d{4}|\d{4}[./]\d\d?[./]\d\d?)($|[ T])"
 _CURRENCY = r"^[+-]?[$€£¥] ?[\d.,]+$|^[+-]?[\d.,]+ ?[$€£¥]$"
 _SPACES = ("[ \u00a0\u2009\u202f]", "['\u2019]")  # between thousands, beside the comma or the point
 _DIGIT = r"^[+-]?[$€£¥]? ?[.,]?\d"  # begins numbers and dates
@@ -76,6 +77,9 @@ def odd_value(column: pa.Array, decimal: str) -> tuple[int, str] | None:
         others = np.flatnonzero(dates[~first].any(axis=0) & ~dates[first].any(axis=0))
         if len(others):
             return int(others[0]), "dates in different formats"
+    foreign = np.flatnonzero(_matches(column, _OTHER_DATES))
+    if len(foreign) >= MOST * count:
+        return int(foreign[0]), "dates in another form than 2026-01-31"
     return None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.notes import count_of
 from recordmill.storage.files import Location, StorageError
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.files.walks import File
@@ -104,7 +105,7 @@ def _advice(name: str, origin: Origin, row_format: RowFormat) -> str | None:
             some = "all" if not after.bad else f"{after.good:,} of"
             return (
                 f"{before.bad.total() / before.rows:.0%} of the {first}rows of {name} {fault}; with"
-                f" {option} {some} {after.rows:,} rows can be read"
+                f" {option} {some} {count_of(after.rows, 'row')} can be read"
             )
     return None
 
