@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.processes import standard_streams
 from recordmill.runners.beam_patches import permanent_imports
 
 # Command: (module of the data type, its config class, help).
@@ -95,10 +96,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     argv: the command and its options; by default those of this process.
     """
+    owns_process = sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
+    if owns_process:
+        standard_streams.make_lossy()
     try:
         code = _main(argv)
-        sys.stdout.flush()
-        return code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return standard_streams.lost("recordmill", code) if owns_process else code
     except BrokenPipeError:
         if not _reader_left():
             raise
@@ -143,6 +148,21 @@ def _main(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print(f"{prog}: stopped by SIGINT", file=sys.stderr)
         return 130
+    except Exception as error:
+        # Only errors of the machine become a sentence; a bug keeps its traceback.
+        fault = None if isinstance(error, BrokenPipeError) else _fault_of(error)
+        if fault is None:
+            raise
+        print(f"{prog}: error: {fault}", file=sys.stderr)
+        return 1
+
+
+def _fault_of(error: Exception) -> str | None:
+    if isinstance(error, SystemError | ImportError) and not isinstance(error, ModuleNotFoundError):
+        error = MemoryError()  # a library could not be loaded, as it happens without memory
+    from recordmill.storage.storage_errors import fault_of
+
+    return fault_of(error)
 
 
 def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:

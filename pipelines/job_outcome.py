@@ -21,6 +21,7 @@ class JobOutcome:
       only a schema was inferred; `refused`, with a verdict; or `detached`, the job continues on a
       cluster.
     resumed: whether this run finished the publishing of an interrupted one.
+    leftovers: a sentence on what failed after publishing, such as the removal of staging.
     verdict: the reason for `refused`. plan: content of plan.json. rejects: sorted by key.
     notes: remarks on the input and the dataset, the same as in its manifest.
     interpretation: how the input was understood, as `interpret` returns it.
@@ -28,6 +29,7 @@ class JobOutcome:
 
     status: Status
     resumed: bool = False
+    leftovers: str = ""
     verdict: Verdict | None = None
     plan: Mapping[str, Any] | None = None
     rejects: tuple[Reject, ...] = ()

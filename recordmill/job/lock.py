@@ -13,13 +13,14 @@ import fcntl
 import json
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from recordmill.errors import RunError
 from recordmill.job.claims import ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
-from recordmill.storage.storage_errors import raise_storage_errors
+from recordmill.storage.storage_errors import raise_storage_errors, short_cause
 
 NAME = "lock.json"
 DETACHED = "detached.json"
@@ -108,8 +109,12 @@ def _flock(folder: Location) -> Iterator[None]:
     try:
         yield
     finally:
-        if _is_at(path, descriptor):
-            os.unlink(path)
+        try:
+            if _is_at(path, descriptor):
+                os.unlink(path)
+        except OSError as error:  # the lock itself ends with this process
+            why = f"{shown(path)} was not removed: {short_cause(error)}"
+            print(f"recordmill: warning: {why}; remove it, or leave it", file=sys.stderr)
         # Folders are removed if nothing was staged.
         for empty in [folder, folder.parent] if made else [folder]:
             with contextlib.suppress(OSError):

@@ -74,6 +74,15 @@ _PASSING_TEXT = re.compile(
 )
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
 
+_CHAIN = 16  # exceptions that led to another one
+_NO_MEMORY = re.compile(
+    r"out of memory|failed to map segment|[Cc]annot allocate memory|Unable to allocate|[Mm]alloc of size"
+)
+_LIMITS = (
+    "free some memory, use fewer --workers, or raise the limits (ulimit -u, -v and those of the"
+    f" container), {AGAIN}"
+)
+
 _AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)")
 _AWS_CODES = {
     "ACCESS_DENIED": errno.EACCES,
@@ -147,6 +156,33 @@ def error_code(error: BaseException) -> int:
         return error.errno
     aws = _AWS_ERROR.search(str(error))
     return _AWS_CODES.get(aws[1], 0) if aws else 0
+
+
+def fault_of(error: BaseException) -> str | None:
+    """Return a sentence on the fault of the machine that caused an exception, or None.
+
+    It is for faults that no code closer to them has reported: threads and processes that cannot be
+    started, memory, temporary files.
+    """
+    found: BaseException | None = error
+    for _ in range(_CHAIN):
+        if found is None:
+            break
+        if isinstance(found, StorageError):
+            return str(found)
+        if isinstance(found, OSError) and found.errno in _ADVICE:
+            at = "" if found.filename is None else f" at {shown(os.fsdecode(found.filename))}"
+            why, advice = _ADVICE[found.errno]
+            return f"the operating system reports{at}: {why}; {advice}"
+        text = str(found)
+        if (
+            isinstance(found, OSError) and found.errno == errno.EAGAIN
+        ) or "start new thread" in text:
+            return f"cannot start a thread or a process: {_LIMITS}"
+        if isinstance(found, MemoryError) or _NO_MEMORY.search(text):
+            return f"out of memory: {_LIMITS}"
+        found = found.__cause__ or found.__context__
+    return None
 
 
 def short_cause(error: BaseException) -> str:
