@@ -89,6 +89,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
+	$(BIN)/python -m tests.soak.faults
 	$(BIN)/python -m tests.soak.fuzz
 	$(BIN)/python -m tests.soak.texts
 	$(BIN)/python -m tests.soak.series

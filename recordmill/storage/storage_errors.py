@@ -76,7 +76,8 @@ PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
 
 _CHAIN = 16  # exceptions that led to another one
 _NO_MEMORY = re.compile(
-    r"out of memory|failed to map segment|[Cc]annot allocate memory|Unable to allocate|[Mm]alloc of size"
+    r"out of memory|failed to map segment|[Cc]annot allocate memory|Unable to allocate"
+    r"|[Mm]alloc of size"
 )
 _LIMITS = (
     "free some memory, use fewer --workers, or raise the limits (ulimit -u, -v and those of the"

@@ -201,7 +201,11 @@ class GuardedStream(io.RawIOBase):
 
     def readall(self) -> bytes:
         with self._guard():
-            return bytes(call_with_retries(self._raw.readall))
+            return call_with_retries(self._read_from, self._raw.tell())
+
+    def _read_from(self, start: int) -> bytes:
+        self._raw.seek(start)  # a failed attempt may have read some of it
+        return bytes(self._raw.readall())
 
     def write(self, data: ReadableBuffer) -> int:
         with self._guard():

@@ -412,8 +412,9 @@ def _fail(call: str, code: int, times: int, monkeypatch: pytest.MonkeyPatch) -> 
 
         class FailingIO(io.FileIO):
             def readall(self) -> bytes:
-                fail()
-                return super().readall()
+                data = super().readall()
+                fail()  # after it has read something
+                return data
 
         monkeypatch.setattr(local_files.io, "FileIO", FailingIO)
         return calls
