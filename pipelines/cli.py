@@ -5,10 +5,12 @@ A command's modules are imported only when that command is called, so that help 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
 import select
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -99,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     owns_process = sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
     if owns_process:
         standard_streams.make_lossy()
+        _report_signals()
     try:
         code = _main(argv)
         if sys.stdout is not None:
@@ -157,6 +160,19 @@ def _main(argv: Sequence[str] | None) -> int:
         return 1
 
 
+def _report_signals() -> None:
+    """End with a sentence on SIGTERM and SIGHUP; a job replaces this while it runs."""
+
+    def end(number: int, _: object) -> None:
+        with contextlib.suppress(OSError):
+            print(f"recordmill: stopped by {signal.Signals(number).name}", file=sys.stderr)
+        os._exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
+
+
 def _fault_of(error: Exception) -> str | None:
     if isinstance(error, SystemError | ImportError) and not isinstance(error, ModuleNotFoundError):
         error = MemoryError()  # a library could not be loaded, as it happens without memory
@@ -186,6 +202,7 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
             imports=["recordmill.transforms.staged.encoder_tasks", *data_type.modules],
         )
     try:
+        environment.expect_threads()
         with permanent_imports():
             from recordmill.pipelines import run
 

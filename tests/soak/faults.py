@@ -151,6 +151,7 @@ class Runs:
 def serve() -> None:
     """Run the commands that come as lines of JSON, each in a fork; answer their exit codes."""
     import recordmill.pipelines.arrays
+    import recordmill.pipelines.cli
     import recordmill.pipelines.images
     import recordmill.pipelines.run
     import recordmill.pipelines.table
